@@ -1,0 +1,37 @@
+PY ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo test test-learning check lock docs bench help
+
+help:                         ## this list
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
+
+demo: $(VENV)/.stamp          ## trains two policies in the arena for about a minute, writes curves and an animation
+	$(BIN)/python examples/arena.py
+
+test: $(VENV)/.stamp          ## the tests, in parallel
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-learning: $(VENV)/.stamp ## every learning test, several seeds; writes benchmarks/results/
+	$(BIN)/python benchmarks/learning.py
+
+check: $(VENV)/.stamp         ## ruff, mypy --strict, architecture tests
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_architecture.py
+
+lock: $(VENV)/.stamp          ## rewrites constraints.txt from the environment
+	{ echo "# exact versions, made by: make lock"; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//'; } > constraints.txt.new
+	mv constraints.txt.new constraints.txt
+
+docs: $(VENV)/.stamp          ## rewrites the generated pages of docs/
+	$(BIN)/python scripts/make_docs.py
+
+bench: $(VENV)/.stamp         ## speed of this machine; writes benchmarks/results/
+	$(BIN)/python benchmarks/speed.py
+
+$(VENV)/.stamp: pyproject.toml constraints.txt requirements-dev.txt scripts/bootstrap
+	sh scripts/bootstrap $(PY) $(VENV)
+	touch $@

@@ -1,0 +1,91 @@
+"""What a learning algorithm is: something that turns the experience of one policy into better weights.
+
+It never sees an environment, a worker or another policy. A class outside the package is an equal of those inside: give the
+trainer a settings class whose `algorithm` names it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, TypeVar
+
+from rookery.core.batch import Demand, Rollout
+from rookery.core.errors import TrainingError
+from rookery.core.optim import Adam
+from rookery.core.seeding import Streams
+from rookery.core.config import Settings
+from rookery.core.state import Stateful
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy
+
+Row = dict[str, float | int | None]
+"""Numbers about one update, by name."""
+
+
+class AlgorithmConfig(Settings):
+    """Base of every algorithm's settings.
+
+    Attributes:
+        algorithm: Import path of the class these settings steer, ``package.module:Class``.
+        model: The networks.
+    """
+
+    algorithm: ClassVar[str]
+    model: ModelConfig
+
+
+ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)
+
+
+class Algorithm(Stateful, ABC, Generic[ConfigT]):
+    """Improves one policy.
+
+    Args:
+        policy: The policy; its parameters change in place.
+        cfg: Settings.
+        streams: The run's random streams.
+        name: The policy's name, for streams and messages.
+    """
+
+    saved = ("policy", "env_steps", "horizon", "updates")
+    fixed = ("cfg", "name", "streams")
+
+    def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
+        self.policy = policy
+        self.cfg = cfg
+        self.streams = streams
+        self.name = name
+        self.env_steps = 0
+        """Environment steps of the whole run so far: what schedules go by. The trainer sets it."""
+        self.horizon: int | None = None
+        """Environment steps at which schedules without a length of their own end. The trainer sets it."""
+        self.updates = 0
+        """Calls of `training_step` so far."""
+
+    @property
+    @abstractmethod
+    def demand(self) -> Demand:
+        """How much experience an update wants."""
+
+    @abstractmethod
+    def training_step(self, rollout: Rollout) -> Row:
+        """One update from one rollout; returns what there is to know about it."""
+
+    def now(self) -> ConfigT:
+        """The settings at this moment, schedules resolved."""
+        resolved: Any = self.cfg.at(self.env_steps, self.horizon)
+        return resolved  # type: ignore[no-any-return]
+
+    def check_finite(self, optimizer: Adam) -> int:
+        """Steps skipped so far because their gradient was not finite.
+
+        Raises:
+            TrainingError: After ten such steps in a row.
+        """
+        skipped, in_a_row = optimizer.read_skipped()
+        if in_a_row >= 10:
+            raise TrainingError(
+                f"policy {self.name!r}: {in_a_row} gradient steps in a row were not finite (observations "
+                f"{self.policy.obs_spec.space}); look for huge rewards or observations, or lower policies.{self.name}.lr"
+            )
+        return skipped

@@ -1,0 +1,142 @@
+"""Experience as typed arrays: what the worker hands to an algorithm, and what an algorithm hands to its loss.
+
+Letters: T decisions of a fragment, F fragments, K truncated decisions, N rows of a minibatch. A *decision* is one action of one
+agent; a *fragment* is up to T consecutive decisions of one slot (an agent of an environment copy). Fragments may span episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+TensorTree = dict[str, Tensor]
+"""An observation: tensors by leaf path (see `core/spaces.py`)."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """How much experience an algorithm wants for one update.
+
+    Attributes:
+        fragment_length: T, decisions of one slot in a row.
+        decisions: Decisions an update, over all slots; None means `fragment_length` times the slots the policy plays.
+    """
+
+    fragment_length: int
+    decisions: int | None = None
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Experience of one policy, time-major. Row t of fragment f is valid if ``t < length[f]``.
+
+    Attributes:
+        obs: ``[T, F, ...]`` raw observations decided on; an action mask is one of the leaves.
+        action: ``[T, F, ...]`` as the policy drew it, before clipping or rescaling for the environment.
+        logp: ``[T, F]`` its log-probability when it was played.
+        reward: ``[T, F]`` what the agent got until its next decision, summed.
+        terminated: ``[T, F]`` the agent's episode ended here and has no future.
+        truncated: ``[T, F]`` the agent's episode was cut off here; bootstraps from `final_obs`.
+        last_obs: ``[F, ...]`` what the slot saw after its last valid decision; of meaning unless that one ended the episode.
+        final_obs: ``[K, ...]`` the last observation of each truncated episode.
+        boot_index: ``[K, 2]`` (t, f) of the decision that bootstraps from it.
+        slot: ``[F]`` which slot.
+        clock: ``[F]`` how many decisions the slot had made before row 0.
+        length: ``[F]`` valid decisions.
+        first: ``[F]`` whether row 0 starts an episode.
+        version: ``[F]`` number of the weights that played row 0; only a row whose reward was due longer is older than the rest.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    logp: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    last_obs: TensorTree
+    final_obs: TensorTree
+    boot_index: Tensor
+    slot: Tensor
+    clock: Tensor
+    length: Tensor
+    first: Tensor
+    version: Tensor
+
+    @property
+    def valid(self) -> Tensor:
+        """``[T, F]`` bool, which rows hold decisions."""
+        return torch.arange(len(self.reward)).unsqueeze(1) < self.length.unsqueeze(0)
+
+    @property
+    def last(self) -> Tensor:
+        """``[T, F]`` bool, the last valid row of each fragment."""
+        return torch.arange(len(self.reward)).unsqueeze(1) == self.length.unsqueeze(0) - 1
+
+    @property
+    def num_decisions(self) -> int:
+        """Valid rows."""
+        return int(self.length.sum())
+
+    @property
+    def num_cut(self) -> int:
+        """Fragments shorter than T."""
+        return int((self.length < len(self.reward)).sum())
+
+    def valid_rows(self) -> Tensor | None:
+        """Indices of the valid rows in the flattened ``[T * F]`` arrays, or None if every row is valid."""
+        if self.num_cut == 0:
+            return None
+        return self.valid.flatten().nonzero().squeeze(1)
+
+
+def flat(tensor: Tensor, rows: Tensor | None) -> Tensor:
+    """``[T, F, ...]`` as ``[N, ...]``: all T * F rows (a view where memory allows), or the chosen ones."""
+    merged = tensor.flatten(0, 1)
+    return merged if rows is None else merged.index_select(0, rows)
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """Rows an actor-critic loss looks at; all fields ``[N, ...]``.
+
+    Attributes:
+        obs: Observations, normalized if the policy does that.
+        action: What was done.
+        logp: Its log-probability when it was played.
+        advantage: How much better it was than the value said.
+        value_target: What the value should have been.
+        value: What the value was before this update.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    logp: Tensor
+    advantage: Tensor
+    value_target: Tensor
+    value: Tensor
+
+    def __len__(self) -> int:
+        return len(self.advantage)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """A batch whose every tensor went through `function`."""
+        made = {}
+        for item in fields(self):
+            part = getattr(self, item.name)
+            made[item.name] = {k: function(v) for k, v in part.items()} if isinstance(part, dict) else function(part)
+        return type(self)(**made)
+
+    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
+        """The rows in random order, in near-equal parts of at most `size` rows: one epoch, never with a tail of one."""
+        total = len(self)
+        order = torch.from_numpy(rng.permutation(total))
+        mixed = self.map(lambda tensor: tensor.index_select(0, order))
+        parts = -(-total // size)
+        bounds = [total * i // parts for i in range(parts + 1)]
+        for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+            yield mixed if parts == 1 else mixed.map(lambda tensor, a=low, b=high: tensor[a:b])  # type: ignore[misc]

@@ -1,0 +1,37 @@
+"""The errors a user can cause. Each message names the thing, its value, where it came from, what is allowed and the way out."""
+
+from difflib import get_close_matches
+
+
+class RookeryError(Exception):
+    """Any error Rookery raises on purpose; the command line prints it without a traceback."""
+
+    exit_code = 1
+
+
+class ConfigError(RookeryError):
+    """One or more wrong settings; `problems` has one line for each."""
+
+    exit_code = 2
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+class EnvError(RookeryError):
+    """An environment broke its contract, or raised; the message says where (lane, seed, episode, step, agent, action)."""
+
+
+class SpaceError(RookeryError):
+    """A space, or a value of it, that Rookery cannot use."""
+
+
+class TrainingError(RookeryError):
+    """Training cannot go on: for example, ten non-finite gradient steps in a row."""
+
+
+def nearest(word: str, known: "list[str] | tuple[str, ...]") -> str:
+    """A hint such as ``; did you mean 'gamma'?``, or an empty string when nothing known is close to `word`."""
+    match = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {match[0]!r}?" if match else ""

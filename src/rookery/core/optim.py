@@ -1,0 +1,165 @@
+"""The one place where weights change: `gradient_step`, and the flat memory it works on.
+
+`flatten` makes all parameters of a learner views of one tensor and their gradients views of another, so that a norm, a clip and
+an Adam step are one operation each, however many layers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from rookery.core.metrics import Metrics
+
+BatchT = TypeVar("BatchT")
+OutputsT = TypeVar("OutputsT")
+ConfigT = TypeVar("ConfigT", bound="StepConfig")
+
+
+class StepConfig(Protocol):
+    """What a gradient step reads from an algorithm's settings, schedules resolved."""
+
+    @property
+    def lr(self) -> Any:
+        """Learning rate now."""
+        ...
+
+    @property
+    def max_grad_norm(self) -> float | None:
+        """Longest allowed gradient (2-norm over all parameters); None = any."""
+        ...
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Parameters and gradients of a learner, one vector each."""
+
+    data: Tensor
+    grad: Tensor
+
+
+def flatten(parts: Iterable[nn.Module]) -> Flat:
+    """Moves the trainable parameters of `parts`, in this order, into one vector, and their gradients into another.
+
+    The modules work as before, on views. Do it again after a copy or a move to another device: those break the views.
+    Gradients are zeroed in place, never None. Parameters without `requires_grad` stay outside.
+    """
+    seen: dict[int, nn.Parameter] = {}
+    for part in parts:
+        for parameter in part.parameters():
+            if parameter.requires_grad:
+                seen.setdefault(id(parameter), parameter)
+    parameters = list(seen.values())
+    data = torch.cat([p.detach().reshape(-1) for p in parameters])
+    grad = torch.zeros_like(data)
+    offset = 0
+    for parameter in parameters:
+        end = offset + parameter.numel()
+        parameter.data = data[offset:end].view_as(parameter)
+        parameter.grad = grad[offset:end].view_as(parameter)
+        offset = end
+    return Flat(data, grad)
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015) on a flat vector, one fused operation a step; steps with non-finite gradients are skipped.
+
+    The count of skipped steps stays a tensor until `read_skipped`, so that no step waits for it.
+    """
+
+    def __init__(self, flat: Flat, *, betas: tuple[float, float], eps: float) -> None:
+        self.flat = flat
+        self.betas = betas
+        self.eps = eps
+        self.mean = torch.zeros_like(flat.data)
+        self.square = torch.zeros_like(flat.data)
+        self.steps = torch.zeros((), device=flat.data.device)
+        self.skipped = torch.zeros((), device=flat.data.device)
+        self.skipped_in_a_row = torch.zeros((), device=flat.data.device)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Moments and counters."""
+        names = ("mean", "square", "steps", "skipped", "skipped_in_a_row")
+        return {name: getattr(self, name).clone() for name in names}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continues from `state`."""
+        for name, value in state.items():
+            getattr(self, name).copy_(value)
+
+    def read_skipped(self) -> tuple[int, int]:
+        """Steps skipped so far, and how many of them are the latest in a row. Waits for the device: call it once an update."""
+        both = torch.stack((self.skipped, self.skipped_in_a_row)).tolist()
+        return int(both[0]), int(both[1])
+
+
+def gradient_step(
+    forward: Callable[[BatchT], OutputsT],
+    loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
+    batch: BatchT,
+    optimizer: Adam,
+    cfg: ConfigT,
+) -> Metrics:
+    """One change of the weights: forward, loss, backward, clip, Adam. The only one in the library.
+
+    Args:
+        forward: Network(s): batch to outputs.
+        loss: ``(outputs, batch, cfg)`` to a scalar and metrics.
+        batch: The rows.
+        optimizer: Holds the flat vector that changes.
+        cfg: Settings, with `lr` and `max_grad_norm`; goes to the loss.
+
+    Returns:
+        The loss's metrics and ``grad_norm`` (before clipping).
+    """
+    metrics = compute_gradients(forward, loss, batch, optimizer, cfg)
+    metrics["grad_norm"] = apply_gradients(optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
+    return metrics
+
+
+def compute_gradients(
+    forward: Callable[[BatchT], OutputsT],
+    loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
+    batch: BatchT,
+    optimizer: Adam,
+    cfg: ConfigT,
+) -> Metrics:
+    """Fills the optimizer's gradient vector with the gradient of the loss; the weights stay."""
+    optimizer.flat.grad.zero_()
+    value, metrics = loss(forward(batch), batch, cfg)
+    value.backward()
+    return metrics
+
+
+def apply_gradients(optimizer: Adam, *, lr: float, max_grad_norm: float | None) -> Tensor:
+    """Steps along the optimizer's gradient vector; returns its 2-norm before clipping. Skips if the norm is not finite."""
+    norm = torch.linalg.vector_norm(optimizer.flat.grad)
+    bad = (~torch.isfinite(norm)).to(norm.dtype)
+    optimizer.steps += 1 - bad
+    optimizer.skipped += bad
+    optimizer.skipped_in_a_row.add_(bad).mul_(bad)
+    arguments: dict[str, Any] = {}
+    if max_grad_norm is not None:
+        arguments["grad_scale"] = ((norm + 1e-6) / max_grad_norm).clamp_(min=1.0)
+    torch._fused_adam_(  # type: ignore[attr-defined]
+        [optimizer.flat.data],
+        [optimizer.flat.grad],
+        [optimizer.mean],
+        [optimizer.square],
+        [],
+        [optimizer.steps],
+        amsgrad=False,
+        lr=lr,
+        beta1=optimizer.betas[0],
+        beta2=optimizer.betas[1],
+        weight_decay=0.0,
+        eps=optimizer.eps,
+        maximize=False,
+        found_inf=bad,
+        **arguments,
+    )
+    return norm

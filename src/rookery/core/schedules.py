@@ -1,0 +1,188 @@
+"""Numbers that change while training: Linear, Exponential and Piecewise, and how they look in a file or on the command line.
+
+A schedule is a pure function of a step. What a step is (an env step), and how long a run lasts, its owner says.
+
+    lr: {start: 3e-4, end: 0}                        # linear, over the whole run
+    lr: {start: 3e-4, end: 1e-6, shape: exponential, steps: 100000}
+    clip: {points: [[0, 0.3], [50000, 0.2], [200000, 0.1]]}
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A straight line from `start` to `end`, flat afterwards.
+
+    Attributes:
+        start: Value at step 0.
+        end: Value from step `steps` on.
+        steps: Length in steps; None for the horizon of the run.
+    """
+
+    start: float
+    end: float
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        _normalize(self, "linear")
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The extreme values; all others lie between them."""
+        return (self.start, self.end)
+
+    def at(self, step: float, horizon: float | None) -> float:
+        """The value at `step`; `start` for ever if neither `steps` nor the horizon is known."""
+        part = _part(step, self.steps or horizon)
+        return self.end if part == 1.0 else self.start + (self.end - self.start) * part
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """From `start` to `end` by a constant factor a step, flat afterwards; both are above 0.
+
+    Attributes:
+        start: Value at step 0.
+        end: Value from step `steps` on.
+        steps: Length in steps; None for the horizon of the run.
+    """
+
+    start: float
+    end: float
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        _normalize(self, "exponential")
+        if not (self.start > 0 and self.end > 0):
+            raise ConfigError(
+                f"exponential schedule: start and end must be above 0, not {self.start} and {self.end}; "
+                "a linear schedule may reach 0"
+            )
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The extreme values; all others lie between them."""
+        return (self.start, self.end)
+
+    def at(self, step: float, horizon: float | None) -> float:
+        """The value at `step`; `start` for ever if neither `steps` nor the horizon is known."""
+        part = _part(step, self.steps or horizon)
+        return float(self.start ** (1.0 - part) * self.end**part)
+
+
+@dataclass(frozen=True)
+class Piecewise:
+    """Straight lines through points, flat before the first and after the last; needs no horizon.
+
+    Attributes:
+        points: ``((step, value), ...)`` with ascending steps.
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        name = "piecewise schedule"
+        pairs = self.points
+        shaped = isinstance(pairs, tuple | list) and all(isinstance(pair, tuple | list) for pair in pairs)
+        if not shaped or not pairs or any(len(pair) != 2 for pair in pairs):
+            raise ConfigError(f"{name}: points must be a list of [step, value], for example [[0, 1e-3], [1e5, 0]]")
+        points = tuple((_number(name, "step", x), _number(name, "value", y)) for x, y in pairs)
+        steps = [x for x, _ in points]
+        if steps[0] < 0 or any(a >= b for a, b in zip(steps, steps[1:], strict=False)):
+            raise ConfigError(f"{name}: steps must ascend from 0 or later, not {', '.join(f'{x:g}' for x in steps)}")
+        object.__setattr__(self, "points", points)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The values at the points; all others lie between them."""
+        return tuple(y for _, y in self.points)
+
+    def at(self, step: float, horizon: float | None) -> float:
+        """The value at `step`."""
+        after = bisect_right(self.points, step, key=lambda point: point[0])
+        if after == 0 or after == len(self.points):
+            return self.points[max(after - 1, 0)][1]
+        (x0, y0), (x1, y1) = self.points[after - 1], self.points[after]
+        return y0 + (y1 - y0) * (step - x0) / (x1 - x0)
+
+
+Schedule = Linear | Exponential | Piecewise
+"""Any schedule."""
+
+_SHAPES: dict[str, type[Linear | Exponential]] = {"linear": Linear, "exponential": Exponential}
+_KEYS = ("start", "end", "steps", "shape", "points")
+
+
+def read_schedule(written: Mapping[Any, Any]) -> Schedule:
+    """The schedule that a mapping from a file or the command line describes.
+
+    Raises:
+        ConfigError: If keys are missing or unknown, or a value is wrong.
+    """
+    for key in written:
+        if key not in _KEYS:
+            raise ConfigError(f"a schedule has no {key!r}{nearest(str(key), _KEYS)}; it has {', '.join(_KEYS)}")
+    if "points" in written:
+        if len(written) > 1:
+            raise ConfigError("a schedule has either points, or start and end")
+        return Piecewise(written["points"])
+    if missing := [key for key in ("start", "end") if key not in written]:
+        raise ConfigError(f"the schedule lacks {' and '.join(missing)}; for example {{start: 1e-3, end: 0}}")
+    shape = written.get("shape", "linear")
+    if not isinstance(shape, str) or shape not in _SHAPES:
+        raise ConfigError(
+            f"schedule shape {shape!r} must be one of: {', '.join(_SHAPES)}{nearest(str(shape), tuple(_SHAPES))}"
+        )
+    return _SHAPES[shape](written["start"], written["end"], written.get("steps"))
+
+
+def write_schedule(schedule: Schedule) -> dict[str, Any]:
+    """The mapping that `read_schedule` turns into an equal schedule."""
+    if isinstance(schedule, Piecewise):
+        return {"points": [list(point) for point in schedule.points]}
+    written: dict[str, Any] = {"start": schedule.start, "end": schedule.end}
+    if isinstance(schedule, Exponential):
+        written["shape"] = "exponential"
+    if schedule.steps is not None:
+        written["steps"] = schedule.steps
+    return written
+
+
+def _part(step: float, steps: float | None) -> float:
+    """How much of the schedule is over, in [0, 1]."""
+    if steps is None:
+        return 0.0
+    return min(max(step / steps, 0.0), 1.0) if steps > 0 else 1.0
+
+
+def _normalize(schedule: Linear | Exponential, shape: str) -> None:
+    """Makes start and end floats and steps an int, or says what is wrong with them."""
+    name = f"{shape} schedule"
+    object.__setattr__(schedule, "start", _number(name, "start", schedule.start))
+    object.__setattr__(schedule, "end", _number(name, "end", schedule.end))
+    if schedule.steps is not None:
+        steps = _number(name, "steps", schedule.steps)
+        if steps < 1 or not steps.is_integer():
+            raise ConfigError(f"{name}: steps must be a whole number of at least 1, not {schedule.steps}")
+        object.__setattr__(schedule, "steps", int(steps))
+
+
+def _number(name: str, key: str, value: Any) -> float:
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise ConfigError(f"{name}: {key} must be a finite number, not {value!r}")

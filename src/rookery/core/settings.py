@@ -1,0 +1,391 @@
+"""The base of every config class: Settings, the kinds of fields it may have, and the check of one value.
+
+A config class is a frozen dataclass in the file of the class it steers. Its fields hold the only defaults; a docstring stands
+under each field; the range stands in the type:
+
+    @dataclass(frozen=True)
+    class PPOConfig(Settings):
+        lr: Scheduled[PositiveFloat] = 3e-4
+        "Step size of the optimizer."
+
+Checks are strict: 3.7 is no whole number, "no" is no truth value, "3e-4" is a text. Accepted without loss are ints for floats,
+3.0 for 3, and lists for tuples.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass
+from functools import cache
+from numbers import Integral
+from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.schedules import Exponential, Linear, Schedule, read_schedule
+
+T = TypeVar("T")
+
+FEW = 12
+"""Up to so many known names are listed in a message."""
+
+
+class _Scheduled:
+    """Marks a field that takes a schedule in place of its value."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import PydanticCustomError, core_schema
+
+        plain = _union(hint for hint in get_args(source) if hint is not Any)
+        closed = _closed(plain)
+
+        def read(value: Any) -> Schedule:
+            try:
+                schedule = read_schedule(value) if isinstance(value, Mapping) else value
+            except ConfigError as error:
+                # Braces in a message would be taken for placeholders, so the text comes in as one.
+                raise PydanticCustomError("schedule", "{text}", {"text": str(error)}) from None
+            for number in schedule.values:
+                if check(closed, number)[1]:
+                    text = f"the schedule reaches {number:g} but must stay {describe(closed)}"
+                    raise PydanticCustomError("schedule", "{text}", {"text": text})
+            return schedule  # type: ignore[no-any-return]
+
+        return core_schema.tagged_union_schema(
+            {"plain": handler(plain), "schedule": core_schema.no_info_plain_validator_function(read)},
+            discriminator=lambda value: "schedule" if isinstance(value, Mapping | Schedule) else "plain",
+        )
+
+
+Scheduled = Annotated[T | Any, _Scheduled()]
+"""A field that takes a value or a schedule of values: ``Scheduled[PositiveFloat]``. `Settings.at` turns it into a number."""
+
+PositiveFloat = Annotated[float, Gt(0)]
+NonNegative = Annotated[float, Ge(0)]
+Fraction = Annotated[float, Interval(ge=0, le=1)]
+PositiveInt = Annotated[int, Ge(1)]
+NonNegativeInt = Annotated[int, Ge(0)]
+
+
+class _Checked(type):
+    """Checks everything given to a constructor before the dataclass sees it, so that all mistakes come in one error."""
+
+    def __call__(cls, *args: Any, **values: Any) -> Any:
+        fields = fields_of(cls)
+        positional = [name for name, field in fields.items() if not field.kw_only]
+        problems: list[str] = []
+        if len(args) > len(positional):
+            problems.append(f"code: {cls.__name__} takes at most {len(positional)} values, not {len(args)}")
+        given = dict(zip(positional, args, strict=False))
+        problems += [f"code: {cls.__name__}.{name} is given twice" for name in values.keys() & given.keys()]
+        given |= values
+        read = _read(cls, given, cls.__name__, problems)
+        if problems:
+            raise ConfigError(*problems)
+        try:
+            return build(cls, read, frozenset(read))
+        except ValueError as error:  # of a __post_init__
+            raise ConfigError(f"code: {cls.__name__}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Settings(metaclass=_Checked):
+    """Base of config classes: remembers which fields were given, and checks them at once.
+
+    Raises:
+        ConfigError: From every constructor, with one line for each wrong, unknown or missing value.
+    """
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of the fields given to the constructor (or to `replace`), whatever their values."""
+        return self.__dict__["_given"]  # type: ignore[no-any-return]
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other values; `given` grows by their names, where ``dataclasses.replace`` would name every field.
+
+        Raises:
+            ConfigError: If a change is wrong.
+        """
+        cls = type(self)
+        changed = cls(**{name: getattr(self, name) for name in fields_of(cls)} | changes)
+        object.__setattr__(changed, "_given", self.given | changes.keys())
+        return changed
+
+    def at(self, step: int, horizon: int | None) -> Self:
+        """These settings with each schedule, in nested settings too, replaced by its value.
+
+        Args:
+            step: The env step.
+            horizon: The last env step of the run, for schedules without a length of their own; None if there is none, which
+                leaves them at their start.
+        """
+        moving: tuple[str, ...] = self.__dict__["_moving"]
+        if not moving:
+            return self
+        settled = copy.copy(self)
+        for name in moving:
+            object.__setattr__(settled, name, getattr(self, name).at(step, horizon))
+        object.__setattr__(settled, "_moving", ())
+        return settled
+
+    def open_schedules(self) -> tuple[str, ...]:
+        """Paths of the schedules that need a horizon: linear and exponential ones without `steps`."""
+        found: list[str] = []
+        for name in self.__dict__["_moving"]:
+            value = getattr(self, name)
+            if isinstance(value, Settings):
+                found += [f"{name}.{inner}" for inner in value.open_schedules()]
+            elif isinstance(value, Linear | Exponential) and value.steps is None:
+                found.append(name)
+        return tuple(found)
+
+
+def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
+    """An instance of a config class from values that were checked."""
+    made = type.__call__(cls, **values)
+    parts = vars(made)
+    moving = (
+        n for n, v in parts.items() if isinstance(v, Schedule) or (isinstance(v, Settings) and v.__dict__["_moving"])
+    )
+    object.__setattr__(made, "_moving", tuple(moving))
+    object.__setattr__(made, "_given", given)
+    return made
+
+
+@cache
+def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
+    """The fields of a config class by name.
+
+    Raises:
+        ConfigError: If the class changes a field in a way that a dataclass would silently pass over.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    own = cls.__dict__.get("__annotations__", {})
+    if own and "__dataclass_fields__" not in cls.__dict__:
+        raise ConfigError(f"code: {cls.__name__} declares settings; put @dataclass(frozen=True) above it")
+    if bare := [name for name in fields if name in cls.__dict__ and name not in own]:
+        raise ConfigError(f"code: {cls.__name__}.{bare[0]} has no type, so its new default would be ignored; write one")
+    return fields
+
+
+@cache
+def hints_of(cls: type) -> dict[str, Any]:
+    """The types of a config class's fields, with their ranges."""
+    return get_type_hints(cls, include_extras=True)
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """The default of a field; ``dataclasses.MISSING`` if a value must be given."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
+    """The checked values of a constructor call; adds a line to `problems` for whatever is wrong."""
+    fields, hints = fields_of(cls), hints_of(cls)
+    read: dict[str, Any] = {}
+    for name, value in given.items():
+        here = f"{path}.{name}"
+        if name not in fields:
+            problems.append(f"code: {here} = {show(value)}: {unknown(name, tuple(fields))}")
+            continue
+        inner = settings_class(hints[name])
+        if inner is not None and isinstance(value, Mapping):
+            before = len(problems)
+            parts = _read(inner, {str(key): part for key, part in value.items()}, here, problems)
+            if len(problems) == before:
+                read[name] = inner(**parts)
+            continue
+        read[name], wrong = check(hints[name], value)
+        if wrong:
+            problems.append(f"code: {here} = {show(value)}: {wrong}")
+    for name, field in fields.items():
+        if name not in given and default_of(field) is MISSING:
+            problems.append(f"code: {path}.{name} is missing: it must be {describe(hints[name])}")
+    return read
+
+
+def unknown(name: str, known: tuple[str, ...]) -> str:
+    """What to say of a name that is none of `known`."""
+    listed = f"; known here: {', '.join(known)}" if len(known) <= FEW else ""
+    return f"there is no such setting{nearest(name, known)}{listed}"
+
+
+def check(hint: Any, value: Any) -> tuple[Any, str]:
+    """The value as a field of type `hint` keeps it, and what is wrong with it (empty if nothing)."""
+    from pydantic_core import ValidationError
+
+    try:
+        return _validator(hint).validate_python(value), ""
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+    for detail in details:
+        if detail["type"] == "schedule":
+            return None, detail["msg"]
+    own = [detail["msg"] for detail in details if detail["type"] in ("value_error", "assertion_error")]
+    return None, f"must be {describe(hint)}{''.join(f'; {text}' for text in own)}{_advice(hint, value)}"
+
+
+def _advice(hint: Any, value: Any) -> str:
+    """The way out, where the mistake is a common one."""
+    if not isinstance(value, str):
+        return ""
+    kinds = {bare(part) for part in alternatives(hint)}
+    if kinds & {int, float}:
+        try:
+            float(value)
+            return "; write it without quotes"
+        except ValueError:
+            pass
+    words = [
+        choice for part in alternatives(hint) if get_origin(bare(part)) is Literal for choice in get_args(bare(part))
+    ]
+    return nearest(value, [word for word in words if isinstance(word, str)])
+
+
+@cache
+def _validator(hint: Any) -> Any:
+    from pydantic import ConfigDict, TypeAdapter
+
+    config = ConfigDict(strict=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+    return TypeAdapter(_lossless(hint), config=config)
+
+
+def _lossless(hint: Any) -> Any:
+    """The type with a lossless conversion before every int (from 3.0) and every tuple (from a list)."""
+    from pydantic import BeforeValidator
+
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _annotated(_lossless(args[0]), args[1:])
+    if origin in (Union, types.UnionType):
+        return _union(_lossless(arg) for arg in args)
+    if hint is int:
+        return _annotated(int, [BeforeValidator(_whole)])
+    if origin is tuple or hint is tuple:
+        inner = tuple[tuple(arg if arg is ... else _lossless(arg) for arg in args)] if args else tuple
+        return _annotated(inner, [BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)])
+    if origin in (list, dict):
+        return origin[tuple(_lossless(arg) for arg in args)]
+    return hint
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
+
+
+def _closed(hint: Any) -> Any:
+    """The type with its open bounds closed: a schedule may end at 0 where a constant must be above 0."""
+    if get_origin(hint) is Annotated:
+        swap = {Gt: lambda limit: Ge(limit.gt), Lt: lambda limit: Le(limit.lt)}
+        limits = [swap.get(type(limit), lambda limit: limit)(limit) for limit in _limits(hint)]
+        return _annotated(get_args(hint)[0], limits)
+    return _union(_closed(part) for part in alternatives(hint)) if len(alternatives(hint)) > 1 else hint
+
+
+def _annotated(hint: Any, metadata: Iterable[Any]) -> Any:
+    return Annotated.__class_getitem__((hint, *metadata))  # type: ignore[attr-defined]
+
+
+def _union(hints: Iterable[Any]) -> Any:
+    return Union.__getitem__(tuple(hints))
+
+
+def _limits(hint: Any) -> list[Any]:
+    """The single limits of an annotated type, whether they stand alone, in an Interval or in pydantic's Field."""
+    found: list[Any] = []
+    for item in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
+        found += item if isinstance(item, GroupedMetadata) else getattr(item, "metadata", [item])
+    return found
+
+
+def bare(hint: Any) -> Any:
+    """The type without its metadata."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def alternatives(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, flat; a tuple of one for other types."""
+    inner = bare(hint)
+    if get_origin(inner) in (Union, types.UnionType):
+        return tuple(part for arg in get_args(inner) for part in alternatives(arg))
+    return (hint,)
+
+
+def optional(hint: Any) -> bool:
+    """Whether None is one of the values."""
+    return types.NoneType in alternatives(hint)
+
+
+def settings_class(hint: Any) -> type[Settings] | None:
+    """The config class of a field that holds nested settings, or such settings or None."""
+    kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
+    return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], Settings) else None
+
+
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    types.NoneType: "null",
+    Any: "anything",
+    tuple: "a list",
+    list: "a list",
+    dict: "a mapping",
+    type: "a class",
+}
+
+
+def describe(hint: Any) -> str:
+    """What a field of this type may hold, in words: "a number above 0 and at most 1"."""
+    parts = alternatives(hint)
+    if len(parts) > 1:
+        scheduled = any(isinstance(item, _Scheduled) for item in get_args(hint)[1:])
+        words = [describe(part) for part in parts if not (scheduled and part is Any)]
+        return " or ".join(words + ["a schedule of it"] * scheduled)
+    inner = bare(hint)
+    origin, args = get_origin(inner), get_args(inner)
+    if origin is Literal:
+        return " or ".join(show(arg) for arg in args)
+    if origin is tuple and args:
+        if args[-1] is ...:
+            return f"a list, each {describe(args[0])}"
+        return f"a list of {len(args)}: {', '.join(describe(arg) for arg in args)}"
+    if inner in _WORDS:
+        return f"{_WORDS[inner]}{_range(_limits(hint))}"
+    if isinstance(inner, type) and origin is None:
+        return f"a section of settings ({inner.__name__})" if issubclass(inner, Settings) else f"a {inner.__name__}"
+    return (
+        "a function or class"
+        if origin is not None and origin.__name__ == "Callable"
+        else _WORDS.get(origin, str(inner))
+    )
+
+
+def _range(limits: list[Any]) -> str:
+    """The limits in words, with a space before them; empty if there are none."""
+    low, high = [x for x in limits if isinstance(x, Ge | Gt)], [x for x in limits if isinstance(x, Le | Lt)]
+    if len(low) == len(high) == 1 and isinstance(low[0], Ge) and isinstance(high[0], Le):
+        return f" from {low[0].ge} to {high[0].le}"
+    words = [f"of at least {x.ge}" if isinstance(x, Ge) else f"above {x.gt}" for x in low]
+    words += [f"at most {x.le}" if isinstance(x, Le) else f"below {x.lt}" for x in high]
+    return f" {' and '.join(words)}" if words else ""
+
+
+def object_name(value: Any) -> str:
+    """``module:Name`` of a class or function, which `config.import_object` reads back; empty for other things."""
+    named = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
+    return f"{value.__module__}:{value.__qualname__}" if named else ""
+
+
+def show(value: Any) -> str:
+    """A value for a message, on one line of at most 80 characters."""
+    text = object_name(value) or " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,344 @@
+"""Spaces as arrays: how observations and actions of any Gymnasium space are laid out in memory.
+
+An observation becomes a *tree*: a flat dict from leaf path to array. A plain space has the one leaf ``"obs"``; Dict and
+Tuple spaces have a leaf for each space inside, named by its path (``"camera/left"``, ``"0/1"``). An action mask is a
+leaf too, ``"action_mask"`` (True = allowed); it is never fed to a network as an observation. No torch here: `envs/`
+builds on this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import SpaceError
+
+Tree = dict[str, np.ndarray]
+
+MASK = "action_mask"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array of an observation.
+
+    Attributes:
+        path: Where it stands in the observation, ``"obs"`` for a plain space.
+        kind: What an encoder has to know: ``box`` (numbers), ``discrete`` and ``multi_discrete`` (categories, stored
+            from 0), ``multi_binary`` (flags), ``mask`` (allowed actions).
+        shape: Shape of one stored observation; ``()`` for Discrete.
+        dtype: Type it is stored in: float32, uint8, int64 or bool.
+        sizes: Categories of each element of a ``discrete`` or ``multi_discrete`` leaf; of a ``mask``, the choices of
+            each action element, whose flags stand one after the other; else empty.
+        scale: What a uint8 box is divided by when it is encoded: its upper bound (255 for images); else 1.
+        start: Smallest category in the environment's own numbering, subtracted when stored (an array for
+            MultiDiscrete).
+    """
+
+    path: str
+    kind: Literal["box", "discrete", "multi_discrete", "multi_binary", "mask"]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    sizes: tuple[int, ...] = ()
+    scale: float = 1.0
+    start: Any = 0
+
+    @property
+    def is_image(self) -> bool:
+        """Whether this is a picture: a uint8 box with height, width and channels in either order."""
+        return self.kind == "box" and len(self.shape) == 3 and self.dtype == np.uint8
+
+
+@dataclass(frozen=True, eq=False)
+class ObsSpec:
+    """The layout of one agent's observations. Two specs are equal if their leaves are.
+
+    Attributes:
+        space: The environment's own space.
+        leaves: The arrays an observation is stored in; the mask, if there is one, comes last.
+        dropped: ``path: reason`` for each part of the space that cannot be used (text, say).
+    """
+
+    space: spaces.Space[Any]
+    leaves: tuple[Leaf, ...]
+    dropped: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObsSpec) and repr(self.leaves) == repr(other.leaves)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.leaves))
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether the observations carry an action mask."""
+        return self.leaves[-1].kind == "mask"
+
+    def allocate(self, *leading: int) -> Tree:
+        """Zeroed arrays for `leading` observations, ``[*leading, *leaf.shape]`` each; a mask starts as all allowed."""
+        return {
+            leaf.path: np.full((*leading, *leaf.shape), leaf.kind == "mask", dtype=leaf.dtype) for leaf in self.leaves
+        }
+
+    def write(self, obs: Any, tree: Tree, row: int, mask: Any = None) -> None:
+        """Stores one observation of the environment in row `row` of `tree`.
+
+        Args:
+            obs: The observation as the environment gave it.
+            tree: Arrays from `allocate`.
+            row: Where to write.
+            mask: The action mask, when the environment gives it in `info` instead of in the observation.
+
+        Raises:
+            SpaceError: If a part is missing or has another shape or a type that does not fit; names the part.
+        """
+        for leaf in self.leaves:
+            value = mask if leaf.kind == "mask" and mask is not None else _at(obs, leaf.path)
+            if leaf.kind == "mask" and isinstance(value, tuple | list):
+                value = np.concatenate([np.asarray(part).ravel() for part in value])
+            array = value if isinstance(value, np.ndarray) else np.asarray(value)
+            if array.shape != leaf.shape:
+                if leaf.kind != "discrete" or array.size != 1:
+                    raise SpaceError(f"{leaf.path}: shape {array.shape} where the space says {leaf.shape}")
+                array = array.reshape(())  # a Discrete observation often comes as an array of one
+            if array.dtype != leaf.dtype and not _fits(array.dtype, leaf):
+                raise SpaceError(f"{leaf.path}: dtype {array.dtype} where the space gives {leaf.kind} ({leaf.dtype})")
+            if leaf.kind in ("discrete", "multi_discrete"):
+                array = (
+                    array.astype(np.int64) - leaf.start
+                )  # first wide, because a small or unsigned type would wrap around
+            tree[leaf.path][row] = array
+
+    def read(self, obs: Any, mask: Any = None) -> tuple[Tree, bool]:
+        """Observations of the environment, one or a batch, as arrays ``[N, *leaf.shape]``; and whether it was a batch.
+
+        Args:
+            obs: One observation, or N of them stacked leaf by leaf in the structure of the space.
+            mask: The action mask, when the environment gives it in `info` instead of in the observation.
+
+        Raises:
+            SpaceError: If a part is missing or has another shape or a type that does not fit; names the part.
+        """
+        first = self.leaves[0]
+        shape = np.shape(_at(obs, first.path))
+        if shape == first.shape:
+            tree = self.allocate(1)
+            self.write(obs, tree, 0, mask)
+            return tree, False
+        num = shape[0] if shape else 0
+        if shape != (num, *first.shape):
+            batch = ", ".join(("N", *map(str, first.shape)))
+            raise SpaceError(f"{first.path}: shape {shape} (expected {first.shape}, or ({batch}) for a batch)")
+        tree = self.allocate(num)
+        for leaf in self.leaves:
+            value = mask if leaf.kind == "mask" and mask is not None else _at(obs, leaf.path)
+            if leaf.kind == "mask" and isinstance(value, tuple | list):
+                value = np.concatenate([np.asarray(part).reshape(num, -1) for part in value], axis=1)
+            array = np.asarray(value)
+            if array.shape != (num, *leaf.shape):
+                raise SpaceError(
+                    f"{leaf.path}: shape {array.shape} (expected {(num, *leaf.shape)}, as for {first.path})"
+                )
+            if array.dtype != leaf.dtype and not _fits(array.dtype, leaf):
+                raise SpaceError(f"{leaf.path}: dtype {array.dtype} where the space gives {leaf.kind} ({leaf.dtype})")
+            if leaf.kind in ("discrete", "multi_discrete"):
+                array = array.astype(np.int64) - leaf.start
+            tree[leaf.path][:] = array
+        return tree, True
+
+    def check(self, tree: Tree, rows: np.ndarray | slice) -> str:
+        """What is wrong in `rows` of `tree`: non-finite numbers, unknown categories; empty if nothing is."""
+        for leaf in self.leaves:
+            value = tree[leaf.path][rows]
+            if leaf.kind == "box" and leaf.dtype == np.float32:
+                if not np.isfinite(value).all():
+                    bad = value[~np.isfinite(value)][0]
+                    return f"{leaf.path}: non-finite observation {bad} (expected finite numbers)"
+            elif leaf.kind in ("discrete", "multi_discrete"):
+                sizes = np.asarray(leaf.sizes).reshape(leaf.shape)
+                wrong = (value < 0) | (value >= sizes)
+                if wrong.any():
+                    category = (value + leaf.start)[wrong][0]
+                    return f"{leaf.path}: category {category} is outside the space (expected {_categories(leaf)})"
+            elif leaf.kind == "multi_binary":
+                if (value > 1).any():
+                    return f"{leaf.path}: flag {value.max()} (expected 0 or 1)"
+            elif leaf.kind == "mask":
+                starts = np.cumsum((0, *leaf.sizes[:-1]))
+                if not np.logical_or.reduceat(value, starts, axis=-1).all():
+                    return f"{leaf.path}: no action is allowed (expected at least one)"
+        return ""
+
+
+def _at(obs: Any, path: str) -> Any:
+    """The part of an observation that a leaf path names."""
+    if path == "obs" and not (isinstance(obs, Mapping) and "obs" in obs):
+        return obs
+    rest = path
+    while rest:
+        if isinstance(obs, Mapping) and rest in obs:  # the whole rest first, because a key may have a slash in it
+            return obs[rest]
+        key, _, rest = rest.partition("/")
+        try:
+            obs = obs[key] if isinstance(obs, Mapping) and key in obs else obs[int(key)]
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise SpaceError(f"{path}: missing from the observation") from None
+    return obs
+
+
+def _fits(dtype: np.dtype[Any], leaf: Leaf) -> bool:
+    """Whether numbers of another type than the leaf's can be stored in it without losing what they mean."""
+    if leaf.kind in ("discrete", "multi_discrete", "multi_binary"):
+        return dtype.kind in "iub"
+    return leaf.dtype != np.uint8 and dtype.kind in "fiub"
+
+
+def _categories(leaf: Leaf) -> str:
+    if leaf.kind == "discrete":
+        return f"{leaf.start} to {leaf.start + leaf.sizes[0] - 1}"
+    return f"below {(np.asarray(leaf.sizes).reshape(leaf.shape) + leaf.start).tolist()}"
+
+
+def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: bool = False) -> ObsSpec:
+    """The layout of observations of `space`.
+
+    Args:
+        space: Observation space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, nested.
+        action: Action space; a Dict entry ``action_mask`` that fits it is lifted out as the mask.
+        info_mask: The environment gives the action mask in `info`.
+
+    Raises:
+        SpaceError: If no part of the space can be used.
+    """
+    leaves: list[Leaf] = []
+    dropped: list[str] = []
+    width = mask_width(action)
+    mask_leaf = Leaf(MASK, "mask", (width,), np.dtype(bool), _choices(action))
+    mask: list[Leaf] = [mask_leaf] if info_mask else []
+
+    def walk(part: spaces.Space[Any], path: str) -> None:
+        name = path or "obs"
+        if isinstance(part, spaces.Dict | spaces.Tuple):
+            items = part.spaces.items() if isinstance(part, spaces.Dict) else enumerate(part.spaces)
+            for key, inner in items:
+                inside = f"{path}/{key}" if path else str(key)
+                fits = isinstance(inner, spaces.Box | spaces.MultiBinary) and int(np.prod(inner.shape or (0,))) == width
+                if key == MASK and not path and width and fits:
+                    mask[:] = [mask_leaf]
+                else:
+                    walk(inner, inside)
+        elif isinstance(part, spaces.Box):
+            if part.dtype == np.uint8:
+                scale = float(np.max(part.high, initial=1))
+                leaves.append(Leaf(name, "box", part.shape, np.dtype(np.uint8), scale=scale))
+            else:
+                leaves.append(Leaf(name, "box", part.shape, np.dtype(np.float32)))
+        elif isinstance(part, spaces.Discrete):
+            leaves.append(Leaf(name, "discrete", (), np.dtype(np.int64), (int(part.n),), start=int(part.start)))
+        elif isinstance(part, spaces.MultiDiscrete):
+            start = np.asarray(part.start) if np.any(part.start) else 0
+            sizes = tuple(int(n) for n in part.nvec.ravel())
+            leaves.append(Leaf(name, "multi_discrete", part.shape, np.dtype(np.int64), sizes, start=start))
+        elif isinstance(part, spaces.MultiBinary):
+            leaves.append(Leaf(name, "multi_binary", part.shape, np.dtype(np.uint8)))
+        else:
+            dropped.append(f"{name}: {type(part).__name__} observations cannot be used")
+
+    walk(space, "")
+    if not leaves:
+        raise SpaceError(f"no part of the observation space {space} can be used; {'; '.join(dropped) or 'it is empty'}")
+    return ObsSpec(space, (*leaves, *mask), tuple(dropped))
+
+
+def mask_width(action: spaces.Space[Any]) -> int:
+    """Flags in an action mask of `action`: n for Discrete, the sum of nvec for MultiDiscrete, 0 for others."""
+    return sum(_choices(action))
+
+
+def _choices(action: spaces.Space[Any]) -> tuple[int, ...]:
+    """How many choices each element of a discrete action has; empty for other actions."""
+    if isinstance(action, spaces.Discrete):
+        return (int(action.n),)
+    if isinstance(action, spaces.MultiDiscrete):
+        return tuple(int(n) for n in action.nvec.ravel())
+    return ()
+
+
+@dataclass(frozen=True, eq=False)
+class ActionSpec:
+    """The layout of one agent's actions: a vector of integers or floats, and how to give it to the environment.
+
+    A Box action is stored as the policy drew it. Elements with two finite bounds live in [-1, 1] and are clipped and
+    rescaled to the bounds when the environment gets them; other elements are clipped to the bounds they have.
+
+    Attributes:
+        space: The environment's own space.
+        kind: ``discrete``, ``multi_discrete`` or ``box``.
+        shape: Shape of one stored action: ``()`` for Discrete, else a flat vector.
+        dtype: int64 or float32.
+        sizes: Choices of each element of a discrete kind.
+    """
+
+    space: spaces.Space[Any]
+    kind: Literal["discrete", "multi_discrete", "box"]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    sizes: tuple[int, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActionSpec) and bool(self.space == other.space)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.shape, self.sizes))
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        """The environment's own actions ``[N, *space.shape]`` for stored actions ``[N, *shape]``."""
+        if isinstance(self.space, spaces.Discrete):
+            return action + self.space.start if self.space.start else action
+        if isinstance(self.space, spaces.MultiDiscrete):
+            shaped = action.reshape(len(action), *self.space.shape)
+            return np.asarray((shaped + self.space.start).astype(self.space.dtype, copy=False))
+        assert isinstance(self.space, spaces.Box)
+        shaped = action.reshape(len(action), *self.space.shape)
+        low, high, scaled, center, half = self._bounds()
+        if scaled.all():
+            shaped = center + half * np.clip(shaped, -1.0, 1.0)
+        else:
+            shaped = np.where(scaled, center + half * np.clip(shaped, -1.0, 1.0), np.clip(shaped, low, high))
+        if np.issubdtype(self.space.dtype, np.integer):
+            shaped = np.rint(shaped)
+        return np.asarray(shaped.astype(self.space.dtype, copy=False))
+
+    def _bounds(self) -> tuple[np.ndarray, ...]:
+        bounds: tuple[np.ndarray, ...] | None = self.__dict__.get("_cache")
+        if bounds is None:
+            assert isinstance(self.space, spaces.Box)
+            low, high = self.space.low.astype(np.float64), self.space.high.astype(np.float64)
+            scaled = np.isfinite(low) & np.isfinite(high)
+            center = np.where(scaled, np.where(scaled, high, 0) / 2 + np.where(scaled, low, 0) / 2, 0)
+            half = np.where(
+                scaled, np.where(scaled, high, 0) / 2 - np.where(scaled, low, 0) / 2, 1
+            )  # halves cannot overflow
+            bounds = (low, high, scaled, center, half)
+            object.__setattr__(self, "_cache", bounds)
+        return bounds
+
+
+def action_spec(space: spaces.Space[Any]) -> ActionSpec:
+    """The layout of actions of `space`: Discrete, MultiDiscrete or Box.
+
+    Raises:
+        SpaceError: For any other space.
+    """
+    if isinstance(space, spaces.Discrete):
+        return ActionSpec(space, "discrete", (), np.dtype(np.int64), (int(space.n),))
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes = _choices(space)
+        return ActionSpec(space, "multi_discrete", (len(sizes),), np.dtype(np.int64), sizes)
+    if isinstance(space, spaces.Box):
+        return ActionSpec(space, "box", (int(np.prod(space.shape)),), np.dtype(np.float32))
+    raise SpaceError(f"action space {space}: use Discrete, MultiDiscrete or Box")

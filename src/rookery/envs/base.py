@@ -1,0 +1,122 @@
+"""The Env protocol: many copies of an environment, any number of agents each, as rows of arrays.
+
+A *lane* is one copy. Agents with equal spaces form a *kind*. Each kind has one slab of rows, one row for each lane and agent,
+in the order ``row = lane * len(kind.agents) + agent``. A step fills the slab in place: rewards and ends belong to the episode
+that was running, observations of waiting rows to what the agent must answer next. An episode that ends is followed at once by
+the next (same-step autoreset), so a row can hold the last reward of one episode and the first observation of another.
+Everything keyed by agent names stops in this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+
+SeedPlan = Callable[[int, int], int]
+"""The seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Agents with equal spaces: their names, and the layout of what they see and do."""
+
+    agents: tuple[str, ...]
+    obs: ObsSpec
+    action: ActionSpec
+
+
+@dataclass
+class Rows:
+    """The slab of one kind; R = lanes x agents of the kind. The arrays are reused: copy what must outlive the next step.
+
+    Attributes:
+        obs: Observations ``[R, ...]``; of meaning where `waiting`.
+        reward: ``[R]`` float64, what the agent got in this step; 0 for agents that were not there.
+        terminated: ``[R]`` the agent's episode ended and has no future.
+        truncated: ``[R]`` the agent's episode was cut off; its value is that of its final observation.
+        waiting: ``[R]`` the agent must act now.
+        final_index: ``[K]`` rows, ascending, that were truncated (and not terminated).
+        final_obs: ``[K, ...]`` the last observation of each of them, before the autoreset.
+        final_stale: How many of them are the observation of an earlier step, because the agent was not on turn.
+    """
+
+    obs: Tree
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    waiting: np.ndarray
+    final_index: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    final_obs: Tree = field(default_factory=dict)
+    final_stale: int = 0
+
+    @classmethod
+    def allocate(cls, kind: Kind, num_lanes: int) -> Rows:
+        """A slab in which nothing has happened and nobody waits."""
+        size = num_lanes * len(kind.agents)
+        flags = [np.zeros(size, dtype=bool) for _ in range(3)]
+        return cls(kind.obs.allocate(size), np.zeros(size), *flags, final_obs=kind.obs.allocate(0))
+
+
+@dataclass
+class Step:
+    """What a vector step shows.
+
+    Attributes:
+        rows: One slab for each kind, in the order of `VectorEnv.kinds`.
+        ended: ``[lanes]`` whether the lane's episode ended in this step (its next one has begun).
+    """
+
+    rows: tuple[Rows, ...]
+    ended: np.ndarray
+
+
+@runtime_checkable
+class VectorEnv(Protocol):
+    """Many copies of one environment, stepped together.
+
+    Attributes:
+        num_lanes: Copies.
+        kinds: The kinds of agents. May grow (a new kind at the end, a new agent at the end of a kind's `agents`) when an
+            agent nobody announced appears; `layout` then counts up and row numbers are those of the new kinds.
+        layout: Counts changes of `kinds`.
+        episode: ``[lanes]`` number of the episode each lane is in, from 0.
+        exact: Whether an episode depends only on its seed and the actions, so that runs repeat bit for bit.
+        name: What runs, in words a user knows, for messages and logs.
+        notes: Lines a user should read once (parts of a space that were dropped, say).
+    """
+
+    num_lanes: int
+    kinds: tuple[Kind, ...]
+    layout: int
+    episode: np.ndarray
+    exact: bool
+    name: str
+    notes: tuple[str, ...]
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
+        ...
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once.
+
+        Args:
+            actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order.
+
+        Raises:
+            EnvError: If the environment raises or breaks the contract; says lane, seed, episode, step, agent and action.
+        """
+        ...
+
+    def render(self, lane: int) -> np.ndarray | None:
+        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
+        ...
+
+    def close(self) -> None:
+        """Frees what the environment holds."""
+        ...

@@ -1,0 +1,245 @@
+"""CartPole-v1 as a `VectorEnv`: all lanes stepped by a few array operations, with Gymnasium's numbers bit for bit.
+
+The equations are those of Florian, "Correct equations for the dynamics of the cart-pole system" (2007), without
+friction, integrated by explicit Euler steps in float64. Sums and products stand in the order in which Gymnasium's
+CartPole-v1 forms them, and episodes are drawn from their seeds as it draws them: an episode is the same here and there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import EnvError
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.envs.base import Kind, Rows, SeedPlan, Step
+
+GRAVITY = 9.8  # m / s^2
+POLE_MASS = 0.1  # kg
+TOTAL_MASS = 0.1 + 1.0  # kg, of pole and cart
+HALF_POLE = 0.5  # m
+POLE_MASS_LENGTH = POLE_MASS * HALF_POLE
+FORCE = 10.0  # N, to the left or to the right
+STEP_SECONDS = 0.02
+POSITION_LIMIT = 2.4  # m from the middle, beyond which an episode terminates
+ANGLE_LIMIT = 12 * 2 * math.pi / 360  # rad from upright, likewise
+
+
+class BatchedCartPole:
+    """Many CartPole-v1 in one: a `VectorEnv` of one agent, one row a lane.
+
+    An observation is position, velocity, angle and angular velocity, float32; action 0 pushes left, 1 right. The reward
+    is 1 for every step. As in Gymnasium, a pole that falls in the very last step is both terminated and truncated; it
+    is then not among the `final_index` rows, since it has no future.
+    """
+
+    def __init__(
+        self,
+        num_lanes: int,
+        *,
+        sutton_barto_reward: bool = False,
+        render_mode: str | None = None,
+        max_episode_steps: int = 500,
+    ) -> None:
+        """Makes `num_lanes` cart-poles.
+
+        Args:
+            num_lanes: Copies.
+            sutton_barto_reward: The reward is -1 for the step that terminates and 0 for others.
+            render_mode: ``"rgb_array"`` or None; pictures are drawn either way.
+            max_episode_steps: Steps after which an episode is truncated.
+
+        Raises:
+            ValueError: If a setting is out of range.
+        """
+        for setting, value in (("num_lanes", num_lanes), ("max_episode_steps", max_episode_steps)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"BatchedCartPole: {setting} is {value!r}, it must be an integer of at least 1")
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"BatchedCartPole: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        bound = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], dtype=np.float32)
+        action_space = spaces.Discrete(2)
+        kind = Kind(("agent",), obs_spec(spaces.Box(-bound, bound), action_space), action_spec(action_space))
+        self.num_lanes = num_lanes
+        self.kinds: tuple[Kind, ...] = (kind,)
+        self.layout = 0
+        self.episode = np.zeros(num_lanes, dtype=np.int64)
+        self.exact = True
+        self.name = "CartPole-v1, batched"
+        self.notes: tuple[str, ...] = ()
+        self.max_episode_steps = int(max_episode_steps)
+        self._rewards = (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)  # while it goes on, when it terminates
+        self._seeds: SeedPlan | None = None
+
+        self._rows = Rows.allocate(kind, num_lanes)
+        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
+        self._no_rows, self._no_obs = np.zeros(0, dtype=np.int64), kind.obs.allocate(0)
+        self._any_ended = False  # in the last step, so that the next one has to clear the flags
+        self._clock = 0  # vector steps since reset
+        self._began = np.zeros(num_lanes, dtype=np.int64)  # the clock when a lane's episode began
+        self._deadline = 0  # the clock at which the next episode reaches its time limit
+
+        # The state is the upper four rows of this array and its derivative the lower four, so that a step is one sum.
+        self._motion = np.zeros((6, num_lanes))  # position, angle, their velocities, their accelerations
+        self._state, self._slope = self._motion[:4], self._motion[2:]
+        self._position_and_angle, self._angle = self._motion[:2], self._motion[1]
+        self._angle_velocity, self._acceleration, self._angle_acceleration = self._motion[3:]
+        slab = self._rows.obs["obs"].reshape(num_lanes, 2, 2)
+        self._obs_by_state = slab.transpose(
+            2, 1, 0
+        )  # the slab in the order of the state: [derivative, coordinate, lane]
+        self._state_by_obs = self._state.reshape(2, 2, num_lanes)
+
+        # Work space and constants; whole arrays, because converting a number costs as much as a sum.
+        self._sin, self._cos, self._thrust, self._work = np.zeros((4, num_lanes))
+        self._change, self._reach = np.zeros((4, num_lanes)), np.zeros((2, num_lanes))
+        self._fallen = np.zeros((2, num_lanes), dtype=bool)
+        self._limit = np.repeat([[POSITION_LIMIT], [ANGLE_LIMIT]], num_lanes, axis=1)
+        self._force = np.array([-FORCE, FORCE])
+        self._tau = np.full((4, num_lanes), STEP_SECONDS)
+        constants = (GRAVITY, POLE_MASS, TOTAL_MASS, HALF_POLE, POLE_MASS_LENGTH, 4.0 / 3.0)
+        self._constants = tuple(np.full(num_lanes, value) for value in constants)
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
+        self._seeds = seeds
+        self._clock = 0
+        self.episode[:] = 0
+        for lane in range(self.num_lanes):
+            self._begin(lane, seeds)
+        self._deadline = self.max_episode_steps
+        self._rows.waiting[:] = True
+        self._rows.reward[:] = 0.0
+        self._clear_ends()
+        np.copyto(self._obs_by_state, self._state_by_obs, casting="same_kind")
+        return self._step
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once.
+
+        Args:
+            actions: One array ``[lanes]`` of integers, 0 or 1.
+
+        Raises:
+            EnvError: If `reset` was not called, or the actions have another shape, type or range.
+        """
+        action = self._checked(actions)
+        if self._any_ended:
+            self._clear_ends()
+        self._accelerate(action)
+        np.multiply(self._slope, self._tau, out=self._change)
+        np.add(self._state, self._change, out=self._state)
+        np.copyto(self._obs_by_state, self._state_by_obs, casting="same_kind")
+
+        self._clock += 1
+        self._rows.reward.fill(self._rewards[0])
+        np.absolute(self._position_and_angle, out=self._reach)
+        np.greater(self._reach, self._limit, out=self._fallen)
+        if self._clock == self._deadline or self._fallen.any():
+            self._end()
+        return self._step
+
+    def _accelerate(self, action: np.ndarray) -> None:
+        """Fills in both accelerations; the order of operations is Gymnasium's, to the last bit."""
+        gravity, pole_mass, total_mass, half_pole, pole_mass_length, four_thirds = self._constants
+        sin, cos, thrust, work = self._sin, self._cos, self._thrust, self._work
+        np.sin(self._angle, out=sin)
+        np.cos(self._angle, out=cos)
+
+        # thrust = (force + pole_mass_length * angle_velocity**2 * sin) / total_mass
+        self._force.take(action, out=work, mode="clip")
+        np.square(self._angle_velocity, out=thrust)
+        np.multiply(pole_mass_length, thrust, out=thrust)
+        np.multiply(thrust, sin, out=thrust)
+        np.add(work, thrust, out=thrust)
+        np.divide(thrust, total_mass, out=thrust)
+
+        # angle_acceleration = (gravity * sin - cos * thrust) / (half_pole * (4/3 - pole_mass * cos**2 / total_mass))
+        turn = self._angle_acceleration
+        np.multiply(gravity, sin, out=turn)
+        np.multiply(cos, thrust, out=work)
+        np.subtract(turn, work, out=turn)
+        np.square(cos, out=work)
+        np.multiply(pole_mass, work, out=work)
+        np.divide(work, total_mass, out=work)
+        np.subtract(four_thirds, work, out=work)
+        np.multiply(half_pole, work, out=work)
+        np.divide(turn, work, out=turn)
+
+        # acceleration = thrust - pole_mass_length * angle_acceleration * cos / total_mass
+        np.multiply(pole_mass_length, turn, out=work)
+        np.multiply(work, cos, out=work)
+        np.divide(work, total_mass, out=work)
+        np.subtract(thrust, work, out=self._acceleration)
+
+    def _begin(self, lane: int, seeds: SeedPlan) -> None:
+        """Starts the episode of a lane that `episode` numbers: its state, not yet its observation."""
+        rng = np.random.default_rng(seeds(lane, int(self.episode[lane])))
+        position, velocity, angle, angle_velocity = rng.uniform(low=-0.05, high=0.05, size=4)
+        self._state[:, lane] = position, angle, velocity, angle_velocity
+        self._began[lane] = self._clock
+
+    def _end(self) -> None:
+        """Marks the lanes that fell or reached the time limit and starts their next episodes."""
+        if self._seeds is None:
+            raise EnvError(f"{self.name}: step() before reset()")
+        rows, ended = self._rows, self._step.ended
+        np.logical_or(self._fallen[0], self._fallen[1], out=rows.terminated)
+        np.equal(self._clock - self._began, self.max_episode_steps, out=rows.truncated)
+        np.logical_or(rows.terminated, rows.truncated, out=ended)
+        rows.reward[rows.terminated] = self._rewards[1]
+        rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
+        rows.final_obs = {"obs": rows.obs["obs"][rows.final_index]}
+        self.episode[ended] += 1
+        for lane in np.flatnonzero(ended).tolist():
+            self._begin(lane, self._seeds)
+        np.copyto(self._obs_by_state, self._state_by_obs, casting="same_kind")
+        self._deadline = int(self._began.min()) + self.max_episode_steps
+        self._any_ended = True
+
+    def _clear_ends(self) -> None:
+        """Makes the slab that of a step in which nothing ended."""
+        rows = self._rows
+        rows.terminated[:] = rows.truncated[:] = self._step.ended[:] = False
+        rows.final_index = self._no_rows
+        rows.final_obs = self._no_obs
+        self._any_ended = False
+
+    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
+        """The actions of the one kind, if they can be played."""
+        if self._seeds is None:
+            raise EnvError(f"{self.name}: step() before reset()")
+        if len(actions) != 1:
+            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
+        action = actions[0]
+        if action.shape != self._began.shape or action.dtype.kind not in "iu":
+            raise EnvError(
+                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
+                f"expected {self._began.shape} integers, one for each lane"
+            )
+        if np.bitwise_or.reduce(action) & ~1:  # some bit above the lowest, or a sign
+            lane = int(np.flatnonzero((action < 0) | (action > 1))[0])
+            episode = int(self.episode[lane])
+            raise EnvError(
+                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
+                f"step {self._clock - self._began[lane]}: action {action[lane]} of agent is not 0 or 1"
+            )
+        return action
+
+    def render(self, lane: int) -> np.ndarray:
+        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.envs import drawing  # only those who look pay for loading Pillow
+
+        position, angle = self._position_and_angle[:, lane].tolist()
+        timestep = int(self._clock - self._began[lane])
+        return drawing.draw_cart_pole(position, angle, timestep, self.max_episode_steps)
+
+    def close(self) -> None:
+        """Nothing is held; there because every vector env has it."""
+
+
+TWINS = {"CartPole-v1": BatchedCartPole}
+"""Vector envs that play a Gymnasium id with the same numbers, bit for bit, and so may take its place."""

@@ -1,0 +1,125 @@
+"""Multi-agent environments as dicts by agent id: five returns, ``"__all__"``, agents that come, go and take
+turns.
+
+This is the form of RLlib's `MultiAgentEnv`. Those who have an observation must act next; an observation of an agent
+that ends with the same step is its last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+from gymnasium import Space, spaces
+
+from rookery.envs.lane import Agent, Breach, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos
+
+ALL = "__all__"
+
+
+class DictLane:
+    """A dict-style environment as a lane."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.agents = _announced(env)
+        self._alive: dict[Agent, None] = {}  # a dict, not a set, for its fixed order
+
+    def spaces(self, agent: Agent) -> Spaces:
+        """Observation and action space of an agent.
+
+        They come from ``observation_spaces[agent]``, from ``get_observation_space(agent)``, or from
+        ``observation_space``, by agent or one for all; likewise for actions.
+
+        Raises:
+            Breach: If none of these names the agent's spaces.
+        """
+        return self._space("observation", agent), self._space("action", agent)
+
+    def _space(self, what: str, agent: Agent) -> Space[Any]:
+        by_agent = getattr(self.env, f"{what}_spaces", None)
+        get = getattr(self.env, f"get_{what}_space", None)
+        common = getattr(self.env, f"{what}_space", None)
+        found: Any = None
+        if isinstance(by_agent, Mapping) and agent in by_agent:
+            found = by_agent[agent]
+        elif callable(get):
+            with contextlib.suppress(KeyError, ValueError, NotImplementedError):  # a base class may know no spaces
+                found = get(agent)
+        if found is None:
+            if isinstance(common, Mapping) and agent in common:
+                found = common[agent]
+            elif not _keyed_by_agent(self.env):
+                found = common
+        if isinstance(found, Space):
+            return found
+        known = ", ".join(map(str, by_agent if isinstance(by_agent, Mapping) else self.agents)) or "none"
+        raise Breach(f"no {what} space is known for this agent (known agents: {known})", agent)
+
+    def reset(self, seed: int) -> LaneStep:
+        """Starts an episode.
+
+        Raises:
+            Breach: If `reset` does not return two dicts.
+        """
+        obs, infos = obs_and_infos(self.env.reset(seed=seed), "reset()")
+        self._alive = dict.fromkeys(obs)
+        return LaneStep(dict(obs), masks=info_masks(infos))
+
+    def step(self, actions: dict[Agent, Any]) -> LaneStep:
+        """Steps once.
+
+        Raises:
+            Breach: If `step` does not return five dicts, or does not say whether the episode is over.
+        """
+        obs, reward, terminateds, truncateds, infos = five_dicts(self.env.step(actions), "step()")
+        if ALL not in terminateds:
+            raise Breach(f'terminateds has no "{ALL}", expected it to say whether the episode is over for everyone')
+        over, cut = bool(terminateds[ALL]), bool(truncateds.get(ALL, False))
+        terminated = [agent for agent in self._alive if terminateds.get(agent)]
+        truncated = [agent for agent in self._alive if truncateds.get(agent)]
+        if over or cut:
+            rest = [agent for agent in self._alive if agent not in terminated and agent not in truncated]
+            terminated += rest if over else []
+            truncated += rest if cut else []
+        left = {*terminated, *truncated}
+        final = {agent: obs[agent] for agent in obs if agent in left}
+        acting = (
+            {} if over or cut else {agent: obs[agent] for agent in obs if not _flagged(agent, terminateds, truncateds)}
+        )
+        self._alive = dict.fromkeys([*(agent for agent in self._alive if agent not in left), *acting])
+        return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), over or cut)
+
+
+def _flagged(agent: Agent, terminateds: Mapping[Agent, Any], truncateds: Mapping[Agent, Any]) -> bool:
+    return bool(terminateds.get(agent) or truncateds.get(agent))
+
+
+def _keyed_by_agent(env: Any) -> bool:
+    """Whether `observation_space` and `action_space` are Dict spaces with an entry for each agent."""
+    obs, action = getattr(env, "observation_space", None), getattr(env, "action_space", None)
+    return isinstance(obs, spaces.Dict) and isinstance(action, spaces.Dict) and set(obs) == set(action)
+
+
+def _announced(env: Any) -> tuple[Agent, ...]:
+    """The agents a dict-style environment says it can have, empty if it does not say."""
+    for name in ("possible_agents", "observation_spaces", "agents"):
+        known = getattr(env, name, None)
+        if isinstance(known, list | tuple | Mapping) and known:
+            return tuple(known)
+    return tuple(env.observation_space) if _keyed_by_agent(env) else ()
+
+
+def is_dict_style(env: Any) -> bool:
+    """Whether `env` says that it speaks in dicts by agent: by its base class, its agents or its spaces."""
+    if any(base.__name__ == "MultiAgentEnv" for base in type(env).__mro__):
+        return True
+    if callable(getattr(env, "get_observation_space", None)) or isinstance(
+        getattr(env, "observation_spaces", None), Mapping
+    ):
+        return True
+    if isinstance(env, gymnasium.Env):  # a single agent's Dict spaces can have equal keys, and `agents` can be anything
+        return bool(getattr(env, "possible_agents", None))
+    return bool(_announced(env))

@@ -1,0 +1,377 @@
+"""What a user calls an environment, made into a `VectorEnv`: the one place that decides style and implementation.
+
+`make_env` builds it, `env_name` names it, `random_rows` plays a throwaway one to see what its observations look like.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import EnvError, nearest
+from rookery.core.spaces import ActionSpec, Tree
+from rookery.envs.base import SeedPlan, VectorEnv
+from rookery.envs.classic import TWINS
+from rookery.envs.dict_env import DictLane, is_dict_style
+from rookery.envs.gym_env import GymLane
+from rookery.envs.lane import Lane
+from rookery.envs.pettingzoo_env import AECLane, ParallelLane
+from rookery.envs.vector.serial import SerialEnv
+
+IMPLEMENTATIONS = ("auto", "batched", "serial")
+
+PROVIDERS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
+"""Which module registers the ids that begin so, and the package that has it."""
+
+
+def make_env(
+    env: Any,
+    config: Mapping[str, Any] | None,
+    wrappers: Sequence[Any],
+    num_lanes: int,
+    implementation: str = "auto",
+    *,
+    render: bool = False,
+) -> VectorEnv:
+    """Many copies of an environment.
+
+    Args:
+        env: A Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or dict-style multi-agent
+            environment; a PettingZoo module; a `VectorEnv` class; or the import path of one of these,
+            ``my.module:MyEnv``.
+        config: Keyword arguments of its constructor (of `gymnasium.make` for an id).
+        wrappers: Callables or their import paths, applied in order to each copy.
+        num_lanes: Copies.
+        implementation: ``"serial"`` steps copies in a loop, ``"batched"`` demands the environment's batched twin,
+            ``"auto"`` takes the twin where there is one, with the same numbers.
+        render: Build it so that `VectorEnv.render` gives pictures, where the environment can.
+
+    Raises:
+        EnvError: If there is no such environment, it cannot be built, or its spaces cannot be used.
+    """
+    if implementation not in IMPLEMENTATIONS:
+        hint = nearest(implementation, IMPLEMENTATIONS)
+        raise EnvError(f"env implementation {implementation!r} is unknown{hint}; use {', '.join(IMPLEMENTATIONS)}")
+    settings, name, found = dict(config or {}), env_name(env), _find(env)
+    if _is_vector_class(found):
+        if wrappers:
+            raise EnvError(f"{name} plays many copies at once and cannot be wrapped; leave env.wrappers empty")
+        return _build_vector(found, num_lanes, settings, name)
+    if implementation != "serial":
+        twin = _twin(env, found)
+        reason = _why_no_twin(twin, wrappers, num_lanes, settings)
+        if not reason:
+            return _build_vector(twin, num_lanes, settings, name)
+        if implementation == "batched":
+            raise EnvError(f"{name}: env implementation 'batched' cannot be used: {reason}; use 'serial' or 'auto'")
+    wraps = [(_wrapper_name(wrapper), _find_wrapper(wrapper)) for wrapper in wrappers]
+    return SerialEnv(lambda: _lane(_build(found, settings, wraps, name, render), name), num_lanes, name)
+
+
+def env_name(env: Any) -> str:
+    """What to call an environment in messages and run ids: its id, or the name of its class, function or module."""
+    if isinstance(env, functools.partial):
+        return env_name(env.func)
+    if isinstance(env, ModuleType):
+        return env.__name__.rpartition(".")[2]
+    if isinstance(env, str):
+        module, _, attribute = env.rpartition(":")
+        if not module:
+            return env.rpartition(".")[2] if re.fullmatch(r"\w+(\.\w+)+", env) else env
+        return module.rpartition(".")[2] if attribute in ("env", "parallel_env", "raw_env") else attribute
+    name = str(getattr(env, "__name__", type(env).__name__))
+    if name in ("env", "parallel_env", "raw_env"):
+        return str(env.__module__).rpartition(".")[2]
+    return "env" if name == "<lambda>" else name
+
+
+def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Generator) -> list[Tree]:
+    """Observations met while random actions are played, and the environment closed afterwards.
+
+    Args:
+        env: A throwaway environment.
+        seeds: Seeds of its episodes.
+        steps: Vector steps to play.
+        rng: Draws the actions: evenly among those allowed, or from the box.
+
+    Returns:
+        For each kind of `env`, the observations of all rows that waited for an action, ``[N, ...]`` each.
+    """
+    seen: list[list[Tree]] = []
+    shown = env.reset(seeds)
+    for _ in range(steps):
+        actions = []
+        seen += [[] for _ in env.kinds[len(seen) :]]
+        for kind, rows, trees in zip(env.kinds, shown.rows, seen, strict=True):
+            tree = {path: array[rows.waiting] for path, array in rows.obs.items()}
+            trees.append(tree)
+            mask = tree[kind.obs.leaves[-1].path] if kind.obs.has_mask else None
+            actions.append(kind.action.to_env(random_actions(kind.action, int(rows.waiting.sum()), mask, rng)))
+        shown = env.step(actions)
+    seen += [[] for _ in env.kinds[len(seen) :]]
+    env.close()
+    return [
+        {path: np.concatenate([tree[path] for tree in [kind.obs.allocate(0), *trees]]) for path in kind.obs.allocate(0)}
+        for kind, trees in zip(env.kinds, seen, strict=True)
+    ]
+
+
+def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    """Stored actions ``[num, *spec.shape]`` drawn evenly.
+
+    Bounded elements of a box are uniform in [-1, 1], others standard normal.
+
+    Args:
+        spec: The layout of the actions.
+        num: How many.
+        mask: ``[num, flags]``, True where a choice is allowed, or None.
+        rng: Draws them.
+    """
+    if isinstance(spec.space, spaces.Box):
+        bounded = np.isfinite(spec.space.low).ravel() & np.isfinite(spec.space.high).ravel()
+        size = (num, *spec.shape)
+        return np.where(bounded, rng.uniform(-1.0, 1.0, size), rng.standard_normal(size)).astype(spec.dtype)
+    scores = rng.random((num, sum(spec.sizes)))
+    if mask is not None:
+        scores = np.where(mask, scores, -1.0)
+    ends = np.cumsum(spec.sizes)
+    parts = np.split(scores, ends[:-1], axis=1)
+    return np.stack([part.argmax(axis=1) for part in parts], axis=1).reshape(num, *spec.shape)
+
+
+# -- finding what was named ------------------------------------------------------------------------
+
+
+def _find(env: Any) -> Any:
+    """What makes one copy: a class, a callable, or a Gymnasium spec for an id."""
+    if isinstance(env, str):
+        return _find_name(env)
+    if isinstance(env, ModuleType):
+        for maker in ("parallel_env", "env"):
+            if callable(getattr(env, maker, None)):
+                return getattr(env, maker)
+        raise EnvError(f"module {env.__name__} has neither parallel_env nor env; pass a class or a function of it")
+    if not callable(env):
+        raise EnvError(
+            f"env is an instance of {type(env).__name__}, expected something that makes one copy a call: "
+            f"a class, a function, a Gymnasium id or an import path 'my.module:MyEnv'"
+        )
+    return env
+
+
+def _find_name(name: str) -> Any:
+    module, colon, attribute = name.partition(":")
+    if colon:
+        imported = _import(module, f"env {name!r}")
+        if hasattr(imported, attribute):
+            return _find(getattr(imported, attribute))
+        if attribute in gymnasium.registry:
+            return gymnasium.spec(attribute)
+        known = [known for known in vars(imported) if not known.startswith("_")]
+        raise EnvError(f"env {name!r}: module {module} has no {attribute!r}{nearest(attribute, known)}")
+    if name not in gymnasium.registry:
+        if re.fullmatch(r"\w+(\.\w+)+", name):
+            return _find(_import(name, f"env {name!r}"))
+        for prefix, (provider, package) in PROVIDERS.items():
+            if name.startswith(prefix):
+                _import_provider(name, provider, package)
+    if name in gymnasium.registry:
+        return gymnasium.spec(name)
+    raise EnvError(f"env {name!r} is not a Gymnasium id{_like(name)}; an own environment is named 'my.module:MyEnv'")
+
+
+def _like(name: str) -> str:
+    """A hint that names the registered ids nearest to `name`: other versions of it first."""
+    known = list(gymnasium.registry)
+    base = re.sub(r"-v\d+$", "", name)
+    versions = [other for other in known if re.sub(r"-v\d+$", "", other) == base]
+    if versions:
+        return f"; did you mean {' or '.join(repr(version) for version in sorted(versions, key=_version))}?"
+    by_lower = {other.lower(): other for other in known}
+    hint = nearest(name.lower(), list(by_lower))
+    return re.sub(r"'(.*)'", lambda match: repr(by_lower[match[1]]), hint)
+
+
+def _version(name: str) -> int:
+    match = re.search(r"-v(\d+)$", name)
+    return int(match[1]) if match else -1
+
+
+def _import(module: str, what: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and (module == error.name or module.startswith(f"{error.name}.")):
+            raise EnvError(f"{what}: there is no module {error.name!r}; is it on the Python path?") from error
+        raise EnvError(f"{what}: importing {module} raised {type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise EnvError(f"{what}: importing {module} raised {type(error).__name__}: {error}") from error
+
+
+def _import_provider(name: str, provider: str, package: str) -> None:
+    try:
+        module = importlib.import_module(provider)
+    except ImportError as error:
+        raise EnvError(f"env {name!r} needs the package {package}: pip install {package}") from error
+    gymnasium.register_envs(module)
+
+
+def _wrapper_name(wrapper: Any) -> str:
+    return wrapper if isinstance(wrapper, str) else str(getattr(wrapper, "__name__", wrapper))
+
+
+def _find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
+    if isinstance(wrapper, str):
+        module, colon, attribute = wrapper.partition(":")
+        if not colon:
+            raise EnvError(f"env.wrappers: {wrapper!r} is not an import path; write 'my.module:MyWrapper'")
+        imported = _import(module, f"env.wrappers: {wrapper!r}")
+        if not hasattr(imported, attribute):
+            hint = nearest(attribute, list(vars(imported)))
+            raise EnvError(f"env.wrappers: {wrapper!r}: module {module} has no {attribute!r}{hint}")
+        wrapper = getattr(imported, attribute)
+    if not callable(wrapper):
+        raise EnvError(f"env.wrappers: {wrapper!r} is {type(wrapper).__name__}, expected a callable or an import path")
+    found: Callable[[Any], Any] = wrapper
+    return found
+
+
+# -- building --------------------------------------------------------------------------------------
+
+
+def _is_vector_class(found: Any) -> bool:
+    """Whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`."""
+    return inspect.isclass(found) and hasattr(found, "step") and "num_lanes" in _parameters(found)
+
+
+def _parameters(maker: Any) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # some built-in callables have none
+        return {}
+
+
+def _twin(env: Any, found: Any) -> Any:
+    """The batched implementation with the same numbers, or None; a parent's does not count, its rules may differ."""
+    if isinstance(found, gymnasium.envs.registration.EnvSpec):
+        return TWINS.get(found.id)
+    return vars(found).get("batched") if inspect.isclass(found) else None
+
+
+def _why_no_twin(twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any]) -> str:
+    """Why the batched twin cannot be used; empty if it can."""
+    if twin is None:
+        return "this environment has no batched twin"
+    if wrappers:
+        return "env.wrappers wrap single copies"
+    try:
+        inspect.signature(twin).bind(num_lanes, **settings)
+    except TypeError as error:
+        return f"its batched twin does not take env.config: {error}"
+    return ""
+
+
+def _build_vector(found: Any, num_lanes: int, settings: Mapping[str, Any], name: str) -> VectorEnv:
+    try:
+        built: VectorEnv = found(num_lanes, **settings)
+    except Exception as error:
+        raise _build_error(found, settings, name, error) from error
+    return built
+
+
+def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]], name: str, render: bool) -> Any:
+    """One copy, wrapped."""
+    is_id = isinstance(found, gymnasium.envs.registration.EnvSpec)
+    # Gymnasium's own checker is left out of ids: the back end checks every step itself, and names the lane.
+    make = functools.partial(gymnasium.make, found, disable_env_checker=True) if is_id else found
+    asked = {"render_mode": "rgb_array"} if render and _takes_render_mode(found) else {}
+    try:
+        built = make(**{**asked, **settings})
+    except Exception as error:
+        raise _build_error(found, settings, name, error) from error
+    for wrapper_name, wrapper in wraps:
+        try:
+            built = wrapper(built)
+        except Exception as error:
+            raise EnvError(f"{name}: wrapper {wrapper_name} raised {type(error).__name__}: {error}") from error
+    return built
+
+
+def _takes_render_mode(found: Any) -> bool:
+    """Whether the constructor can be asked for pictures."""
+    if isinstance(found, gymnasium.envs.registration.EnvSpec):
+        if not isinstance(found.entry_point, str):
+            return found.entry_point is not None and _takes_render_mode(found.entry_point)
+        try:
+            return _takes_render_mode(gymnasium.envs.registration.load_env_creator(found.entry_point))
+        except ImportError:
+            return False  # building it will say what is missing
+    parameters = _parameters(found)
+    if "render_mode" in parameters:
+        return True
+    # PettingZoo's makers are functions that pass keywords on; a class's **kwargs may mean anything
+    return not inspect.isclass(found) and any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exception) -> EnvError:
+    if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
+        return EnvError(f"{name}: a package it needs is missing: {error}{_extra(found, error)}")
+    if isinstance(error, TypeError) and (unknown := re.search(r"unexpected keyword argument '(\w+)'", str(error))):
+        known = [known for known in _parameters(found) if known not in ("self", "num_lanes")]
+        allowed = f"; it takes {', '.join(known)}" if known else ""
+        return EnvError(f"{name}: env.config has {unknown[1]!r}, unknown to it{nearest(unknown[1], known)}{allowed}")
+    return EnvError(f"{name}: building it with env.config {dict(settings)} raised {type(error).__name__}: {error}")
+
+
+def _extra(found: Any, error: Exception) -> str:
+    """How to install what a Gymnasium id needs, where the error does not say it."""
+    group = re.search(r"gymnasium\.envs\.(\w+)", str(getattr(found, "entry_point", "")))
+    if "pip install" in str(error) or group is None:
+        return ""
+    return f'; pip install "gymnasium[{group[1].replace("_", "-")}]"'
+
+
+# -- style -----------------------------------------------------------------------------------------
+
+
+def _lane(env: Any, name: str) -> Any:
+    """The adapter for the style `env` is written in."""
+    lane: type[Lane] | type[GymLane]
+    if callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "last", None)):
+        lane = AECLane
+    elif callable(getattr(env, "observation_space", None)):
+        lane = ParallelLane
+    elif is_dict_style(env) or _resets_to_agents(env):
+        lane = DictLane
+    else:
+        lane = GymLane
+    missing = [method for method in ("reset", "step") if not callable(getattr(env, method, None))]
+    if missing or isinstance(env, gymnasium.vector.VectorEnv):
+        what = f"it has no {' and no '.join(missing)}" if missing else "it plays many copies itself"
+        raise EnvError(
+            f"{name} makes {type(env).__name__}, expected one Gymnasium, PettingZoo or dict-style environment; {what}"
+        )
+    return lane(env)
+
+
+def _resets_to_agents(env: Any) -> bool:
+    """Whether an environment that names no agents and is no Gymnasium env shows dicts by agent when it is reset."""
+    if isinstance(env, gymnasium.Env) or not callable(getattr(env, "reset", None)):
+        return False
+    space = getattr(env, "observation_space", None)
+    if not isinstance(space, spaces.Space) or isinstance(space, spaces.Dict):
+        return isinstance(space, spaces.Dict) and set(space) == set(getattr(env, "action_space", None) or ())
+    try:
+        result = env.reset(seed=0)
+    except Exception:
+        return False  # the back end's own first reset says what is wrong
+    return isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Mapping)

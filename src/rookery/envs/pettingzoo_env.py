@@ -1,0 +1,138 @@
+"""PettingZoo environments: parallel (all agents act at once) and AEC (one agent at a time)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rookery.envs.lane import Agent, Breach, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos
+
+
+class ParallelLane:
+    """A PettingZoo parallel environment as a lane. Its episode is over when no agent is left."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.agents: tuple[Agent, ...] = tuple(getattr(env, "possible_agents", ()))
+        self._alive: list[Agent] = []
+
+    def spaces(self, agent: Agent) -> Spaces:
+        """Observation and action space of an agent.
+
+        Raises:
+            Breach: If the environment does not know them.
+        """
+        return _spaces(self.env, agent)
+
+    def reset(self, seed: int) -> LaneStep:
+        """Starts an episode.
+
+        Raises:
+            Breach: If `reset` does not return two dicts, or an agent has no observation.
+        """
+        obs, infos = obs_and_infos(self.env.reset(seed=seed), "reset()")
+        self._alive = list(self.env.agents)
+        return LaneStep(_observed(self._alive, obs), masks=info_masks(infos))
+
+    def step(self, actions: dict[Agent, Any]) -> LaneStep:
+        """Steps once.
+
+        Raises:
+            Breach: If `step` does not return five dicts, an agent vanishes without an end, or one has no observation.
+        """
+        obs, reward, terminations, truncations, infos = five_dicts(self.env.step(actions), "step()")
+        terminated = [agent for agent in self._alive if terminations.get(agent)]
+        truncated = [agent for agent in self._alive if truncations.get(agent)]
+        left = {*terminated, *truncated}
+        _nobody_vanished(self._alive, left, self.env.agents)
+        self._alive = [agent for agent in self.env.agents if agent not in left]
+        final = {agent: obs[agent] for agent in obs if agent in left}
+        acting = _observed(self._alive, obs)
+        return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), not self._alive)
+
+
+class AECLane:
+    """A PettingZoo AEC environment as a lane: one environment step is one agent's action.
+
+    Rewards are read from `env.rewards` after each action, for all agents at once, so each is counted once. Agents that
+    ended are stepped out with None before the next one acts.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.agents: tuple[Agent, ...] = tuple(getattr(env, "possible_agents", ()))
+        self._alive: list[Agent] = []
+
+    def spaces(self, agent: Agent) -> Spaces:
+        """Observation and action space of an agent.
+
+        Raises:
+            Breach: If the environment does not know them.
+        """
+        return _spaces(self.env, agent)
+
+    def reset(self, seed: int) -> LaneStep:
+        """Starts an episode."""
+        self.env.reset(seed=seed)
+        self._alive = list(self.env.agents)
+        return self._on_turn({})
+
+    def step(self, actions: dict[Agent, Any]) -> LaneStep:
+        """Steps the agent on turn.
+
+        Raises:
+            Breach: If an agent vanishes without an end, or an ended one cannot be stepped out.
+        """
+        env = self.env
+        (action,) = actions.values()
+        env.step(action)
+        # some environments never clear `rewards`; an agent that ended earlier must not be paid again
+        reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
+        terminated = [agent for agent in self._alive if env.terminations.get(agent)]
+        truncated = [agent for agent in self._alive if env.truncations.get(agent)]
+        left = {*terminated, *truncated}
+        _nobody_vanished(self._alive, left, env.agents)
+        final = {agent: env.observe(agent) for agent in truncated if agent not in terminated and agent in env.agents}
+        masks = info_masks({agent: env.infos.get(agent) for agent in final})
+        for _ in range(len(env.agents)):
+            if not env.agents:
+                break
+            agent = env.agent_selection
+            if not (env.terminations.get(agent) or env.truncations.get(agent)):
+                break
+            env.step(None)
+            if agent in env.agents:
+                raise Breach("step(None) left the ended agent in env.agents, expected it to be removed", agent)
+        self._alive = [a for a in env.agents if not (env.terminations.get(a) or env.truncations.get(a))]
+        shown = self._on_turn(masks)
+        shown.reward, shown.terminated, shown.truncated, shown.final = reward, terminated, truncated, final
+        return shown
+
+    def _on_turn(self, masks: dict[Agent, Any]) -> LaneStep:
+        env = self.env
+        if not self._alive:
+            return LaneStep({}, masks=masks, ended=True)
+        agent = env.agent_selection
+        if agent not in self._alive:
+            raise Breach(f"env.agent_selection is {agent!r}, expected one of env.agents: {self._alive}", agent)
+        return LaneStep({agent: env.observe(agent)}, masks=masks | info_masks({agent: env.infos.get(agent)}))
+
+
+def _spaces(env: Any, agent: Agent) -> Spaces:
+    try:
+        return env.observation_space(agent), env.action_space(agent)
+    except (KeyError, AttributeError, ValueError, AssertionError) as error:
+        known = ", ".join(str(known) for known in getattr(env, "possible_agents", ())) or "none"
+        raise Breach(f"no spaces are known for this agent (possible_agents: {known})", agent) from error
+
+
+def _observed(agents: list[Agent], obs: dict[Agent, Any]) -> dict[Agent, Any]:
+    for agent in agents:
+        if agent not in obs:
+            raise Breach("no observation for this agent, expected one because it is in env.agents", agent)
+    return {agent: obs[agent] for agent in agents}
+
+
+def _nobody_vanished(before: list[Agent], ended: set[Agent], now: list[Agent]) -> None:
+    for agent in before:
+        if agent not in ended and agent not in now:
+            raise Breach("left env.agents, expected it to be terminated or truncated with that step", agent)

@@ -1,0 +1,193 @@
+"""From settings to a trunk: ours for any observation layout, or the user's own module behind a two-line contract.
+
+A custom model is ``MyModel(obs_space, **module_config)`` with ``forward(obs) -> features [N, F]`` and an attribute
+``num_features`` = F. `obs` looks like the space: a tensor ``[N, *shape]`` for a plain space, a dict or tuple of them
+for Dict and Tuple. Boxes and MultiBinary come as float32 in the space's own shape (uint8 boxes divided by their upper
+bound, 255 for images; float boxes normalized if `normalize_obs` is on); Discrete and MultiDiscrete come as int64
+counted from 0. An action mask in the space is left out (the head applies it), and so are parts that cannot be used (in
+a tuple, None stands in their place).
+"""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from pydantic import Field
+from torch import Tensor, nn
+
+from rookery.core.batch import TensorTree
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.spaces import Leaf, ObsSpec
+from rookery.models.encoders import Encoder
+
+CONTRACT = (
+    "a custom model is MyModel(obs_space, **module_config) with forward(obs) -> float features [N, F] "
+    "and an attribute num_features = F"
+)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """How a network is built. Action and value heads come on top of what is described here."""
+
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
+    """Widths of the layers; without any, the features are the inputs (of pictures: their network's output)."""
+
+    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = "tanh"
+    """Function after each of these layers."""
+
+    shared_trunk: bool = False
+    """Whether the value function stands on the policy's features instead of a network of its own."""
+
+    normalize_obs: bool = False
+    """Whether float observations are shifted and scaled by their running mean and standard deviation."""
+
+    obs_clip: Annotated[float, Field(gt=0)] = 10.0
+    """Largest size of a normalized number, in standard deviations."""
+
+    log_std_init: Annotated[float, Field(ge=-20, le=2)] = 0.0
+    """First log standard deviation of continuous actions, whose range is [-1, 1] where they are bounded."""
+
+    module: type[nn.Module] | Callable[..., nn.Module] | str | None = None
+    """Your own model instead of `hidden` and `activation`: a class, function or import path "package.module:Name"."""
+
+    module_config: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of `module`."""
+
+
+def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -> nn.Module:
+    """A module from observations (tensors ``[N, ...]`` by leaf path) to features ``[N, F]``, with `num_features` = F.
+
+    Args:
+        obs: Layout of the observations.
+        cfg: What to build.
+        generator: All first weights come from it; equal states give equal weights.
+
+    Raises:
+        ConfigError: If a custom model breaks the contract, which is tried out on two rows of zeros.
+    """
+    if cfg.module is not None:
+        return _build_custom(obs, cfg, generator)
+    if cfg.module_config:
+        raise ConfigError(f"model.module_config is {dict(cfg.module_config)}, but model.module is not set; {CONTRACT}")
+    return Encoder(obs, hidden=cfg.hidden, activation=cfg.activation, generator=generator)
+
+
+class CustomTrunk(nn.Module):
+    """A user's module, fed with observations shaped like the environment's space.
+
+    Args:
+        obs: Layout of the observations.
+        module: The user's module.
+    """
+
+    def __init__(self, obs: ObsSpec, module: nn.Module) -> None:
+        super().__init__()
+        self.leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask"}
+        self.layout = _layout(obs.space, "", self.leaves)
+        self.module = module
+        self.num_features: int = module.num_features  # type: ignore[assignment]
+
+    def forward(self, obs: TensorTree) -> Tensor:
+        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
+        features: Tensor = self.module(self._nested(self.layout, obs))
+        return features
+
+    def _nested(self, layout: Any, obs: TensorTree) -> Any:
+        if isinstance(layout, dict):
+            return {key: self._nested(inner, obs) for key, inner in layout.items()}
+        if isinstance(layout, tuple):
+            return tuple(self._nested(inner, obs) for inner in layout)
+        return None if layout is None else _readable(self.leaves[layout], obs[layout])
+
+
+def _readable(leaf: Leaf, value: Tensor) -> Tensor:
+    """A stored leaf as a custom model gets it."""
+    if leaf.dtype == np.uint8:
+        value = value.to(torch.float32)
+    return value if leaf.scale == 1.0 else value / leaf.scale
+
+
+def _layout(space: spaces.Space[Any], path: str, leaves: Mapping[str, Leaf]) -> Any:
+    """Dicts and tuples as in the space, with leaf paths where the arrays go and None for parts that have none."""
+    prefix = f"{path}/" if path else ""
+    if isinstance(space, spaces.Dict):
+        inside = {key: _layout(part, f"{prefix}{key}", leaves) for key, part in space.spaces.items()}
+        return {key: part for key, part in inside.items() if part is not None}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_layout(part, f"{prefix}{i}", leaves) for i, part in enumerate(space.spaces))
+    name = path or "obs"
+    return name if name in leaves else None
+
+
+def _build_custom(obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator) -> CustomTrunk:
+    make = _load(cfg.module) if isinstance(cfg.module, str) else cfg.module
+    assert make is not None
+    name = getattr(make, "__name__", repr(make))
+    seed = int(torch.randint(2**62, (), generator=generator))
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # a user's module draws from the global generator, which we give back as it was
+        torch.default_generator.manual_seed(seed)
+        try:
+            module = make(obs.space, **cfg.module_config)
+        except Exception as error:
+            raise ConfigError(f"model.module {name} cannot be built: {_told(error)}; {CONTRACT}") from error
+        if not isinstance(module, nn.Module):
+            raise ConfigError(f"model.module {name} gives a {type(module).__name__}, not a torch.nn.Module; {CONTRACT}")
+        width = getattr(module, "num_features", None)
+        if not isinstance(width, int) or width < 1:
+            found = "has no num_features" if width is None else f"has num_features {width!r}, not a positive int"
+            raise ConfigError(f"model.module {name} {found}; {CONTRACT}")
+        trunk = CustomTrunk(obs, module)
+        _try_out(trunk, obs, name)
+    return trunk
+
+
+def _try_out(trunk: CustomTrunk, obs: ObsSpec, name: str) -> None:
+    rows = {path: torch.from_numpy(array) for path, array in obs.allocate(2).items()}
+    training = trunk.training
+    trunk.eval()  # zeros must not enter the statistics of a batch norm
+    try:
+        with torch.no_grad():
+            features: Any = trunk(rows)
+    except Exception as error:
+        raise ConfigError(f"model.module {name} failed on two rows of zeros: {_told(error)}; {CONTRACT}") from error
+    trunk.train(training)
+    if not isinstance(features, Tensor):
+        raise ConfigError(f"model.module {name} put out a {type(features).__name__}, not a tensor; {CONTRACT}")
+    if features.shape != (2, trunk.num_features) or not features.is_floating_point():
+        raise ConfigError(
+            f"model.module {name} put out {features.dtype} {tuple(features.shape)} for 2 rows, "
+            f"not floats (2, {trunk.num_features}) as its num_features says; {CONTRACT}"
+        )
+
+
+def _told(error: Exception) -> str:
+    """An error of the user's code, with the line it comes from."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+
+
+def _load(path: str) -> Callable[..., Any]:
+    """What an import path ``package.module:Name`` names."""
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise ConfigError(f"model.module {path!r} is not an import path; write it as 'package.module:Name'")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError(f"model.module {path!r}: {module_name} cannot be imported: {error}") from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        hint = nearest(name, [key for key, value in vars(module).items() if callable(value)])
+        raise ConfigError(f"model.module {path!r}: {module_name} has no class or function {name!r}{hint}")
+    made: Callable[..., Any] = found
+    return made

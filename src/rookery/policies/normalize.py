@@ -1,0 +1,94 @@
+"""Running observation statistics, and the normalizer that lives inside a policy.
+
+Statistics are kept in float64 (a float32 count stops growing at 16.8 million) and change only in `update`; playing and
+learning read float32 copies of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rookery.core.batch import TensorTree
+from rookery.core.spaces import ObsSpec
+
+VARIANCE_FLOOR = 1e-8  # added to the variance, so that a number that never changed is not divided by zero
+
+
+class RunningMeanStd(nn.Module):
+    """Mean and variance, element by element, of all rows seen; before any row, mean 0 and variance 1.
+
+    Args:
+        shape: Shape of one row.
+    """
+
+    mean: Tensor
+    var: Tensor
+    count: Tensor
+    mean32: Tensor
+    inverse_std32: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean32", torch.zeros(shape))
+        self.register_buffer("inverse_std32", torch.ones(shape))
+
+    @torch.no_grad()
+    def update(self, rows: Tensor) -> None:
+        """Takes in `rows`, ``[N, *shape]``, exactly as if all rows so far had been seen at once (Chan et al. 1979).
+
+        The variance is that of the rows themselves (divided by the count, not by one less).
+        """
+        if len(rows) == 0:
+            return
+        rows = rows.to(torch.float64)
+        batch_mean = rows.mean(0)
+        batch_var = (rows - batch_mean).square().mean(0)
+        total = self.count + len(rows)
+        share = len(rows) / total
+        delta = batch_mean - self.mean
+        if float(self.count) == 0.0:
+            self.var.zero_()
+        self.var.mul_(1 - share).add_(batch_var * share).add_(delta.square() * (share * (1 - share)))
+        self.mean.add_(delta * share)
+        self.count.copy_(total)
+        self.mean32.copy_(self.mean)
+        self.inverse_std32.copy_((self.var + VARIANCE_FLOOR).rsqrt())
+
+    def forward(self, value: Tensor) -> Tensor:
+        """`value` ``[N, *shape]``, shifted by the mean, in standard deviations."""
+        return (value - self.mean32) * self.inverse_std32
+
+
+class ObsNormalizer(nn.Module):
+    """Normalizes the float boxes of an observation tree; bytes, flags, categories and masks pass through.
+
+    Args:
+        obs: Layout of the observations.
+        clip: Largest size of a normalized number, in standard deviations.
+    """
+
+    def __init__(self, obs: ObsSpec, clip: float) -> None:
+        super().__init__()
+        leaves = [leaf for leaf in obs.leaves if leaf.kind == "box" and leaf.dtype == np.float32]
+        self.clip = clip
+        self.paths = tuple(leaf.path for leaf in leaves)
+        # A list, because paths are the user's words, and a module cannot be called "keys" or hold a dot.
+        self.statistics = nn.ModuleList(RunningMeanStd(leaf.shape) for leaf in leaves)
+
+    def forward(self, obs: TensorTree) -> TensorTree:
+        """The tree with normalized float boxes; the given tree stays as it is."""
+        tree = dict(obs)
+        for path, statistics in zip(self.paths, self.statistics, strict=True):
+            tree[path] = statistics(obs[path]).clamp(-self.clip, self.clip)
+        return tree
+
+    def update(self, obs: TensorTree) -> None:
+        """Takes in valid rows ``[N, ...]`` of raw observations, by leaf path."""
+        for path, statistics in zip(self.paths, self.statistics, strict=True):
+            assert isinstance(statistics, RunningMeanStd)
+            statistics.update(obs[path])

@@ -1,0 +1,137 @@
+"""The policy, which acts: normalizer, trunk and action head in one module that knows no loss and no environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rookery.core.batch import TensorTree
+from rookery.core.errors import RookeryError, SpaceError
+from rookery.core.spaces import MASK, ActionSpec, ObsSpec
+from rookery.models.build import ModelConfig, build_trunk
+from rookery.models.distributions import Distribution, NoiseSpec
+from rookery.models.heads import ActionHead
+from rookery.policies.normalize import ObsNormalizer
+
+
+class Policy(nn.Module):
+    """A distribution over actions for every observation.
+
+    Args:
+        obs: Layout of the observations.
+        action: Layout of the actions.
+        model: What network to build.
+        name: The policy's id, for messages.
+        generator: All first weights come from it; equal states give equal weights.
+
+    Attributes:
+        obs_spec: Layout of the observations.
+        action_spec: Layout of the actions.
+        normalizer: Normalizes float observations, or None. Its statistics are buffers, part of `state_dict`.
+        trunk: From an observation tree to features ``[N, trunk.num_features]``.
+        head: From features to a distribution.
+        noise: Random numbers an action takes.
+    """
+
+    def __init__(
+        self, obs: ObsSpec, action: ActionSpec, model: ModelConfig, name: str = "main", *, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.obs_spec = obs
+        self.action_spec = action
+        normalizer = ObsNormalizer(obs, model.obs_clip) if model.normalize_obs else None
+        self.normalizer = normalizer if normalizer is not None and normalizer.paths else None
+        self.trunk = build_trunk(obs, model, generator=generator)
+        width = self.trunk.num_features
+        assert isinstance(width, int)
+        self.head = ActionHead(width, action, log_std_init=model.log_std_init, generator=generator)
+        self.noise: NoiseSpec = self.head.noise
+
+    def features(self, obs: TensorTree) -> Tensor:
+        """Features ``[N, F]`` of raw observations ``[N, ...]`` by leaf path: normalizer, then trunk."""
+        if self.normalizer is not None:
+            obs = self.normalizer(obs)
+        features: Tensor = self.trunk(obs)
+        return features
+
+    def forward(self, obs: TensorTree) -> Distribution:
+        """The distribution of each row's action, from raw observations ``[N, ...]``; a mask among them is applied."""
+        distribution: Distribution = self.head(self.features(obs), obs[MASK] if self.obs_spec.has_mask else None)
+        return distribution
+
+    @torch.inference_mode()
+    def act(self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False) -> tuple[Tensor, Tensor]:
+        """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``. Inference tensors: copy them.
+
+        Args:
+            obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
+            noise: ``[N, noise.width]`` float32; may be None if `deterministic`.
+            deterministic: Take the most probable action.
+        """
+        distribution: Distribution = self(obs)
+        if deterministic:
+            action = distribution.mode()
+            return action, distribution.log_prob(action)
+        assert noise is not None
+        return distribution.sample_logp(noise)
+
+    def predict(
+        self,
+        obs: Any,
+        memory: Any = None,
+        deterministic: bool = True,
+        *,
+        action_mask: Any = None,
+        rng: np.random.Generator | None = None,
+    ) -> Any:
+        """Actions that the environment takes, for observations as the environment gives them.
+
+        Args:
+            obs: One observation or a batch of N: arrays in the structure of the space.
+            memory: None: this policy remembers nothing between decisions.
+            deterministic: Take the most probable action instead of drawing one.
+            action_mask: Allowed actions, if the environment gives them in `info` and not in the observation.
+            rng: Where randomness comes from if not `deterministic`; None for fresh randomness.
+
+        Returns:
+            One action, or a batch ``[N, ...]`` of them if `obs` is a batch.
+
+        Raises:
+            SpaceError: If `obs` does not fit the policy's observation space.
+            RookeryError: If `memory` is given.
+        """
+        if memory is not None:
+            raise RookeryError(
+                f"policy {self.name!r} has no memory: predict takes memory=None, not {type(memory).__name__}"
+            )
+        space = self.obs_spec.space
+        in_info = self.obs_spec.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
+        if in_info and action_mask is None:
+            raise SpaceError(f"policy {self.name!r}: its environment gives action masks in info; pass action_mask=...")
+        try:
+            tree, is_batch = self.obs_spec.read(obs, action_mask)
+        except SpaceError as error:
+            raise SpaceError(f"policy {self.name!r}: {error}") from None
+        num_rows = len(next(iter(tree.values())))
+        problem = self.obs_spec.check(tree, np.arange(num_rows))
+        if problem:
+            raise SpaceError(f"policy {self.name!r}: {problem}")
+        device = next(self.parameters()).device
+        noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng)).to(device)
+        rows = {path: torch.from_numpy(array).to(device) for path, array in tree.items()}
+        action, _ = self.act(rows, noise, deterministic)
+        actions = self.action_spec.to_env(action.cpu().numpy())
+        return actions if is_batch else actions[0]
+
+
+def _draw(noise: NoiseSpec, num_rows: int, rng: np.random.Generator | None) -> np.ndarray:
+    """Random numbers ``[num_rows, noise.width]``, float32."""
+    rng = rng or np.random.default_rng()
+    uniform = rng.random((num_rows, noise.uniform), dtype=np.float32)
+    normal = rng.standard_normal((num_rows, noise.normal), dtype=np.float32)
+    return np.concatenate((uniform, normal), axis=1)

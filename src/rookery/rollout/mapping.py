@@ -1,0 +1,92 @@
+"""Which policy plays which agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.seeding import Role, Streams
+
+
+@dataclass(frozen=True)
+class EpisodeInfo:
+    """What a mapping function may look at.
+
+    Attributes:
+        lane: Which copy of the environment.
+        index: Number of the episode in that lane, from 0.
+        parameters: Environment parameters drawn for the episode.
+        rng: A generator of the episode's own, for mappings that draw (opponents, say).
+    """
+
+    lane: int
+    index: int
+    streams: Streams = field(repr=False)
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """Made when first used."""
+        return self.streams.generator(Role.MAPPING, self.lane, self.index)
+
+
+MappingFunction = Callable[[str, EpisodeInfo], str]
+
+
+class PolicyMapping:
+    """Asked once for each agent when it first appears in an episode.
+
+    Args:
+        rule: A dict from agent to policy, a function ``(agent, episode) -> policy``, or None: the only policy plays everyone,
+            or, where agents and policies have the same names, each agent its own.
+        policies: Names of the policies there are.
+    """
+
+    def __init__(self, rule: Mapping[str, str] | MappingFunction | None, policies: list[str]) -> None:
+        self.rule = rule
+        self.policies = policies
+        self.is_static = not callable(rule)
+        if isinstance(rule, Mapping):
+            wrong = [
+                f"policy_mapping.{agent} = {policy!r}: no such policy; there are {', '.join(policies)}"
+                f"{nearest(str(policy), policies)}"
+                for agent, policy in rule.items()
+                if policy not in policies
+            ]
+            if wrong:
+                raise ConfigError(*wrong)
+
+    def __call__(self, agent: str, episode: EpisodeInfo) -> str:
+        """The policy of `agent` in `episode`.
+
+        Raises:
+            ConfigError: If the agent has no policy, or one that does not exist.
+        """
+        if callable(self.rule):
+            policy = self.rule(agent, episode)
+            if policy not in self.policies:
+                raise ConfigError(
+                    f"policy_mapping returned {policy!r} for agent {agent!r}: no such policy; there are "
+                    f"{', '.join(self.policies)}{nearest(str(policy), self.policies)}"
+                )
+            return policy
+        if self.rule is not None:
+            found = self.rule.get(agent)
+            if found is None:
+                raise ConfigError(
+                    f"policy_mapping: agent {agent!r} has no policy; mapped agents are {', '.join(self.rule)}"
+                    f"{nearest(agent, list(self.rule))}; add {agent!r} to policy_mapping"
+                )
+            return found
+        if agent in self.policies:
+            return agent
+        if len(self.policies) == 1:
+            return self.policies[0]
+        raise ConfigError(
+            f"policy_mapping is missing: agent {agent!r} could play any of {', '.join(self.policies)}; "
+            f"pass policy_mapping={{{agent!r}: {self.policies[0]!r}, ...}} or a function (agent, episode) -> policy"
+        )

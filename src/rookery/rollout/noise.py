@@ -1,0 +1,59 @@
+"""The random numbers behind actions: a fixed amount for each slot and vector step, whatever else happens.
+
+Numbers come in blocks of 256 vector steps, slot by slot, from a stream named by policy and block. A block for more slots begins
+with the block for fewer, so a slot's actions do not depend on how many others there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.seeding import Role, Streams
+
+BLOCK = 256
+
+
+@dataclass
+class ActionNoise:
+    """Noise of one policy.
+
+    Attributes:
+        streams: The run's streams.
+        policy: The policy's name.
+        uniform: Uniform numbers a decision, in [0, 1); they come first.
+        normal: Standard normal numbers a decision.
+    """
+
+    streams: Streams
+    policy: str
+    uniform: int
+    normal: int
+
+    def __post_init__(self) -> None:
+        self._number = -1
+        self._block = torch.zeros(0, BLOCK, self.uniform + self.normal)
+
+    def at(self, slots: np.ndarray | None, num_slots: int, vector_step: int) -> Tensor:
+        """``[N, uniform + normal]`` float32 for the given slots (None = the first `num_slots`) in a vector step."""
+        number, offset = divmod(vector_step, BLOCK)
+        if number != self._number or num_slots > len(self._block):
+            self._block = self._draw(max(num_slots, len(self._block)), number)
+            self._number = number
+        step = self._block[:, offset]
+        return step[:num_slots] if slots is None else step[torch.from_numpy(slots)]
+
+    def _draw(self, slots: int, number: int) -> Tensor:
+        parts = []
+        if self.uniform:
+            rng = self.streams.generator(Role.ACTION, self.policy, number, 0)
+            parts.append(rng.random((slots, BLOCK, self.uniform), dtype=np.float32))
+        if self.normal:
+            rng = self.streams.generator(Role.ACTION, self.policy, number, 1)
+            parts.append(rng.standard_normal((slots, BLOCK, self.normal), dtype=np.float32))
+        return torch.from_numpy(np.concatenate(parts, axis=2))
+
+

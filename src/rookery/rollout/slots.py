@@ -1,0 +1,456 @@
+"""From rows to fragments: where the decisions of one policy are kept until its learner takes them.
+
+A *slot* is one agent of one lane. Each slot has its own clock: it writes its decisions down a column of the storage at its own
+pace, so agents that take turns, come late, die or come back are the normal case. A full column is followed by a new one. The
+reward between two decisions is summed into the earlier one; a decision whose reward is still due is *pending*.
+
+While every slot decides in every step (the usual case of one agent, or of agents that always act together) the store stays in
+*lockstep*: one row number serves all slots and each step is a few whole-row copies. The two ways write the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rookery.core.batch import Demand, Rollout, TensorTree
+from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.core.state import Stateful
+
+
+class SlotStore(Stateful):
+    """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
+
+    The order of calls in a vector step is `place` (observations), `answer` (actions), `outcome` (rewards and ends), and for
+    truncated agents `final` before it. When `ready`, `take` hands out what is complete; the arrays are reused from the next `place` on.
+    """
+
+    saved = ("version", "complete", "rewards_without_decision", "finals_stale", "_lockstep", "_row", "_base", "_used",
+             "_taken", "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
+             "_clock")  # fmt: skip
+    fixed = ("obs_spec", "action_spec", "demand", "_tensors", "_at")
+
+    def __init__(self, obs: ObsSpec, action: ActionSpec, demand: Demand) -> None:
+        self.obs_spec = obs
+        self.action_spec = action
+        self.demand = demand
+        self.version = 0
+        self.complete = 0
+        """Decisions that can be taken now."""
+        self.rewards_without_decision = 0
+        """Rewards that came before their agent's first decision, or after its last: nothing learns from them."""
+        self.finals_stale = 0
+        """Truncated agents that were not on turn: their final observation is an older one."""
+        self._lockstep = True
+        self._row = 0
+        self._base = 0
+        self._used = 0
+        self._taken = False
+        self._carried: dict[str, Any] | None = None
+        self._at: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._grow_slots(0)
+        self._make_columns(0)
+        self._finals = self._no_finals()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        super().load_state_dict(state)
+        self._tensors = {path: torch.from_numpy(array) for path, array in self._store["obs"].items()}
+
+    # --- slots -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def num_slots(self) -> int:
+        """Slots ever opened; the highest slot number plus one."""
+        return len(self._column)
+
+    def open_slot(self, slot: int) -> None:
+        """An agent takes `slot`; its clock starts at 0."""
+        if self._taken:
+            self._begin()
+        self._leave_lockstep()
+        if slot >= self.num_slots:
+            self._grow_slots(slot + 1)
+        self._active[slot] = True
+        self._column[slot] = -1
+        self._filled[slot] = 0
+        self._pending[slot] = False
+        self._starts[slot] = True
+        self._clock[slot] = 0
+
+    def close_slot(self, slot: int) -> None:
+        """The agent left, or plays another policy from now on: its fragment is cut here, and the slot is free."""
+        if self._taken:
+            self._begin()
+        self._leave_lockstep()
+        if self._column[slot] >= 0:
+            self._header["length"][self._column[slot]] = self._filled[slot] - self._pending[slot]
+        self._active[slot] = False
+        self._pending[slot] = False
+        self._column[slot] = -1
+
+    def _grow_slots(self, size: int) -> None:
+        def longer(name: str, kind: Any, fill: Any) -> None:
+            old = getattr(self, name, np.zeros(0, dtype=kind))
+            setattr(self, name, np.concatenate((old, np.full(size - len(old), fill, dtype=kind))))
+
+        self._active: np.ndarray
+        self._column: np.ndarray
+        self._filled: np.ndarray
+        self._pending: np.ndarray
+        self._starts: np.ndarray
+        self._clock: np.ndarray
+        longer("_active", bool, False)  # an agent plays it
+        longer("_column", np.int64, -1)  # the column it writes
+        longer("_filled", np.int64, 0)  # rows of that column it has written
+        longer("_pending", bool, False)  # the last of them still waits for its reward
+        longer("_starts", bool, True)  # its next decision is the first of an episode
+        longer("_clock", np.int64, 0)  # decisions in its life
+
+    # --- columns -----------------------------------------------------------------------------------------------------------
+
+    def _make_columns(self, columns: int) -> None:
+        """Storage for `columns` fragments, keeping what is there."""
+        length = self.demand.fragment_length
+        old = self.__dict__.get("_store")
+        store: dict[str, Any] = {
+            "obs": self.obs_spec.allocate(length, columns),
+            "last_obs": self.obs_spec.allocate(columns),
+            "action": np.zeros((length, columns, *self.action_spec.shape), dtype=self.action_spec.dtype),
+            "logp": np.zeros((length, columns), dtype=np.float32),
+            "reward": np.zeros((length, columns), dtype=np.float32),
+            "terminated": np.zeros((length, columns), dtype=bool),
+            "truncated": np.zeros((length, columns), dtype=bool),
+        }
+        header = {name: np.zeros(columns, dtype=np.int64) for name in ("slot", "clock", "length", "version")}
+        header["first"] = np.zeros(columns, dtype=bool)
+        if old is not None:
+            had = self.num_columns
+            for path in store["obs"]:
+                store["obs"][path][:, :had] = old["obs"][path]
+                store["last_obs"][path][:had] = old["last_obs"][path]
+            for name in ("action", "logp", "reward", "terminated", "truncated"):
+                store[name][:, :had] = old[name]
+            for name, array in header.items():
+                array[:had] = self._header[name]
+        self._store = store
+        self._header = header
+        self._tensors: TensorTree = {path: torch.from_numpy(array) for path, array in store["obs"].items()}
+
+    @property
+    def num_columns(self) -> int:
+        """Fragments there is room for."""
+        return len(self._header["slot"]) if "_header" in self.__dict__ else 0
+
+    def _reserve(self, columns: int) -> None:
+        if columns > self.num_columns:
+            wanted = self.demand.decisions or 0
+            enough = -(-wanted // self.demand.fragment_length)
+            self._make_columns(max(columns, 2 * self.num_columns, enough if self.num_columns == 0 else 0))
+
+    def _no_finals(self) -> dict[str, Any]:
+        return {"obs": self.obs_spec.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
+
+    # --- playing -----------------------------------------------------------------------------------------------------------
+
+    def place(self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray) -> TensorTree:
+        """Writes what the slots see into the next row of each.
+
+        Args:
+            slots: ``[N]`` the deciding slots, ascending; None if all of them decide.
+            slab: The step's observations.
+            rows: Which rows of the slab belong to `slots`, in the same order.
+
+        Returns:
+            The observations ``[N, ...]`` as tensors, to act on.
+        """
+        if self._taken:
+            self._begin()
+        if slots is None and self._enter_lockstep():
+            return self._place_row(slab, rows)
+        self._leave_lockstep()
+        slots = np.flatnonzero(self._active) if slots is None else slots
+        full = (self._column[slots] < 0) | (self._filled[slots] == self.demand.fragment_length)
+        if full.any():
+            self._next_columns(slots, full, slab, rows)
+        row, column = self._filled[slots], self._column[slots]
+        seen: TensorTree = {}
+        for path, array in self._store["obs"].items():
+            now = slab[path][rows]
+            array[row, column] = now
+            seen[path] = torch.from_numpy(now)
+        self._store["reward"][row, column] = 0.0
+        self._filled[slots] += 1
+        self._clock[slots] += 1
+        self._starts[slots] = False
+        self._pending[slots] = True
+        self._at = (row, column)
+        return seen
+
+    def _place_row(self, slab: Tree, rows: slice | np.ndarray) -> TensorTree:
+        size = self.num_slots
+        if self._row == self.demand.fragment_length:
+            for path, array in self._store["last_obs"].items():
+                array[self._base : self._base + size] = slab[path][rows]
+            self._header["length"][self._base : self._base + size] = self._row
+            self._clock += self._row
+            self._base += size
+            self._row = 0
+        low, high = self._base, self._base + size
+        if self._row == 0:
+            self._reserve(high)
+            self._used = high
+            header = self._header
+            header["slot"][low:high] = np.arange(size)
+            header["clock"][low:high] = self._clock
+            header["first"][low:high] = self._starts
+            header["version"][low:high] = self.version
+        seen: TensorTree = {}
+        for path, array in self._store["obs"].items():
+            array[self._row, low:high] = slab[path][rows]
+            seen[path] = self._tensors[path][self._row, low:high]
+        return seen
+
+    def _next_columns(self, slots: np.ndarray, full: np.ndarray, slab: Tree, rows: slice | np.ndarray) -> None:
+        """Gives a new column to the slots marked `full`; the one before ends with what the slot sees now."""
+        fresh = slots[full]
+        before = self._column[fresh]
+        ending = before >= 0
+        for path, array in self._store["last_obs"].items():
+            array[before[ending]] = slab[path][rows][full][ending]
+        self._header["length"][before[ending]] = self._filled[fresh][ending]
+        self._reserve(self._used + len(fresh))
+        column = np.arange(self._used, self._used + len(fresh))
+        self._used += len(fresh)
+        self._column[fresh] = column
+        self._filled[fresh] = 0
+        header = self._header
+        header["slot"][column] = fresh
+        header["clock"][column] = self._clock[fresh]
+        header["first"][column] = self._starts[fresh]
+        header["version"][column] = self.version
+
+    def answer(self, action: np.ndarray, logp: np.ndarray) -> None:
+        """Writes what was done on the observations of the last `place`, ``[N, ...]`` and ``[N]``."""
+        if self._lockstep:
+            columns = slice(self._base, self._base + self.num_slots)
+            self._store["action"][self._row, columns] = action
+            self._store["logp"][self._row, columns] = logp
+            self._row += 1
+        else:
+            self._store["action"][self._at] = action
+            self._store["logp"][self._at] = logp
+
+    def outcome_all(
+        self, reward: np.ndarray, terminated: np.ndarray | None, truncated: np.ndarray | None
+    ) -> None:
+        """What became of the last decision of every slot, when all of them wait again.
+
+        Args:
+            reward: ``[slots]``.
+            terminated: ``[slots]``, or None if no agent ended.
+            truncated: ``[slots]``, or None if no agent ended.
+        """
+        if not self._lockstep:
+            slots = np.flatnonzero(self._active)
+            none = np.zeros(len(slots), dtype=bool)
+            waiting = np.ones(len(slots), dtype=bool)
+            self.outcome(slots, reward, none if terminated is None else terminated,
+                         none if truncated is None else truncated, waiting)  # fmt: skip
+            return
+        row, columns = self._row - 1, slice(self._base, self._base + self.num_slots)
+        self._store["reward"][row, columns] = reward
+        self.complete += self.num_slots
+        if terminated is not None and truncated is not None:
+            self._store["terminated"][row, columns] = terminated
+            self._store["truncated"][row, columns] = truncated
+            self._starts = terminated | truncated
+        elif row == 0 or self._starts.any():
+            self._starts = np.zeros(self.num_slots, dtype=bool)
+
+    def outcome(
+        self,
+        slots: np.ndarray,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        waiting: np.ndarray,
+    ) -> None:
+        """What became of `slots` in a step, all arguments ``[N]``: a decision is complete when its slot ends or waits again."""
+        self._leave_lockstep()
+        due = self._pending[slots]
+        self.rewards_without_decision += int(np.count_nonzero(reward[~due]))
+        row, column = self._filled[slots][due] - 1, self._column[slots][due]
+        self._store["reward"][row, column] += reward[due]
+        ended = terminated | truncated
+        if ended.any():
+            self._store["terminated"][row, column] |= terminated[due]
+            self._store["truncated"][row, column] |= truncated[due]
+            self._starts[slots[ended]] = True
+        finished = slots[due & (ended | waiting)]
+        self._pending[finished] = False
+        self.complete += len(finished)
+
+    def final(self, slots: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
+        """Notes the last observations of truncated agents; comes before the `outcome` of the same step.
+
+        Args:
+            slots: ``[K]`` slots truncated in this step; those that decided nothing in the episode are passed over.
+            final_obs: Observations of the step's truncated rows.
+            which: ``[K]`` which of them belong to `slots`.
+        """
+        if self._lockstep:
+            row, column = np.full(len(slots), self._row - 1), self._base + slots
+        else:
+            due = self._pending[slots]
+            row, column, which = self._filled[slots][due] - 1, self._column[slots][due], which[due]
+        finals = self._finals
+        end = finals["count"] + len(row)
+        if end > len(finals["index"]):
+            size = 2 * end
+            for path, array in self.obs_spec.allocate(size).items():
+                array[: finals["count"]] = finals["obs"][path][: finals["count"]]
+                finals["obs"][path] = array
+            index = np.zeros((size, 2), dtype=np.int64)
+            index[: finals["count"]] = finals["index"][: finals["count"]]
+            finals["index"] = index
+        here = slice(finals["count"], end)
+        for path, array in finals["obs"].items():
+            array[here] = final_obs[path][which]
+        finals["index"][here, 0] = row
+        finals["index"][here, 1] = column
+        finals["count"] = end
+
+    # --- the two ways of writing -------------------------------------------------------------------------------------------
+
+    def _enter_lockstep(self) -> bool:
+        """Whether this step can be written as one row; from an untidy state it cannot until the next `take`."""
+        if self._lockstep:
+            return True
+        if self._used == 0 and self._active.all() and not self._pending.any():
+            self._lockstep, self._row, self._base = True, 0, 0
+        return self._lockstep
+
+    def _leave_lockstep(self) -> None:
+        if not self._lockstep:
+            return
+        self._lockstep = False
+        size = self.num_slots
+        if self._row:
+            self._column[:] = np.arange(self._base, self._base + size)
+            self._filled[:] = self._row
+            self._clock += self._row
+            # the row was answered; if every decision in it were already complete, `complete` would say so
+            done = self._base * self.demand.fragment_length + self._row * size
+            self._pending[:] = self.complete < done
+            self._starts &= ~self._pending
+        else:
+            self._column[:] = -1
+            self._filled[:] = 0
+            self._pending[:] = False
+
+    # --- handing over ------------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough decisions are complete for an update."""
+        wanted = self.demand.decisions or self.demand.fragment_length * self.num_slots
+        return 0 < wanted <= self.complete
+
+    def take(self, slab: Tree, row_of_slot: np.ndarray) -> Rollout:
+        """All complete decisions, as a rollout on this store's own memory: read it before playing goes on.
+
+        Args:
+            slab: What the slots that wait see now.
+            row_of_slot: ``[slots]`` the row of the slab that each slot plays; of meaning for slots that are in use.
+        """
+        header, store = self._header, self._store
+        lockstep = self._lockstep
+        if lockstep:
+            columns = slice(self._base, self._base + self.num_slots)
+            header["length"][columns] = self._row
+            for path, array in store["last_obs"].items():
+                array[columns] = slab[path][row_of_slot]
+            self._clock += self._row
+        else:
+            self._close_open(slab, row_of_slot)
+        keep = np.flatnonzero(header["length"][: self._used] > 0)
+        pick: Any = slice(0, self._used) if len(keep) == self._used else keep
+        boot = self._finals["index"][: self._finals["count"]]
+        if len(keep) != self._used:
+            place = np.cumsum(header["length"][: self._used] > 0) - 1
+            boot = np.stack((boot[:, 0], place[boot[:, 1]]), axis=1)
+        rollout = Rollout(
+            obs={path: torch.from_numpy(array[:, pick]) for path, array in store["obs"].items()},
+            action=torch.from_numpy(store["action"][:, pick]),
+            logp=torch.from_numpy(store["logp"][:, pick]),
+            reward=torch.from_numpy(store["reward"][:, pick]),
+            terminated=torch.from_numpy(store["terminated"][:, pick]),
+            truncated=torch.from_numpy(store["truncated"][:, pick]),
+            last_obs={path: torch.from_numpy(array[pick]) for path, array in store["last_obs"].items()},
+            final_obs={path: torch.from_numpy(array[: len(boot)]) for path, array in self._finals["obs"].items()},
+            boot_index=torch.from_numpy(boot),
+            slot=torch.from_numpy(header["slot"][pick]),
+            clock=torch.from_numpy(header["clock"][pick]),
+            length=torch.from_numpy(header["length"][pick]),
+            first=torch.from_numpy(header["first"][pick]),
+            version=torch.from_numpy(header["version"][pick]),
+        )
+        self._taken = True
+        self.complete = 0
+        return rollout
+
+    def _close_open(self, slab: Tree, row_of_slot: np.ndarray) -> None:
+        """Cuts every open fragment after its last complete decision; pending decisions are set aside."""
+        slots = np.flatnonzero(self._active & (self._column >= 0))
+        column, filled, pending = self._column[slots], self._filled[slots], self._pending[slots]
+        self._header["length"][column] = filled - pending
+        due = slots[pending]
+        at = (filled[pending] - 1, column[pending])
+        for path, array in self._store["last_obs"].items():
+            array[column] = slab[path][row_of_slot[slots]]
+            array[column[pending]] = self._store["obs"][path][at]
+        if len(due):
+            # row 0 of a fragment holds its start flag in the header, later rows start an episode if the one before ended
+            before = np.maximum(at[0] - 1, 0)
+            ended = self._store["terminated"][before, at[1]] | self._store["truncated"][before, at[1]]
+            self._carried = {
+                "slots": due,
+                "obs": {path: array[at] for path, array in self._store["obs"].items()},
+                "first": np.where(at[0] == 0, self._header["first"][at[1]], ended),
+                "version": np.where(at[0] == 0, self._header["version"][at[1]], self.version),
+                **{name: self._store[name][at] for name in ("action", "logp", "reward")},
+            }
+
+    def _begin(self) -> None:
+        """Starts writing over what was taken; pending decisions open the new fragments of their slots."""
+        self._taken = False
+        self._used, self._row, self._base = 0, 0, 0
+        self._store["terminated"].fill(False)
+        self._store["truncated"].fill(False)
+        self._header["length"].fill(0)
+        self._finals["count"] = 0
+        if self._lockstep:
+            return
+        self._column[:] = -1
+        self._filled[:] = 0
+        carried, self._carried = self._carried, None
+        if carried is None:
+            return
+        slots = carried["slots"]
+        column = np.arange(len(slots))
+        self._used = len(slots)
+        self._reserve(self._used)
+        for path, array in self._store["obs"].items():
+            array[0, column] = carried["obs"][path]
+        for name in ("action", "logp", "reward"):
+            self._store[name][0, column] = carried[name]
+        self._column[slots] = column
+        self._filled[slots] = 1
+        header = self._header
+        header["slot"][column] = slots
+        header["clock"][column] = self._clock[slots] - 1
+        header["first"][column] = carried["first"]
+        header["version"][column] = carried["version"]

@@ -1,0 +1,466 @@
+"""Playing: the one place where environments are stepped, and where all experience comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from rookery.core.batch import Demand, Rollout
+from rookery.core.errors import ConfigError
+from rookery.core.seeding import Streams
+from rookery.core.state import Stateful
+from rookery.core.timers import Timers
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
+from rookery.policies.policy import Policy
+from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.rollout.noise import ActionNoise
+from rookery.rollout.slots import SlotStore
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """A finished episode.
+
+    Attributes:
+        lane: Which copy of the environment.
+        index: Number of the episode in that lane.
+        length: Environment steps.
+        total: Sum of rewards over all agents.
+        agents: Sum of rewards of each agent that took part.
+        policies: The policy each of them was played by.
+    """
+
+    lane: int
+    index: int
+    length: int
+    total: float
+    agents: dict[str, float]
+    policies: dict[str, str]
+
+
+class Seat(Stateful):
+    """A policy as the worker plays it: its weights here, its slots, its open experience."""
+
+    saved = ("policy", "store", "row_of_slot", "taken")
+    fixed = ("name", "kind", "noise")
+
+    def __init__(self, name: str, kind: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
+        self.name = name
+        self.kind = kind
+        self.policy = policy
+        self.store = store
+        self.noise = noise
+        self.row_of_slot = np.zeros(0, dtype=np.int64)
+        self.taken = np.zeros(0, dtype=bool)
+
+    def sit(self, row: int) -> int:
+        """Gives a row of the slab the lowest free slot."""
+        free = np.flatnonzero(~self.taken)
+        slot = int(free[0]) if len(free) else len(self.taken)
+        if slot == len(self.taken):
+            self.taken = np.append(self.taken, False)
+            self.row_of_slot = np.append(self.row_of_slot, 0)
+        self.taken[slot] = True
+        self.row_of_slot[slot] = row
+        if self.store is not None:
+            self.store.open_slot(slot)
+        return slot
+
+    def leave(self, slot: int) -> None:
+        """Frees a slot."""
+        self.taken[slot] = False
+        if self.store is not None:
+            self.store.close_slot(slot)
+
+
+@dataclass
+class Route:
+    """Rows of one kind's slab that one policy plays in a step.
+
+    Attributes:
+        seat: The policy.
+        rows: Its rows, as a slice where they are evenly spaced.
+        slots: Its slots in the order of `rows`; None if these are all its slots in order.
+    """
+
+    seat: Seat
+    rows: slice | np.ndarray
+    slots: np.ndarray | None
+
+
+class Desk(Stateful):
+    """What the worker knows of each of the R rows of one kind: who plays it, in which slot, what it earned in this episode.
+
+    Attributes:
+        seat_of: ``[R]`` name of the policy that plays the row now, or None.
+        joined: ``[R]`` name of the policy that has played it in this episode, or None.
+        slot_of: ``[R]`` its slot at that policy's seat, or -1.
+        returns: ``[R]`` rewards summed over the episode so far.
+        routes: How the rows split by policy when all of them wait; None when that must be found out again.
+        acted: The routes of the last step.
+        all_acted: Whether all rows acted in the last step.
+    """
+
+    saved = ("seat_of", "joined", "slot_of", "returns")
+    fixed = ("routes", "acted", "all_acted")
+
+    def __init__(self, size: int) -> None:
+        self.seat_of: list[str | None] = [None] * size
+        self.joined: list[str | None] = [None] * size
+        self.slot_of = np.full(size, -1)
+        self.returns = np.zeros(size)
+        self.routes: list[Route] | None = None
+        self.acted: list[Route] = []
+        self.all_acted = False
+
+
+class RolloutWorker(Stateful):
+    """Plays policies in many copies of an environment and keeps what happened.
+
+    Args:
+        env: The copies.
+        mapping: Which policy plays which agent.
+        streams: Random streams of the run.
+        seeds: Seed of each episode.
+        introduce: Called with a policy's name and the kind of its agents when the first of them appears and no policy of that
+            name has been added; must call `add_policy`.
+        timers: Where to count time.
+        deterministic: Play the most likely action instead of a drawn one.
+    """
+
+    saved = ("seats", "desks", "layout", "env_steps", "vector_steps", "lengths", "finished", "version")
+    # `now` is what the environment shows: it comes from the environment's own state
+    fixed = ("env", "mapping", "streams", "seeds", "introduce", "timers", "deterministic", "after_step", "now")
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        mapping: PolicyMapping,
+        streams: Streams,
+        seeds: SeedPlan,
+        introduce: Callable[[str, Kind], None],
+        timers: Timers,
+        deterministic: bool = False,
+    ) -> None:
+        self.env = env
+        self.mapping = mapping
+        self.streams = streams
+        self.seeds = seeds
+        self.introduce = introduce
+        self.timers = timers
+        self.deterministic = deterministic
+        self.after_step: Callable[[RolloutWorker], None] | None = None
+        self.seats: dict[str, Seat] = {}
+        self.now: Step | None = None
+        self.desks: list[Desk] = []
+        self.layout = -1
+        self.lengths = np.zeros(env.num_lanes, dtype=np.int64)
+        self.finished: list[EpisodeResult] = []
+        self.env_steps = 0
+        self.vector_steps = 0
+        self.version = 0
+
+    # --- policies ----------------------------------------------------------------------------------------------------------
+
+    def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
+        """Seats a copy of a policy.
+
+        Args:
+            name: What the mapping calls it.
+            policy: Weights and normalizer to play with until `set_weights`.
+            demand: How much experience its learner wants; None for a frozen policy, of which nothing is kept.
+        """
+        store = None if demand is None else SlotStore(policy.obs_spec, policy.action_spec, demand)
+        noise = ActionNoise(self.streams, name, policy.noise.uniform, policy.noise.normal)
+        acting = deepcopy(policy)
+        acting.requires_grad_(False)
+        self.seats[name] = Seat(name, -1, acting, store, noise)
+
+    def set_weights(self, policies: dict[str, Policy]) -> None:
+        """Takes over weights and normalizers; nothing the learners do is seen here before."""
+        self.version += 1
+        with torch.no_grad():
+            for name, policy in policies.items():
+                seat = self.seats.get(name)
+                if seat is None:
+                    continue
+                for mine, theirs in zip(seat.policy.parameters(), policy.parameters(), strict=True):
+                    mine.copy_(theirs)
+                for mine, theirs in zip(seat.policy.buffers(), policy.buffers(), strict=True):
+                    mine.copy_(theirs)
+                if seat.store is not None:
+                    seat.store.version = self.version
+
+    # --- sampling ----------------------------------------------------------------------------------------------------------
+
+    def sample(self, max_env_steps: int | None = None, episodes: int | None = None) -> dict[str, Rollout]:
+        """Plays until a learner's demand is met.
+
+        Args:
+            max_env_steps: Stop after this many environment steps (rounded up to whole vector steps) in any case.
+            episodes: Stop when the episodes ``index * lanes + lane < episodes`` have finished; used for evaluation.
+
+        Returns:
+            The rollouts of the policies whose demand is met, empty if the limit came first. They live in this worker's memory
+            until the next call.
+        """
+        if self.now is None:
+            with self.timers["env.reset"]:
+                self.now = self.env.reset(self.seeds)
+        limit = None if max_env_steps is None else self.env_steps + max_env_steps
+        while True:
+            self._vector_step()
+            ready = [seat for seat in self.seats.values() if seat.store is not None and seat.store.ready]
+            if ready:
+                return {seat.name: self._take(seat) for seat in ready}
+            if limit is not None and self.env_steps >= limit:
+                return {}
+            if episodes is not None and self._count_played(episodes) >= episodes:
+                return {}
+
+    def _take(self, seat: Seat) -> Rollout:
+        assert self.now is not None
+        assert seat.store is not None
+        return seat.store.take(self.now.rows[seat.kind].obs, seat.row_of_slot)
+
+    def _count_played(self, episodes: int) -> int:
+        return sum(result.index * self.env.num_lanes + result.lane < episodes for result in self.finished)
+
+    def _vector_step(self) -> None:
+        assert self.now is not None
+        if self.layout != self.env.layout:
+            self._lay_out()
+        with self.timers["act"]:
+            actions = [self._act(number) for number in range(len(self.desks))]
+        with self.timers["env.step"]:
+            self.now = self.env.step(actions)
+        self.vector_steps += 1
+        self.env_steps += self.env.num_lanes
+        if self.layout != self.env.layout:
+            self._lay_out()
+        with self.timers["record"]:
+            self._record(self.now)
+        if self.after_step is not None:
+            self.after_step(self)
+
+    # --- acting ------------------------------------------------------------------------------------------------------------
+
+    def _act(self, number: int) -> np.ndarray:
+        """Actions of the waiting rows of one kind, as the environment wants them."""
+        assert self.now is not None
+        desk, rows, kind = self.desks[number], self.now.rows[number], self.env.kinds[number]
+        desk.all_acted = bool(rows.waiting.all())
+        if desk.all_acted and desk.routes is not None:
+            desk.acted = desk.routes
+        else:
+            waiting = np.flatnonzero(rows.waiting)
+            for row in waiting[desk.slot_of[waiting] < 0]:
+                self._seat_row(number, int(row))
+            desk.acted = self._route(desk, waiting)
+            desk.routes = desk.acted if desk.all_acted else None
+        if desk.all_acted and len(desk.acted) == 1:
+            return kind.action.to_env(self._decide(desk.acted[0], rows))
+        answers: np.ndarray | None = None
+        for route in desk.acted:
+            answer = kind.action.to_env(self._decide(route, rows))
+            if answers is None:
+                answers = np.zeros((len(rows.reward), *answer.shape[1:]), dtype=answer.dtype)
+            answers[route.rows] = answer
+        if answers is None:
+            return kind.action.to_env(np.zeros((0, *kind.action.shape), dtype=kind.action.dtype))
+        return answers if desk.all_acted else answers[rows.waiting]
+
+    def _decide(self, route: Route, rows: Rows) -> np.ndarray:
+        """One forward pass of one policy over all its waiting rows."""
+        seat = route.seat
+        if seat.store is None:
+            obs = {path: torch.from_numpy(array[route.rows]) for path, array in rows.obs.items()}
+        else:
+            obs = seat.store.place(route.slots, rows.obs, route.rows)
+        noise = seat.noise.at(route.slots, len(seat.taken), self.vector_steps)
+        action, logp = seat.policy.act(obs, noise, self.deterministic)
+        drawn: np.ndarray = action.numpy()
+        if seat.store is not None:
+            seat.store.answer(drawn, logp.numpy())
+        return drawn
+
+    def _route(self, desk: Desk, rows: np.ndarray) -> list[Route]:
+        """Groups rows by policy, policies in the order they were added."""
+        groups: dict[str, list[int]] = {}
+        for row in rows.tolist():
+            groups.setdefault(str(desk.seat_of[row]), []).append(row)
+        routes = []
+        for name, seat in self.seats.items():
+            if name in groups:
+                mine = np.asarray(groups[name])
+                slots = desk.slot_of[mine]
+                everyone = np.array_equal(slots, np.arange(len(seat.taken)))
+                routes.append(Route(seat, _evenly(mine), None if everyone else slots))
+        return routes
+
+    def _seat_row(self, number: int, row: int) -> None:
+        """Finds the policy of an agent that must act and has none in this episode, and gives it a slot."""
+        desk, kind = self.desks[number], self.env.kinds[number]
+        lane, column = divmod(row, len(kind.agents))
+        agent = kind.agents[column]
+        name = desk.joined[row]  # an agent that comes back within an episode keeps its policy
+        if name is None:
+            name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
+            if name not in self.seats:
+                self.introduce(name, kind)
+            spec = self.seats[name].policy
+            if spec.obs_spec != kind.obs or spec.action_spec != kind.action:
+                raise ConfigError(
+                    f"policy_mapping: agent {agent!r} observes {kind.obs.space} and acts in {kind.action.space}, but its policy "
+                    f"{name!r} was made for {spec.obs_spec.space} and {spec.action_spec.space}; map it to a policy of its own"
+                )
+            self.seats[name].kind = number
+        desk.seat_of[row] = desk.joined[row] = name
+        desk.slot_of[row] = self.seats[name].sit(row)
+
+    def _stand_up(self, desk: Desk, row: int) -> None:
+        self.seats[str(desk.seat_of[row])].leave(int(desk.slot_of[row]))
+        desk.seat_of[row] = None
+        desk.slot_of[row] = -1
+        desk.routes = None
+
+    # --- recording ---------------------------------------------------------------------------------------------------------
+
+    def _record(self, step: Step) -> None:
+        """Rewards, ends and final observations go to the decisions that earned them; ended episodes are noted."""
+        self.lengths += 1
+        for desk, rows in zip(self.desks, step.rows, strict=True):
+            desk.returns += rows.reward
+            ended = bool(rows.terminated.any() or rows.truncated.any())
+            if len(rows.final_index):
+                self._record_finals(desk, rows)
+            if desk.all_acted and rows.waiting.all():
+                for route in desk.acted:
+                    if route.seat.store is not None:
+                        self._record_all(route, rows, ended)
+            else:
+                self._record_some(desk, rows)
+            if ended:
+                leaving = (rows.terminated | rows.truncated) & ~rows.waiting & (desk.slot_of >= 0)
+                for row in np.flatnonzero(leaving):
+                    self._stand_up(desk, int(row))
+        if step.ended.any():
+            for lane in np.flatnonzero(step.ended):
+                self._finish(int(lane))
+
+    def _record_all(self, route: Route, rows: Rows, ended: bool) -> None:
+        store = route.seat.store
+        assert store is not None
+        if route.slots is None:
+            flags = (rows.terminated[route.rows], rows.truncated[route.rows]) if ended else (None, None)
+            store.outcome_all(rows.reward[route.rows], *flags)
+        else:
+            store.outcome(route.slots, *(part[route.rows] for part in (rows.reward, rows.terminated, rows.truncated, rows.waiting)))
+
+    def _record_some(self, desk: Desk, rows: Rows) -> None:
+        seated = np.flatnonzero(desk.slot_of >= 0)
+        for route in self._route(desk, seated):
+            if route.seat.store is not None:
+                slots = desk.slot_of[route.rows]
+                route.seat.store.outcome(
+                    slots, *(part[route.rows] for part in (rows.reward, rows.terminated, rows.truncated, rows.waiting))
+                )
+
+    def _record_finals(self, desk: Desk, rows: Rows) -> None:
+        groups: dict[str, list[int]] = {}
+        for position, row in enumerate(rows.final_index.tolist()):
+            name = desk.seat_of[row]
+            if name is not None:
+                groups.setdefault(name, []).append(position)
+        for name, positions in groups.items():
+            store = self.seats[name].store
+            if store is None:
+                continue
+            which = np.asarray(positions)
+            store.final(desk.slot_of[rows.final_index[which]], rows.final_obs, which)
+            store.finals_stale += rows.final_stale
+
+    def _finish(self, lane: int) -> None:
+        """Notes an ended episode of a lane, and asks anew who plays its agents."""
+        agents: dict[str, float] = {}
+        policies: dict[str, str] = {}
+        total = 0.0
+        for desk, kind in zip(self.desks, self.env.kinds, strict=True):
+            first = lane * len(kind.agents)
+            for row, agent in enumerate(kind.agents, first):
+                total += float(desk.returns[row])
+                name = desk.joined[row]
+                if name is not None:
+                    agents[agent] = float(desk.returns[row])
+                    policies[agent] = name
+                desk.returns[row] = 0.0
+                if self.mapping.is_static:
+                    if desk.slot_of[row] < 0:
+                        desk.joined[row] = None
+                    continue
+                desk.joined[row] = None
+                if desk.slot_of[row] >= 0:
+                    self._ask_again(desk, row, agent, lane)
+        index = int(self.env.episode[lane]) - 1
+        self.finished.append(EpisodeResult(lane, index, int(self.lengths[lane]), total, agents, policies))
+        self.lengths[lane] = 0
+
+    def _ask_again(self, desk: Desk, row: int, agent: str, lane: int) -> None:
+        name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
+        if name == desk.seat_of[row]:
+            desk.joined[row] = name
+        else:
+            self._stand_up(desk, row)
+
+    def drain_finished(self) -> list[EpisodeResult]:
+        """Episodes finished since the last call."""
+        finished, self.finished = self.finished, []
+        return finished
+
+    # --- layout ------------------------------------------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        """Makes a desk for each kind; rows keep their players when an agent or a kind has been added."""
+        old, self.desks = self.desks, []
+        for number, kind in enumerate(self.env.kinds):
+            width = len(kind.agents)
+            size = self.env.num_lanes * width
+            desk = Desk(size)
+            if number < len(old):
+                before = old[number]
+                had = len(before.slot_of) // self.env.num_lanes
+                for row in range(len(before.slot_of)):
+                    lane, column = divmod(row, had)
+                    new = lane * width + column
+                    desk.seat_of[new], desk.joined[new] = before.seat_of[row], before.joined[row]
+                    desk.slot_of[new], desk.returns[new] = before.slot_of[row], before.returns[row]
+                    name = desk.seat_of[new]
+                    if name is not None:
+                        self.seats[name].row_of_slot[desk.slot_of[new]] = new
+            self.desks.append(desk)
+        self.layout = self.env.layout
+
+    def counters(self) -> dict[str, Any]:
+        """Env steps, and what could not be learned from: for results and logs."""
+        stores = [seat.store for seat in self.seats.values() if seat.store is not None]
+        return {
+            "env_steps": self.env_steps,
+            "vector_steps": self.vector_steps,
+            "finals_stale": sum(store.finals_stale for store in stores),
+            "rewards_without_decision": sum(store.rewards_without_decision for store in stores),
+        }
+
+
+def _evenly(rows: np.ndarray) -> slice | np.ndarray:
+    """A slice for evenly spaced rows: views instead of copies."""
+    if len(rows) == 1:
+        return slice(int(rows[0]), int(rows[0]) + 1)
+    stride = int(rows[1] - rows[0])
+    if (np.diff(rows) == stride).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1, stride)
+    return rows

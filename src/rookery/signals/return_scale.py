@@ -1,0 +1,62 @@
+"""Reward scaling: the environment's reward divided by the running standard deviation of its discounted return.
+
+Engstrom et al. 2020, "Implementation matters in deep policy gradients", section 2. The mean is not subtracted, which would change
+what is worth doing. Statistics come from every slot and go on from rollout to rollout.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import Rollout
+from rookery.core.state import Stateful
+from rookery.policies.normalize import RunningMeanStd
+
+CLIP = 10.0
+
+
+class ReturnScale(Stateful):
+    """Scales the rewards of one policy.
+
+    Args:
+        gamma: Discount of the return whose spread is measured.
+    """
+
+    saved = ("statistics", "running")
+    fixed = ("gamma",)
+
+    def __init__(self, gamma: float) -> None:
+        self.gamma = gamma
+        self.statistics = RunningMeanStd(())
+        self.running = np.zeros(0)
+
+    def __call__(self, rollout: Rollout) -> Tensor:
+        """Takes the rollout into the statistics and returns its rewards ``[T, F]``, scaled and clipped to +-10."""
+        returns = self._discounted(rollout)
+        self.statistics.update(torch.from_numpy(returns[rollout.valid.numpy()]))
+        deviation = float(torch.sqrt(self.statistics.var + 1e-8))
+        return (rollout.reward / deviation).clamp(-CLIP, CLIP)
+
+    def _discounted(self, rollout: Rollout) -> np.ndarray:
+        """The discounted sum of rewards up to each decision, ``[T, F]``, carried on from a slot's earlier fragments."""
+        slot, clock, length = rollout.slot.numpy(), rollout.clock.numpy(), rollout.length.numpy()
+        reward = rollout.reward.numpy()
+        ended = (rollout.terminated | rollout.truncated).numpy()
+        if len(slot) and slot.max() >= len(self.running):
+            self.running = np.concatenate((self.running, np.zeros(int(slot.max()) + 1 - len(self.running))))
+        returns = np.zeros(reward.shape)
+        order = np.lexsort((clock, slot))
+        _, starts = np.unique(slot[order], return_index=True)
+        turn = np.arange(len(order)) - np.repeat(starts, np.diff((*starts, len(order))))
+        for wave in range(int(turn.max(initial=-1)) + 1):  # the wave-th fragment of every slot that has so many
+            fragments = order[turn == wave]
+            total = np.where(rollout.first.numpy()[fragments], 0.0, self.running[slot[fragments]])
+            for t in range(int(length[fragments].max())):
+                valid = t < length[fragments]
+                total = np.where(valid, total * self.gamma + reward[t, fragments], total)
+                returns[t, fragments] = total
+                total = np.where(valid & ended[t, fragments], 0.0, total)
+            self.running[slot[fragments]] = total
+        return returns

@@ -1,0 +1,174 @@
+"""What a person sees while training: one live line at a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from rookery.training.results import IterationResult
+
+if TYPE_CHECKING:
+    from rookery.training.trainer import Trainer
+
+
+class Reporter(Protocol):
+    """Told of everything worth showing."""
+
+    def start(self, trainer: Trainer, criteria: Mapping[str, float]) -> None:
+        """Training begins."""
+        ...
+
+    def iteration(self, result: IterationResult) -> None:
+        """An iteration is over."""
+        ...
+
+    def note(self, line: str) -> None:
+        """Something a user should know once."""
+        ...
+
+    def finish(self, trainer: Trainer) -> None:
+        """Training has ended, by a criterion, an error or Ctrl-C."""
+        ...
+
+
+class Quiet:
+    """Shows notes only."""
+
+    def start(self, trainer: Trainer, criteria: Mapping[str, float]) -> None:
+        """Shows nothing."""
+
+    def iteration(self, result: IterationResult) -> None:
+        """Shows nothing."""
+
+    def note(self, line: str) -> None:
+        """To standard error."""
+        sys.stderr.write(f"note: {line}\n")
+
+    def finish(self, trainer: Trainer) -> None:
+        """Shows nothing."""
+
+
+class Plain:
+    """A line an iteration, at most one a second."""
+
+    def __init__(self) -> None:
+        self._shown = 0.0
+        self._last: IterationResult | None = None
+        self._criteria: Mapping[str, float] = {}
+
+    def start(self, trainer: Trainer, criteria: Mapping[str, float]) -> None:
+        """What is trained, and until when."""
+        self._criteria = criteria
+        for line in opening(trainer, criteria):
+            self._write(line)
+
+    def iteration(self, result: IterationResult) -> None:
+        """The result in one line."""
+        self._last = result
+        if time.monotonic() - self._shown >= 1.0 or result.stop_reason or result.evaluation:
+            self._shown = time.monotonic()
+            self._write(summary(result, self._criteria))
+        if result.stop_reason:
+            self._write(f"stopped: {result.stop_reason}")
+
+    def note(self, line: str) -> None:
+        """A note."""
+        self._write(f"note: {line}")
+
+    def finish(self, trainer: Trainer) -> None:
+        """Where the time went."""
+        self._write(trainer.timers.tree())
+
+    def _write(self, line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+class LiveLine(Plain):
+    """One line that is drawn anew; notes and the end stay on the screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._console = Console(highlight=False)
+        self._live: Live | None = None
+
+    def iteration(self, result: IterationResult) -> None:
+        """Draws the line."""
+        if self._live is None:
+            self._live = Live(console=self._console, refresh_per_second=8, transient=False)
+            self._live.start()
+        self._live.update(Text(summary(result, self._criteria)))
+        if result.stop_reason:
+            self._close()
+            self._write(f"stopped: {result.stop_reason}")
+
+    def finish(self, trainer: Trainer) -> None:
+        """Leaves the last line and shows where the time went."""
+        self._close()
+        super().finish(trainer)
+
+    def _close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _write(self, line: str) -> None:
+        self._console.print(Text(line))
+
+
+def reporter(style: str) -> Reporter:
+    """The reporter for ``auto``, ``live``, ``plain`` or ``quiet``."""
+    if style == "auto":
+        style = "live" if sys.stdout.isatty() else "plain"
+    return {"live": LiveLine, "plain": Plain, "quiet": Quiet}[style]()
+
+
+def opening(trainer: Trainer, criteria: Mapping[str, float]) -> list[str]:
+    """What is trained: environment, policies, presets and notes, and what ends it."""
+    env, agents = trainer.env, sum(len(kind.agents) for kind in trainer.env.kinds)
+    until = " or ".join(f"{name} {value:g}" if value < 1e5 else f"{name} {value:,.0f}" for name, value in criteria.items())
+    lines = [f"{env.name}: {env.num_lanes} copies, {agents} agent{'s' if agents > 1 else ''} each, seed {trainer.seed}"]
+    for name, policy in trainer.policies.items():
+        size = sum(parameter.numel() for parameter in policy.parameters())
+        what = "frozen" if name in trainer.frozen else type(trainer.learners[name]).__name__
+        lines.append(f"policy {name}: {what}, {size:,} weights, acts in {policy.action_spec.space}")
+    lines.extend(trainer.notes)
+    lines.append(f"until {until or 'the stop function says so'}")
+    return lines
+
+
+def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
+    """One line about an iteration."""
+    steps = f"{result.env_steps:,}"
+    budget = criteria.get("env_steps")
+    if budget:
+        steps += f"/{budget:,.0f} ({100 * min(1.0, result.env_steps / budget):.0f} %)"
+    mean = "no episode finished yet" if result.return_mean is None else f"return {result.return_mean:.2f}"
+    if result.return_mean is None:
+        mean += f" (running length {result.running_length:.0f})"
+    parts = [f"iteration {result.iteration}", f"steps {steps}", mean]
+    if len(result.policies) > 1:
+        parts += [f"{name} {policy.return_mean:.2f}" for name, policy in result.policies.items() if policy.return_mean is not None]
+    for name, policy in result.policies.items():
+        if policy.learning:
+            label = "" if len(result.policies) == 1 else f"{name} "
+            parts.append(f"{label}kl {policy.learning.get('kl') or 0:.4f}")
+    if result.evaluation is not None:
+        low, high = result.evaluation.return_interval
+        parts.append(f"evaluation {result.evaluation.return_mean:.2f} [{low:.2f}, {high:.2f}]")
+    parts.append(f"{result.steps_per_second:,.0f} steps/s")
+    if budget and result.env_steps < budget and result.steps_per_second > 0:
+        parts.append(f"{_span((budget - result.env_steps) / (result.env_steps / max(result.seconds, 1e-9)))} left")
+    return " | ".join(parts)
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,110 @@
+"""Measuring policies: episodes on environments and random streams of their own, from which nothing is learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from rookery.core.errors import EnvError
+from rookery.core.seeding import Role, Streams
+from rookery.core.timers import Timers
+from rookery.envs.base import Kind, VectorEnv
+from rookery.policies.policy import Policy
+from rookery.rollout.mapping import PolicyMapping
+from rookery.rollout.worker import EpisodeResult, RolloutWorker
+from rookery.training.results import EvaluationResult, interval
+
+
+def play(
+    env: VectorEnv,
+    policies: Mapping[str, Policy],
+    mapping: PolicyMapping,
+    streams: Streams,
+    *,
+    episodes: int,
+    deterministic: bool,
+    after_step: Callable[[RolloutWorker], None] | None = None,
+) -> list[EpisodeResult]:
+    """Plays episodes 0 to `episodes` - 1 of the evaluation stream, dealt to the lanes in turn; each is played to its end.
+
+    Args:
+        env: Copies to play in; they are reset.
+        policies: Who plays.
+        mapping: Which of them plays which agent.
+        streams: The run's streams; only those of evaluation are used.
+        episodes: How many episodes.
+        deterministic: Play the most likely actions.
+        after_step: Called after the reset and after each vector step.
+    """
+    own = Streams(streams.integer(Role.EVALUATION))
+    seeds = own.episodes(Role.ENV, stride=env.num_lanes)
+
+    def introduce(name: str, kind: Kind) -> None:
+        raise EnvError(f"no policy {name!r} for agents {', '.join(kind.agents)}; train first, or map them to another")
+
+    worker = RolloutWorker(env, mapping, own, seeds, introduce, Timers(), deterministic)
+    worker.after_step = after_step
+    for name, policy in policies.items():
+        worker.add_policy(name, policy, demand=None)
+    worker.sample(episodes=episodes)
+    return sorted(
+        (result for result in worker.drain_finished() if _number(result, env) < episodes),
+        key=lambda result: _number(result, env),
+    )
+
+
+def _number(result: EpisodeResult, env: VectorEnv) -> int:
+    return result.index * env.num_lanes + result.lane
+
+
+def summarize(results: list[EpisodeResult], *, env_steps: int, deterministic: bool) -> EvaluationResult:
+    """Means and their interval."""
+    returns = tuple(result.total for result in results)
+    by_agent: dict[str, list[float]] = {}
+    by_policy: dict[str, list[float]] = {}
+    for result in results:
+        for agent, value in result.agents.items():
+            by_agent.setdefault(agent, []).append(value)
+            by_policy.setdefault(result.policies[agent], []).append(value)
+    return EvaluationResult(
+        return_mean=math.fsum(returns) / len(returns),
+        return_interval=interval(returns),
+        return_min=min(returns),
+        return_max=max(returns),
+        length_mean=math.fsum(result.length for result in results) / len(results),
+        episodes=len(results),
+        agents={agent: math.fsum(values) / len(values) for agent, values in by_agent.items()},
+        policies={policy: math.fsum(values) / len(values) for policy, values in by_policy.items()},
+        env_steps=env_steps,
+        deterministic=deterministic,
+        returns=returns,
+    )
+
+
+class Recorder:
+    """Collects pictures of lane 0 while `play` runs, and writes them as an animation."""
+
+    def __init__(self, max_frames: int) -> None:
+        self.max_frames = max_frames
+        self.frames: list[np.ndarray] = []
+
+    def __call__(self, worker: RolloutWorker) -> None:
+        """Takes the picture of what lane 0 shows; of an episode's end there is none, as the next has begun."""
+        if len(self.frames) >= self.max_frames:
+            return
+        picture = worker.env.render(0)
+        if picture is None:
+            raise EnvError(f"{worker.env.name} draws no pictures: its render() gave None with render_mode='rgb_array'")
+        self.frames.append(np.array(picture))
+
+    def save(self, path: Path, frames_per_second: float) -> None:
+        """Writes an animated WebP (or GIF or PNG, by the suffix) that plays for ever."""
+        pictures = [Image.fromarray(frame) for frame in self.frames]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pictures[0].save(
+            path, save_all=True, append_images=pictures[1:], duration=round(1000 / frames_per_second), loop=0, quality=80
+        )

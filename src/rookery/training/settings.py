@@ -1,0 +1,135 @@
+"""The settings of a run: the sections of a configuration file, and how the layers of one run are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from rookery.algorithms.names import ALGORITHMS
+from rookery.core.config import (
+    NonNegativeInt,
+    Polymorphic,
+    PositiveInt,
+    Settings,
+    import_object,
+)
+from rookery.core.errors import ConfigError, nearest
+
+
+@dataclass(frozen=True)
+class EnvConfig(Settings):
+    """Which environment, and how it is built."""
+
+    name: Any = None
+    """A Gymnasium id, an import path ``my.module:MyEnv``, or (in code) a class or function."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """Arguments of its constructor."""
+    wrappers: tuple[Any, ...] = ()
+    """Wrappers, the innermost first: functions or classes, or their import paths."""
+    implementation: Literal["auto", "batched", "serial"] = "auto"
+    """``batched``: all copies step in one call; ``serial``: a loop over copies; ``auto``: batched where a tested twin exists."""
+
+
+@dataclass(frozen=True)
+class SamplingConfig(Settings):
+    """How experience is made."""
+
+    num_envs: PositiveInt = 8
+    """Copies of the environment."""
+    iteration_steps: PositiveInt | None = None
+    """Environment steps of an iteration; none = until every learning policy has been updated once."""
+    warmup_steps: NonNegativeInt = 512
+    """Random decisions on throwaway copies that observation normalizers start from."""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig(Settings):
+    """Measuring while training."""
+
+    every: NonNegativeInt = 0
+    """Iterations between evaluations; 0 = none."""
+    episodes: PositiveInt = 20
+    """Episodes an evaluation."""
+    num_envs: PositiveInt = 10
+    """Copies of the environment to evaluate in, at most."""
+    deterministic: bool = True
+    """Play the most likely actions."""
+
+
+@dataclass(frozen=True)
+class LoggingConfig(Settings):
+    """What is shown and kept."""
+
+    console: Literal["auto", "live", "plain", "quiet"] = "quiet"
+    """Progress: a live line, plain lines, nothing; ``auto`` = live at a terminal, else plain."""
+
+
+@dataclass(frozen=True)
+class RunConfig(Settings):
+    """Everything that decides a run."""
+
+    env: EnvConfig = field(default_factory=EnvConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    algorithm: Annotated[Any, Polymorphic()] = None
+    policies: Annotated[dict[str, Any], Polymorphic(inherits="algorithm")] = field(default_factory=dict)
+    policy_mapping: Any = None
+    """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    stop: dict[str, float] = field(default_factory=dict)
+    """Criteria, any of which ends training: env_steps, iterations, seconds, episodes, or a metric that must reach a value."""
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
+    seed: NonNegativeInt | None = None
+    """Names all random streams; none = drawn once and noted."""
+    device: Literal["cpu"] = "cpu"
+    """Where networks learn."""
+
+
+SHORTHANDS = {
+    "num_envs": "sampling.num_envs",
+    "iteration_steps": "sampling.iteration_steps",
+    "env_config": "env.config",
+    "wrappers": "env.wrappers",
+    "console": "logging.console",
+    "evaluation_every": "evaluation.every",
+    "evaluation_episodes": "evaluation.episodes",
+}
+"""Keywords of `Trainer` that stand for a path."""
+
+
+def algorithm_class(name: str) -> type[Settings]:
+    """The settings class of an algorithm, by its short name or by import path.
+
+    Raises:
+        ConfigError: If there is none of that name.
+    """
+    if ":" in name:
+        found: type[Settings] = import_object(name)
+        return found
+    if name not in ALGORITHMS:
+        raise ConfigError(
+            f"algorithm.name = {name!r}: no such algorithm; there are {', '.join(ALGORITHMS)}{nearest(name, list(ALGORITHMS))}; "
+            "or give the import path of a settings class, my.module:MyConfig"
+        )
+    return algorithm_class(ALGORITHMS[name])
+
+
+def spread(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> dict[str, Any]:
+    """Keyword arguments as paths: shorthands, and whole sections.
+
+    Raises:
+        ConfigError: For a keyword that is neither; names the nearest.
+    """
+    values: dict[str, Any] = {}
+    wrong = []
+    for name, value in arguments.items():
+        if name in SHORTHANDS:
+            values[SHORTHANDS[name]] = value
+        elif known(name):
+            values[name] = value
+        else:
+            sections = [*SHORTHANDS, "sampling", "evaluation", "stop", "logging", "seed", "device"]
+            wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{nearest(name, sections)}")
+    if wrong:
+        raise ConfigError(*wrong)
+    return values

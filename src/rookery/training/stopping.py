@@ -1,0 +1,63 @@
+"""When training ends: criteria on any number a result holds, on the whole life of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.training.results import IterationResult
+
+StopFunction = Callable[[IterationResult], bool]
+
+BUDGETS = {"env_steps": "environment steps", "iterations": "iterations", "seconds": "seconds of training", "episodes": "episodes"}
+"""Criteria that end a run by amount; every other one is a metric that has to reach a value."""
+
+
+class Stop:
+    """Any criterion reached ends training.
+
+    Args:
+        criteria: Budget or metric to threshold. Metrics are named as in `metrics.jsonl`, with dots or slashes
+            (``policies.main.return_mean``, ``evaluation/return_mean``).
+        function: Asked after each iteration too.
+
+    Raises:
+        ConfigError: If a threshold is not a number.
+    """
+
+    def __init__(self, criteria: Mapping[str, float], function: StopFunction | None = None) -> None:
+        wrong = [
+            f"stop.{name} = {value!r}: not a number"
+            for name, value in criteria.items()
+            if isinstance(value, bool) or not isinstance(value, int | float)
+        ]
+        if wrong:
+            raise ConfigError(*wrong)
+        self.criteria = dict(criteria)
+        self.function = function
+
+    def reason(self, result: IterationResult) -> str:
+        """Why training ends after `result`, in words; empty if it goes on.
+
+        Raises:
+            ConfigError: If a criterion names no metric of this run.
+        """
+        row = result.row()
+        values = {"iterations": result.iteration, "seconds": result.seconds, **row}
+        for name, threshold in self.criteria.items():
+            key = name.replace(".", "/")
+            if key not in values:
+                if key.startswith("evaluation/"):
+                    continue
+                known = sorted(set(values) | {"evaluation/return_mean"} - {"exact"})
+                raise ConfigError(f"stop.{name}: this run has no such metric; known are {', '.join(known)}{nearest(key, known)}")
+            value = values[key]
+            if value is not None and value >= threshold:
+                return f"{name} {_short(value)} reached {_short(threshold)}"
+        if self.function is not None and self.function(result):
+            return "the stop function said so"
+        return ""
+
+
+def _short(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")

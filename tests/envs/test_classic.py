@@ -1,0 +1,191 @@
+import gymnasium
+import numpy as np
+import pytest
+
+from rookery.core.errors import EnvError
+from rookery.envs.base import VectorEnv
+from rookery.envs.classic import TWINS, BatchedCartPole
+
+
+def plan(lane, episode):
+    return (lane * 7919 + episode * 104729 + 13) % 2**31
+
+
+def random_actions(obs, rng):
+    return rng.integers(0, 2, len(obs))
+
+
+def balancing_actions(obs, rng):
+    lean = obs @ np.array([0.02, 0.05, 1.0, 0.3])
+    return (lean + rng.normal(0, 0.02, len(obs)) > 0).astype(np.int64)
+
+
+def play_beside_gymnasium(num_lanes, num_steps, choose, **settings):
+    """Plays both with the same seeds and actions, comparing every number; gives the ends seen."""
+    batched = BatchedCartPole(num_lanes, **settings)
+    rows = batched.reset(plan).rows[0]
+    single = [gymnasium.make("CartPole-v1", **settings) for _ in range(num_lanes)]
+    obs = [env.reset(seed=plan(lane, 0))[0] for lane, env in enumerate(single)]
+    episode = [0] * num_lanes
+    rng = np.random.default_rng(0)
+    seen = {"terminated": 0, "truncated": 0, "both": 0}
+    for _ in range(num_steps):
+        assert np.array_equal(rows.obs["obs"], obs)
+        actions = choose(rows.obs["obs"], rng)
+        ended = batched.step((actions,)).ended.copy()
+        final = {}
+        for lane, env in enumerate(single):
+            obs[lane], reward, terminated, truncated, _ = env.step(int(actions[lane]))
+            assert (reward, terminated, truncated) == (
+                rows.reward[lane],
+                rows.terminated[lane],
+                rows.truncated[lane],
+            )
+            assert ended[lane] == (terminated or truncated)
+            seen["both" if terminated and truncated else "terminated"] += terminated
+            if truncated and not terminated:
+                seen["truncated"] += 1
+                final[lane] = obs[lane]
+            if terminated or truncated:
+                episode[lane] += 1
+                obs[lane], _ = env.reset(seed=plan(lane, episode[lane]))
+        assert rows.final_index.tolist() == list(final)
+        assert np.array_equal(rows.final_obs["obs"], np.array(list(final.values())).reshape(-1, 4))
+        assert batched.episode.tolist() == episode
+    return seen
+
+
+def test_numpy_gives_the_same_sine_and_cosine_for_an_array_and_for_its_numbers():
+    # What bit-equality stands on: Gymnasium asks for one number at a time. Where this fails, TWINS does not hold.
+    angles = np.random.default_rng(0).uniform(-0.5, 0.5, 2000)
+    for length in (1, 3, 8):
+        for start in range(0, len(angles) - length, length):
+            part = angles[start : start + length]
+            assert np.sin(part).tolist() == [np.sin(x) for x in part]
+            assert np.cos(part).tolist() == [np.cos(x) for x in part]
+
+
+def test_random_play_is_bit_equal_to_gymnasium():
+    seen = play_beside_gymnasium(8, 2000, random_actions)
+    assert seen["terminated"] > 500
+
+
+def test_balanced_episodes_are_bit_equal_to_gymnasium_up_to_truncation():
+    seen = play_beside_gymnasium(8, 2600, balancing_actions)
+    assert seen["truncated"] >= 40
+
+
+@pytest.mark.parametrize("max_episode_steps", [1, 9, 20])
+def test_other_time_limits_and_falls_in_the_last_step_are_gymnasiums_too(max_episode_steps):
+    seen = play_beside_gymnasium(5, 300, random_actions, max_episode_steps=max_episode_steps)
+    assert seen["truncated"] > 0
+    assert (seen["both"] > 0) == (max_episode_steps > 1)  # a pole cannot fall in its first step
+
+
+def test_the_sutton_barto_reward_is_gymnasiums():
+    play_beside_gymnasium(3, 200, random_actions, sutton_barto_reward=True)
+
+
+def test_an_episode_does_not_depend_on_how_many_lanes_there_are():
+    few, many = BatchedCartPole(2), BatchedCartPole(9)
+    small, large = few.reset(plan).rows[0], many.reset(plan).rows[0]
+    for actions in np.random.default_rng(1).integers(0, 2, (300, 9)):
+        few.step((actions[:2],))
+        many.step((actions,))
+        assert np.array_equal(small.obs["obs"], large.obs["obs"][:2])
+
+
+def test_a_push_to_the_right_moves_cart_and_pole_as_the_equations_say():
+    env = BatchedCartPole(1)
+    rows = env.reset(lambda lane, episode: 5).rows[0]
+    x, v, angle, turn = np.random.default_rng(5).uniform(-0.05, 0.05, 4)
+    env.step((np.array([1]),))
+    # Masses 1.0 and 0.1 kg, half a pole 0.5 m, 10 N for 0.02 s.
+    thrust = (10 + 0.05 * turn**2 * np.sin(angle)) / 1.1
+    turning = (9.8 * np.sin(angle) - np.cos(angle) * thrust) / (0.5 * (4 / 3 - 0.1 * np.cos(angle) ** 2 / 1.1))
+    pushing = thrust - 0.05 * turning * np.cos(angle) / 1.1
+    expected = [x + 0.02 * v, v + 0.02 * pushing, angle + 0.02 * turn, turn + 0.02 * turning]
+    assert rows.obs["obs"][0] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_reset_begins_again_at_episode_0():
+    env = BatchedCartPole(3)
+    actions = np.random.default_rng(0).integers(0, 2, (80, 3))
+
+    def play():
+        rows = env.reset(plan).rows[0]
+        assert not rows.terminated.any() and not rows.reward.any() and rows.waiting.all() and rows.final_index.size == 0
+        return [(env.step((a,)).rows[0].terminated.tolist(), rows.obs["obs"].tolist()) for a in actions]
+
+    assert play() == play()
+
+
+def test_the_slab_is_written_in_place_and_never_read_back():
+    env, twin = BatchedCartPole(4), BatchedCartPole(4)
+    rows, clean = env.reset(plan).rows[0], twin.reset(plan).rows[0]
+    for actions in np.random.default_rng(0).integers(0, 2, (200, 4)):
+        rows.obs["obs"][:] = -7
+        rows.reward[:] = -7
+        assert env.step((actions,)).rows[0] is rows
+        twin.step((actions,))
+        assert np.array_equal(rows.obs["obs"], clean.obs["obs"]) and np.array_equal(rows.reward, clean.reward)
+
+
+def test_the_batched_cart_pole_has_gymnasiums_spaces():
+    env, gym_env = BatchedCartPole(2), gymnasium.make("CartPole-v1")
+    assert isinstance(env, VectorEnv) and env.exact and env.layout == 0
+    (kind,) = env.kinds
+    assert kind.agents == ("agent",)
+    assert kind.obs.space == gym_env.observation_space and kind.action.space == gym_env.action_space
+    assert TWINS["CartPole-v1"] is BatchedCartPole
+    assert gym_env.spec.max_episode_steps == env.max_episode_steps
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ((np.zeros(2, dtype=int),), "actions of shape (2,) and type int64; expected (3,) integers"),
+        ((np.zeros(3),), "type float64; expected (3,) integers"),
+        ((), "0 arrays of actions where there is one kind"),
+        ((np.array([0, 2, 0]),), f"lane 1, seed {plan(1, 0)}, episode 0, step 1: action 2 of agent is not 0 or 1"),
+        ((np.array([0, 0, -1]),), f"lane 2, seed {plan(2, 0)}, episode 0, step 1: action -1 of agent is not 0 or 1"),
+    ],
+)
+def test_wrong_actions_are_named(actions, message):
+    env = BatchedCartPole(3)
+    env.reset(plan)
+    env.step((np.zeros(3, dtype=int),))
+    with pytest.raises(EnvError) as error:
+        env.step(actions)
+    assert message in str(error.value)
+
+
+def test_a_step_before_reset_is_an_error():
+    with pytest.raises(EnvError, match=r"step\(\) before reset\(\)"):
+        BatchedCartPole(1).step((np.zeros(1, dtype=int),))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_lanes": 0}, "num_lanes is 0"),
+        ({"num_lanes": 1, "max_episode_steps": 2.5}, "max_episode_steps is 2.5"),
+        ({"num_lanes": 1, "render_mode": "human"}, "render_mode is 'human'"),
+    ],
+)
+def test_wrong_settings_are_named(arguments, message):
+    with pytest.raises(ValueError) as error:
+        BatchedCartPole(**arguments)
+    assert message in str(error.value)
+
+
+def test_the_picture_shows_the_cart_where_it_is():
+    env = BatchedCartPole(2)
+    env.reset(plan)
+    before = env.render(0)
+    assert before.shape == (400, 600, 3) and before.dtype == np.uint8
+    rows = env.reset(plan).rows[0]
+    for _ in range(6):
+        env.step((np.array([1, 0]),))
+    dark = [np.argwhere(env.render(lane)[240:260].max(axis=2) < 120)[:, 1].mean() for lane in (0, 1)]
+    assert rows.obs["obs"][0, 0] > rows.obs["obs"][1, 0] and dark[0] > dark[1]

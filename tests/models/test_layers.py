@@ -1,0 +1,27 @@
+import torch
+
+from rookery.models.layers import convolution, linear, orthogonal
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_orthogonal_rows_have_length_gain_and_right_angles():
+    weight = orthogonal(3, 8, gain=2.0, generator=generator())
+    assert torch.allclose(weight @ weight.T, 4.0 * torch.eye(3), atol=1e-5)  # gain^2 on the diagonal
+
+
+def test_layers_come_from_the_generator_and_leave_the_global_one_alone():
+    before = torch.get_rng_state()
+    a, b, c = (linear(5, 4, gain=1.0, generator=generator(seed)) for seed in (0, 0, 1))
+    conv = convolution(3, 4, 2, 1, gain=1.0, generator=generator())
+    assert torch.equal(a.weight, b.weight)
+    assert not torch.equal(a.weight, c.weight)
+    assert (a.bias == 0).all() and (conv.bias == 0).all()
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_convolution_filters_are_orthogonal_as_vectors():
+    flat = convolution(3, 4, 2, 1, gain=1.0, generator=generator()).weight.flatten(1)
+    assert torch.allclose(flat @ flat.T, torch.eye(4), atol=1e-5)
