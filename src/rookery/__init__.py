@@ -1,0 +1,46 @@
+"""Rookery trains one or many agents by reinforcement learning, and shows exactly how.
+
+The names below are imported when they are first used: ``import rookery`` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Trainer": "rookery.training.trainer",
+    "PPOConfig": "rookery.algorithms.ppo",
+    "PPO": "rookery.algorithms.ppo",
+    "ModelConfig": "rookery.models.build",
+    "EvaluationConfig": "rookery.training.settings",
+    "SamplingConfig": "rookery.training.settings",
+    "Linear": "rookery.core.schedules",
+    "Exponential": "rookery.core.schedules",
+    "Piecewise": "rookery.core.schedules",
+    "MultiAgentArena": "rookery.envs.arena",
+    "RookeryError": "rookery.core.errors",
+    "ConfigError": "rookery.core.errors",
+    "EnvError": "rookery.core.errors",
+}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+
+if TYPE_CHECKING:
+    from rookery.algorithms.ppo import PPO, PPOConfig
+    from rookery.core.errors import ConfigError, EnvError, RookeryError
+    from rookery.core.schedules import Exponential, Linear, Piecewise
+    from rookery.envs.arena import MultiAgentArena
+    from rookery.models.build import ModelConfig
+    from rookery.training.settings import EvaluationConfig, SamplingConfig
+    from rookery.training.trainer import Trainer
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'rookery' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -119,8 +119,8 @@ def test_a_broken_contract_is_told_with_the_contract(module, words):
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("Net", "write it as 'package.module:Name'"),
-        ("no_such_package:Net", "no_such_package cannot be imported"),
+        ("Net", "model.module 'Net' must be module:Name"),
+        ("no_such_package:Net", "model.module no_such_package:Net: there is no module 'no_such_package'"),
         (f"{__name__}:Nett", "did you mean 'Net'"),
     ],
 )
@@ -173,3 +173,19 @@ def test_trying_a_model_out_leaves_its_mode_and_statistics_alone():
     module = build(module=Normed).module
     assert module.training and module.norm.training
     assert module.norm.num_batches_tracked.item() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"hidden": (64, 0)}, "ModelConfig.hidden"),
+        ({"activation": "thanh"}, "did you mean 'tanh'"),
+        ({"obs_clip": 0.0}, "above 0"),
+        ({"log_std_init": 3.0}, "from -20 to 2"),
+        ({"module": 3}, "ModelConfig.module"),
+        ({"hiden": (64,)}, "did you mean 'hidden'"),
+    ],
+)
+def test_wrong_settings_are_told(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        ModelConfig(**settings)

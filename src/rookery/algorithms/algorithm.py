@@ -13,7 +13,7 @@ from rookery.core.batch import Demand, Rollout
 from rookery.core.errors import TrainingError
 from rookery.core.optim import Adam
 from rookery.core.seeding import Streams
-from rookery.core.config import Settings
+from rookery.core.settings import Settings
 from rookery.core.state import Stateful
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy

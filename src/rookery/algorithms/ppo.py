@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout, TensorTree, flat
-from rookery.core.config import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, Scheduled
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.ops import following, gae
 from rookery.core.optim import Adam, flatten, gradient_step
 from rookery.core.seeding import Role, Streams
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Distribution
@@ -40,17 +40,17 @@ class PPOConfig(AlgorithmConfig):
     """Decay of later errors in the advantage: 0 = one step, 1 = Monte Carlo."""
     clip: Scheduled[PositiveFloat] = 0.2
     """How far the probability ratio may leave 1 before its gradient stops (epsilon of eq. 7)."""
-    epochs: PositiveInt = 4
+    epochs: PositiveInt = 10
     """Passes over the batch in an update (K)."""
-    minibatch_size: PositiveInt = 256
+    minibatch_size: PositiveInt = 128
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
     fragment_length: PositiveInt = 128
     """Decisions in a row of one agent (T) before its advantage is cut off with a value."""
     batch_size: PositiveInt | None = None
     """Decisions an update; none = fragment_length x the slots (agents times environment copies) the policy plays."""
-    value_coef: NonNegativeFloat = 0.5
+    value_coef: NonNegative = 0.5
     """Weight of the value loss (c1 of eq. 9)."""
-    entropy_coef: Scheduled[NonNegativeFloat] = 0.01
+    entropy_coef: Scheduled[NonNegative] = 0.01
     """Weight of the entropy bonus (c2 of eq. 9)."""
     max_grad_norm: PositiveFloat | None = 0.5
     """Longest gradient; longer ones are scaled down. None = any."""
@@ -85,8 +85,8 @@ class ActorCritic(nn.Module):
     def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.policy = policy
-        self.critic_trunk = None if model.shared_trunk else build_trunk(policy.obs_spec, model, generator)
-        self.value_head = ValueHead(policy.trunk.num_features, generator)
+        self.critic_trunk = None if model.shared_trunk else build_trunk(policy.obs_spec, model, generator=generator)
+        self.value_head = ValueHead(policy.trunk.num_features, generator=generator)
 
     def forward(self, batch: Minibatch) -> Outputs:
         """Distribution and value for each row."""

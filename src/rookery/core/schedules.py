@@ -1,4 +1,4 @@
-"""Numbers that change while training: Linear, Exponential and Piecewise, and how they look in a file or on the command line.
+"""Numbers that change while training: Linear, Exponential, Piecewise, and how they look in a file or a command line.
 
 A schedule is a pure function of a step. What a step is (an env step), and how long a run lasts, its owner says.
 
@@ -13,6 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
@@ -98,7 +99,7 @@ class Piecewise:
             raise ConfigError(f"{name}: points must be a list of [step, value], for example [[0, 1e-3], [1e5, 0]]")
         points = tuple((_number(name, "step", x), _number(name, "value", y)) for x, y in pairs)
         steps = [x for x, _ in points]
-        if steps[0] < 0 or any(a >= b for a, b in zip(steps, steps[1:], strict=False)):
+        if steps[0] < 0 or any(a >= b for a, b in pairwise(steps)):
             raise ConfigError(f"{name}: steps must ascend from 0 or later, not {', '.join(f'{x:g}' for x in steps)}")
         object.__setattr__(self, "points", points)
 

@@ -1,26 +1,28 @@
 """The base of every config class: Settings, the kinds of fields it may have, and the check of one value.
 
-A config class is a frozen dataclass in the file of the class it steers. Its fields hold the only defaults; a docstring stands
-under each field; the range stands in the type:
+A config class is a frozen dataclass in the file of the class it steers. Its fields hold the only defaults; a docstring
+stands under each field; the range stands in the type:
 
     @dataclass(frozen=True)
     class PPOConfig(Settings):
         lr: Scheduled[PositiveFloat] = 3e-4
         "Step size of the optimizer."
 
-Checks are strict: 3.7 is no whole number, "no" is no truth value, "3e-4" is a text. Accepted without loss are ints for floats,
-3.0 for 3, and lists for tuples.
+Checks are strict: 3.7 is no whole number, "no" is no truth value, "3e-4" is a text. Accepted without loss are ints for
+floats, 3.0 for 3, and lists for tuples.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
-from functools import cache
+from functools import cache, reduce
 from numbers import Integral
+from operator import or_
 from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
@@ -53,7 +55,7 @@ class _Scheduled:
                 if check(closed, number)[1]:
                     text = f"the schedule reaches {number:g} but must stay {describe(closed)}"
                     raise PydanticCustomError("schedule", "{text}", {"text": text})
-            return schedule  # type: ignore[no-any-return]
+            return schedule
 
         return core_schema.tagged_union_schema(
             {"plain": handler(plain), "schedule": core_schema.no_info_plain_validator_function(read)},
@@ -62,7 +64,7 @@ class _Scheduled:
 
 
 Scheduled = Annotated[T | Any, _Scheduled()]
-"""A field that takes a value or a schedule of values: ``Scheduled[PositiveFloat]``. `Settings.at` turns it into a number."""
+"""A field that takes a value or a schedule: ``Scheduled[PositiveFloat]``. `Settings.at` turns it into a number."""
 
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
@@ -74,7 +76,7 @@ NonNegativeInt = Annotated[int, Ge(0)]
 class _Checked(type):
     """Checks everything given to a constructor before the dataclass sees it, so that all mistakes come in one error."""
 
-    def __call__(cls, *args: Any, **values: Any) -> Any:
+    def __call__(cls, /, *args: Any, **values: Any) -> Any:
         fields = fields_of(cls)
         positional = [name for name, field in fields.items() if not field.kw_only]
         problems: list[str] = []
@@ -84,12 +86,10 @@ class _Checked(type):
         problems += [f"code: {cls.__name__}.{name} is given twice" for name in values.keys() & given.keys()]
         given |= values
         read = _read(cls, given, cls.__name__, problems)
-        if problems:
-            raise ConfigError(*problems)
-        try:
-            return build(cls, read, frozenset(read))
-        except ValueError as error:  # of a __post_init__
-            raise ConfigError(f"code: {cls.__name__}: {error}") from error
+        for name, field in fields.items():
+            if name not in given and default_of(field) is MISSING:
+                problems.append(f"code: {cls.__name__}.{name} is missing: it must be {describe(hints_of(cls)[name])}")
+        return _built(cls, read, frozenset(read), problems)
 
 
 @dataclass(frozen=True)
@@ -105,24 +105,25 @@ class Settings(metaclass=_Checked):
         """Names of the fields given to the constructor (or to `replace`), whatever their values."""
         return self.__dict__["_given"]  # type: ignore[no-any-return]
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, /, **changes: Any) -> Self:
         """A copy with other values; `given` grows by their names, where ``dataclasses.replace`` would name every field.
 
         Raises:
             ConfigError: If a change is wrong.
         """
         cls = type(self)
-        changed = cls(**{name: getattr(self, name) for name in fields_of(cls)} | changes)
-        object.__setattr__(changed, "_given", self.given | changes.keys())
-        return changed
+        rest = {name: getattr(self, name) for name in fields_of(cls) if name not in changes}
+        problems: list[str] = []
+        read = _read(cls, changes, cls.__name__, problems)
+        return _built(cls, rest | read, self.given | changes.keys(), problems)  # type: ignore[no-any-return]
 
     def at(self, step: int, horizon: int | None) -> Self:
         """These settings with each schedule, in nested settings too, replaced by its value.
 
         Args:
             step: The env step.
-            horizon: The last env step of the run, for schedules without a length of their own; None if there is none, which
-                leaves them at their start.
+            horizon: The last env step of the run, for schedules without a length of their own; None if there is none,
+                which leaves them at their start.
         """
         moving: tuple[str, ...] = self.__dict__["_moving"]
         if not moving:
@@ -165,7 +166,7 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
         ConfigError: If the class changes a field in a way that a dataclass would silently pass over.
     """
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
-    own = cls.__dict__.get("__annotations__", {})
+    own = inspect.get_annotations(cls)
     if own and "__dataclass_fields__" not in cls.__dict__:
         raise ConfigError(f"code: {cls.__name__} declares settings; put @dataclass(frozen=True) above it")
     if bare := [name for name in fields if name in cls.__dict__ and name not in own]:
@@ -203,10 +204,17 @@ def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -
         read[name], wrong = check(hints[name], value)
         if wrong:
             problems.append(f"code: {here} = {show(value)}: {wrong}")
-    for name, field in fields.items():
-        if name not in given and default_of(field) is MISSING:
-            problems.append(f"code: {path}.{name} is missing: it must be {describe(hints[name])}")
     return read
+
+
+def _built(cls: type, values: Mapping[str, Any], given: frozenset[str], problems: list[str]) -> Any:
+    """The instance of a constructor call, or the error with all of its problems."""
+    if problems:
+        raise ConfigError(*problems)
+    try:
+        return build(cls, values, given)
+    except ValueError as error:  # of a __post_init__
+        raise ConfigError(f"code: {cls.__name__}: {error}") from error
 
 
 def unknown(name: str, known: tuple[str, ...]) -> str:
@@ -257,17 +265,21 @@ def _validator(hint: Any) -> Any:
 
 def _lossless(hint: Any) -> Any:
     """The type with a lossless conversion before every int (from 3.0) and every tuple (from a list)."""
-    from pydantic import BeforeValidator
+    from pydantic import BeforeValidator, InstanceOf
 
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _annotated(_lossless(args[0]), args[1:])
     if origin in (Union, types.UnionType):
         return _union(_lossless(arg) for arg in args)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return _annotated(hint, [InstanceOf])  # it was checked when it was made
     if hint is int:
         return _annotated(int, [BeforeValidator(_whole)])
     if origin is tuple or hint is tuple:
-        inner = tuple[tuple(arg if arg is ... else _lossless(arg) for arg in args)] if args else tuple
+        inner = (
+            types.GenericAlias(tuple, tuple(arg if arg is ... else _lossless(arg) for arg in args)) if args else tuple
+        )
         return _annotated(inner, [BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)])
     if origin in (list, dict):
         return origin[tuple(_lossless(arg) for arg in args)]
@@ -283,8 +295,10 @@ def _whole(value: Any) -> Any:
 def _closed(hint: Any) -> Any:
     """The type with its open bounds closed: a schedule may end at 0 where a constant must be above 0."""
     if get_origin(hint) is Annotated:
-        swap = {Gt: lambda limit: Ge(limit.gt), Lt: lambda limit: Le(limit.lt)}
-        limits = [swap.get(type(limit), lambda limit: limit)(limit) for limit in _limits(hint)]
+        limits = [
+            Ge(limit.gt) if isinstance(limit, Gt) else Le(limit.lt) if isinstance(limit, Lt) else limit  # type: ignore[arg-type]
+            for limit in _limits(hint)
+        ]
         return _annotated(get_args(hint)[0], limits)
     return _union(_closed(part) for part in alternatives(hint)) if len(alternatives(hint)) > 1 else hint
 
@@ -294,7 +308,7 @@ def _annotated(hint: Any, metadata: Iterable[Any]) -> Any:
 
 
 def _union(hints: Iterable[Any]) -> Any:
-    return Union.__getitem__(tuple(hints))
+    return reduce(or_, hints)
 
 
 def _limits(hint: Any) -> list[Any]:
@@ -340,6 +354,7 @@ _WORDS = {
     list: "a list",
     dict: "a mapping",
     type: "a class",
+    Callable: "a function or class",
 }
 
 
@@ -362,11 +377,7 @@ def describe(hint: Any) -> str:
         return f"{_WORDS[inner]}{_range(_limits(hint))}"
     if isinstance(inner, type) and origin is None:
         return f"a section of settings ({inner.__name__})" if issubclass(inner, Settings) else f"a {inner.__name__}"
-    return (
-        "a function or class"
-        if origin is not None and origin.__name__ == "Callable"
-        else _WORDS.get(origin, str(inner))
-    )
+    return _WORDS.get(origin, str(inner))
 
 
 def _range(limits: list[Any]) -> str:

@@ -51,10 +51,10 @@ def _pack(value: Any) -> Any:
     if isinstance(value, np.random.Generator):
         return copy.deepcopy(value.bit_generator.state)
     if hasattr(value, "state_dict"):
-        return value.state_dict()
+        return _pack(value.state_dict())  # a module gives its live tensors
     if isinstance(value, dict):
         return {key: _pack(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return type(value)(_pack(item) for item in value)
     if isinstance(value, np.ndarray):
         return value.copy()

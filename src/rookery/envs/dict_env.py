@@ -1,5 +1,4 @@
-"""Multi-agent environments as dicts by agent id: five returns, ``"__all__"``, agents that come, go and take
-turns.
+"""Multi-agent environments as dicts by agent id, whose agents come, go and take turns.
 
 This is the form of RLlib's `MultiAgentEnv`. Those who have an observation must act next; an observation of an agent
 that ends with the same step is its last.
@@ -39,23 +38,23 @@ class DictLane:
         return self._space("observation", agent), self._space("action", agent)
 
     def _space(self, what: str, agent: Agent) -> Space[Any]:
-        by_agent = getattr(self.env, f"{what}_spaces", None)
+        by_agent = _by_agent(getattr(self.env, f"{what}_spaces", None))
         get = getattr(self.env, f"get_{what}_space", None)
         common = getattr(self.env, f"{what}_space", None)
         found: Any = None
-        if isinstance(by_agent, Mapping) and agent in by_agent:
+        if agent in by_agent:
             found = by_agent[agent]
         elif callable(get):
             with contextlib.suppress(KeyError, ValueError, NotImplementedError):  # a base class may know no spaces
                 found = get(agent)
         if found is None:
-            if isinstance(common, Mapping) and agent in common:
-                found = common[agent]
+            if agent in _by_agent(common):
+                found = _by_agent(common)[agent]
             elif not _keyed_by_agent(self.env):
                 found = common
         if isinstance(found, Space):
             return found
-        known = ", ".join(map(str, by_agent if isinstance(by_agent, Mapping) else self.agents)) or "none"
+        known = ", ".join(map(str, by_agent or self.agents)) or "none"
         raise Breach(f"no {what} space is known for this agent (known agents: {known})", agent)
 
     def reset(self, seed: int) -> LaneStep:
@@ -95,6 +94,13 @@ class DictLane:
 
 def _flagged(agent: Agent, terminateds: Mapping[Agent, Any], truncateds: Mapping[Agent, Any]) -> bool:
     return bool(terminateds.get(agent) or truncateds.get(agent))
+
+
+def _by_agent(found: Any) -> Mapping[Any, Any]:
+    """The entries of a dict or a Dict space (whose own ``in`` asks about values, not keys), none for anything else."""
+    if isinstance(found, spaces.Dict):
+        return found.spaces
+    return found if isinstance(found, Mapping) else {}
 
 
 def _keyed_by_agent(env: Any) -> bool:

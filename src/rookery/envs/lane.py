@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from gymnasium import spaces
+from gymnasium import Space
 
 from rookery.core.spaces import MASK
 
 Agent = Hashable
 
-Spaces = tuple["spaces.Space[Any]", "spaces.Space[Any]"]
+Spaces = tuple[Space[Any], Space[Any]]
 
 
 class Breach(Exception):

@@ -264,7 +264,8 @@ def _twin(env: Any, found: Any) -> Any:
     """The batched implementation with the same numbers, or None; a parent's does not count, its rules may differ."""
     if isinstance(found, gymnasium.envs.registration.EnvSpec):
         return TWINS.get(found.id)
-    return vars(found).get("batched") if inspect.isclass(found) else None
+    twin = vars(found).get("batched") if inspect.isclass(found) else None
+    return twin if _is_vector_class(twin) else None
 
 
 def _why_no_twin(twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any]) -> str:

@@ -10,7 +10,6 @@ a tuple, None stands in their place).
 
 from __future__ import annotations
 
-import importlib
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,12 +17,14 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from annotated_types import Interval
 from gymnasium import spaces
-from pydantic import Field
 from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.config import import_object
+from rookery.core.errors import ConfigError
+from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import Leaf, ObsSpec
 from rookery.models.encoders import Encoder
 
@@ -34,10 +35,10 @@ CONTRACT = (
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Settings):
     """How a network is built. Action and value heads come on top of what is described here."""
 
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
+    hidden: tuple[PositiveInt, ...] = (64, 64)
     """Widths of the layers; without any, the features are the inputs (of pictures: their network's output)."""
 
     activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = "tanh"
@@ -49,16 +50,16 @@ class ModelConfig:
     normalize_obs: bool = False
     """Whether float observations are shifted and scaled by their running mean and standard deviation."""
 
-    obs_clip: Annotated[float, Field(gt=0)] = 10.0
+    obs_clip: PositiveFloat = 10.0
     """Largest size of a normalized number, in standard deviations."""
 
-    log_std_init: Annotated[float, Field(ge=-20, le=2)] = 0.0
+    log_std_init: Annotated[float, Interval(ge=-20, le=2)] = 0.0
     """First log standard deviation of continuous actions, whose range is [-1, 1] where they are bounded."""
 
     module: type[nn.Module] | Callable[..., nn.Module] | str | None = None
     """Your own model instead of `hidden` and `activation`: a class, function or import path "package.module:Name"."""
 
-    module_config: Mapping[str, Any] = field(default_factory=dict)
+    module_config: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of `module`."""
 
 
@@ -76,7 +77,7 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
     if cfg.module is not None:
         return _build_custom(obs, cfg, generator)
     if cfg.module_config:
-        raise ConfigError(f"model.module_config is {dict(cfg.module_config)}, but model.module is not set; {CONTRACT}")
+        raise ConfigError(f"model.module_config is {cfg.module_config}, but model.module is not set; {CONTRACT}")
     return Encoder(obs, hidden=cfg.hidden, activation=cfg.activation, generator=generator)
 
 
@@ -128,8 +129,12 @@ def _layout(space: spaces.Space[Any], path: str, leaves: Mapping[str, Leaf]) -> 
 
 
 def _build_custom(obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator) -> CustomTrunk:
-    make = _load(cfg.module) if isinstance(cfg.module, str) else cfg.module
-    assert make is not None
+    make: Any = cfg.module
+    if isinstance(make, str):
+        try:
+            make = import_object(make)
+        except ConfigError as error:
+            raise ConfigError(f"model.module {error}") from error
     name = getattr(make, "__name__", repr(make))
     seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng(
@@ -174,20 +179,3 @@ def _told(error: Exception) -> str:
     """An error of the user's code, with the line it comes from."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
-
-
-def _load(path: str) -> Callable[..., Any]:
-    """What an import path ``package.module:Name`` names."""
-    module_name, _, name = path.partition(":")
-    if not module_name or not name:
-        raise ConfigError(f"model.module {path!r} is not an import path; write it as 'package.module:Name'")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError(f"model.module {path!r}: {module_name} cannot be imported: {error}") from error
-    found = getattr(module, name, None)
-    if not callable(found):
-        hint = nearest(name, [key for key, value in vars(module).items() if callable(value)])
-        raise ConfigError(f"model.module {path!r}: {module_name} has no class or function {name!r}{hint}")
-    made: Callable[..., Any] = found
-    return made

@@ -52,11 +52,16 @@ class Policy(nn.Module):
         self.head = ActionHead(width, action, log_std_init=model.log_std_init, generator=generator)
         self.noise: NoiseSpec = self.head.noise
 
+    def normalize(self, obs: TensorTree) -> TensorTree:
+        """Raw observations ``[N, ...]`` as the trunk takes them; the same ones if nothing is normalized."""
+        if self.normalizer is None:
+            return obs
+        normalized: TensorTree = self.normalizer(obs)
+        return normalized
+
     def features(self, obs: TensorTree) -> Tensor:
         """Features ``[N, F]`` of raw observations ``[N, ...]`` by leaf path: normalizer, then trunk."""
-        if self.normalizer is not None:
-            obs = self.normalizer(obs)
-        features: Tensor = self.trunk(obs)
+        features: Tensor = self.trunk(self.normalize(obs))
         return features
 
     def forward(self, obs: TensorTree) -> Distribution:

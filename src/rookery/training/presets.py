@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rookery.core.config import Layer
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.layers import Layer
 from rookery.core.schedules import Linear
 from rookery.core.spaces import ActionSpec, ObsSpec
 

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from rookery.algorithms.names import ALGORITHMS
-from rookery.core.config import (
-    NonNegativeInt,
-    Polymorphic,
-    PositiveInt,
-    Settings,
-    import_object,
-)
+from rookery.algorithms.ppo import PPOConfig
+from rookery.core.config import Polymorphic
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.layers import import_object
+from rookery.core.settings import NonNegativeInt, PositiveInt, Settings, object_name
 
 
 @dataclass(frozen=True)
@@ -66,13 +63,27 @@ class LoggingConfig(Settings):
 
 
 @dataclass(frozen=True)
+class PolicyEntry(Settings):
+    """One policy: the settings of its algorithm, and what becomes of it."""
+
+    algorithm: Any = None
+    """Settings of its algorithm; in a file its keys stand beside `frozen`."""
+    frozen: bool = False
+    """Plays and does not learn; nothing it does is kept."""
+
+
+@dataclass(frozen=True)
 class RunConfig(Settings):
     """Everything that decides a run."""
 
     env: EnvConfig = field(default_factory=EnvConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
-    algorithm: Annotated[Any, Polymorphic()] = None
-    policies: Annotated[dict[str, Any], Polymorphic(inherits="algorithm")] = field(default_factory=dict)
+    algorithm: Annotated[Any, Polymorphic("ppo")] = field(default_factory=PPOConfig)
+    """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
+    policies: Annotated[dict[str, Any], Polymorphic("ppo", inherits="algorithm", entry=PolicyEntry)] = field(
+        default_factory=dict
+    )
+    """Policies by name: settings of their own algorithm, and ``frozen``."""
     policy_mapping: Any = None
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -112,6 +123,12 @@ def algorithm_class(name: str) -> type[Settings]:
             "or give the import path of a settings class, my.module:MyConfig"
         )
     return algorithm_class(ALGORITHMS[name])
+
+
+def algorithm_name(cfg: Settings) -> str:
+    """The short name of a settings object's class, or its import path if it has none."""
+    path = object_name(type(cfg))
+    return next((name for name, known in ALGORITHMS.items() if known == path), path)
 
 
 def spread(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> dict[str, Any]:

@@ -17,9 +17,11 @@ import torch
 
 from rookery.algorithms.algorithm import Algorithm, Row
 from rookery.core.batch import Rollout, flat
-from rookery.core.config import Layer, Resolved, Settings, import_object, resolve, yaml_layer
-from rookery.core.errors import ConfigError, EnvError
+from rookery.core.config import Resolved, resolve
+from rookery.core.errors import ConfigError
+from rookery.core.layers import Layer, import_object, yaml_layer
 from rookery.core.seeding import Role, Streams
+from rookery.core.settings import Settings
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
@@ -32,8 +34,8 @@ from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import Recorder, play, summarize
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.results import EvaluationResult, IterationResult, PolicyResult, Windows, mean, mean_rows
-from rookery.training.settings import RunConfig, algorithm_class, spread
-from rookery.training.stopping import BUDGETS, Stop, StopFunction
+from rookery.training.settings import RunConfig, algorithm_class, algorithm_name, spread
+from rookery.training.stopping import Stop, StopFunction
 
 CAP = 10
 """An iteration without a fixed length ends at the latest after this many times the largest demand, in environment steps."""
@@ -295,21 +297,18 @@ class Trainer(Stateful):
         assert policy.normalizer is not None
         lanes = min(4, self.env.num_lanes)
         env = self._make_env(lanes)
-        try:
-            seeds = Streams(self.streams.integer(Role.WARMUP)).episodes(Role.ENV)
-            rng = self.streams.generator(Role.WARMUP, policy.name)
-            steps = -(-self.config.sampling.warmup_steps // lanes)
-            for number, tree in random_rows(env, seeds, steps, rng):
-                if env.kinds[number].obs == kind.obs and env.kinds[number].action == kind.action:
-                    policy.normalizer.update({path: torch.from_numpy(array) for path, array in tree.items()})
-        finally:
-            env.close()
+        seeds = Streams(self.streams.integer(Role.WARMUP)).episodes(Role.ENV)
+        rng = self.streams.generator(Role.WARMUP, policy.name)
+        steps = -(-self.config.sampling.warmup_steps // lanes)
+        for other, tree in zip(env.kinds, random_rows(env, seeds, steps, rng), strict=True):
+            if other.obs == kind.obs and other.action == kind.action:
+                policy.normalizer.update({path: torch.from_numpy(array) for path, array in tree.items()})
 
     def _warn_of_schedules(self, criteria: Mapping[str, float]) -> None:
         if self.horizon is not None:
             return
         for name, learner in self.learners.items():
-            endless = learner.cfg.schedules_without_end()
+            endless = learner.cfg.open_schedules()
             if endless:
                 self.reporter.note(
                     f"policies.{name}: {', '.join(endless)} would change until stop.env_steps, which is not set: constant"
@@ -438,7 +437,7 @@ def _space_layers(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping, na
         entry = entries.get(name)
         cfg = resolved.config.algorithm if entry is None else entry.algorithm
         kind = kinds.get(name, env.kinds[0])
-        return space_layer(cfg.name, kind.obs, kind.action, prefix)
+        return space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix)
 
     common = {str(layer(name, "algorithm")) for name in names}
     if len(common) == 1:

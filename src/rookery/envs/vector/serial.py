@@ -95,10 +95,8 @@ class SerialEnv:
     def _survey(self, lane: Lane) -> None:
         """Finds out which agents there are and what they see, and makes the slabs."""
         agents = list(lane.agents)
-        may_have_masks = any(
-            mask_width(action) and not obs_spec(obs, action).has_mask for obs, action in map(lane.spaces, agents)
-        )
-        if may_have_masks or not agents:
+        specs = [self._specs(lane, agent) for agent in agents]
+        if not agents or any(mask_width(action.space) and not obs.has_mask for obs, action in specs):
             shown = lane.reset(0)
             self._masks_in_info = bool(shown.masks)
             agents += [agent for agent in shown.obs if agent not in agents]

@@ -1,0 +1,199 @@
+"""Where values come from, and how they look in YAML: Layer, `yaml_layer`, `override_layer`, `import_object`, `flow`."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.schedules import Schedule, write_schedule
+from rookery.core.settings import Settings, fields_of, object_name, show
+
+CLASS = "<class>"
+"""Key under which a settings object, turned into a mapping, says what it was."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values from one source.
+
+    Attributes:
+        source: What to call it in messages.
+        values: Values by path. Only keys of this mapping may be dotted (``"algorithm.lr"``); in nested mappings a dot is
+            part of the key. A settings object stands for the fields it was given, and chooses its class.
+        lines: ``file:line`` of a dotted path, where known.
+    """
+
+    source: str
+    values: Mapping[str, Any]
+    lines: Mapping[str, str] = field(default_factory=dict)
+
+    def where(self, path: str) -> str:
+        """The most exact source known for `path`."""
+        return self.lines.get(path, self.source)
+
+
+def yaml_layer(path: str | Path) -> Layer:
+    """The layer of a YAML 1.2 file: ``3e-4`` is a number, ``on`` a text.
+
+    Raises:
+        ConfigError: If the file cannot be read; says where.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+    from ruamel.yaml.nodes import MappingNode
+
+    name = Path(path).name
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as text: {error}") from error
+    lines: dict[str, str] = {}
+
+    def note(node: Any, above: str) -> None:
+        for key, value in node.value if isinstance(node, MappingNode) else ():
+            here = f"{above}{key.value}"
+            lines[here] = f"{name}:{key.start_mark.line + 1}"
+            note(value, f"{here}.")
+
+    try:
+        values = YAML(typ="safe", pure=True).load(text)
+        note(YAML(typ="safe", pure=True).compose(text), "")
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{name}:{line}: not YAML: {reason}") from None
+    except (ValueError, RecursionError) as error:  # a date such as 2020-13-45, or a node that contains itself
+        raise ConfigError(f"{name}: not YAML: {error}") from None
+    if values is None:
+        return Layer(name, {})
+    if not isinstance(values, dict):
+        raise ConfigError(f"{name}:1: must be a mapping such as 'seed: 3', not {show(values)}")
+    return Layer(name, values, lines)
+
+
+def override_layer(overrides: Iterable[str], source: str = "command line") -> Layer:
+    """The layer of overrides such as ``algorithm.lr=3e-4``; the value is read as YAML.
+
+    Raises:
+        ConfigError: If one is malformed; names all of them.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    reader = YAML(typ="safe", pure=True)
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        path = path.strip()
+        if not equals or not all(path.split(".")):
+            problems.append(f"{source}: {override!r} must be path=value, for example algorithm.lr=3e-4")
+            continue
+        try:
+            value = reader.load(text)
+        except (YAMLError, ValueError, RecursionError):
+            problems.append(
+                f"{source}: {path} = {text}: the value is not YAML; a text may need quotes: {path}='\"...\"'"
+            )
+            continue
+        # Popped first, so that the later of two overrides of a path and of a part of it comes later in the mapping too.
+        values.pop(path, None)
+        values[path] = value
+    if problems:
+        raise ConfigError(*problems)
+    return Layer(source, values)
+
+
+def import_object(text: str) -> Any:
+    """The class or function that ``my.module:Name`` names.
+
+    Raises:
+        ConfigError: If there is none; names what is missing, and the nearest name in the module.
+    """
+    module_name, colon, name = text.partition(":")
+    if not colon or not module_name or not name:
+        raise ConfigError(f"{text!r} must be module:Name, for example my_package.my_module:MyClass")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        inside = error.name is not None and not f"{module_name}.".startswith(f"{error.name}.")
+        reason = (
+            f"it imports {error.name!r}, which is not installed" if inside else f"there is no module {error.name!r}"
+        )
+        raise ConfigError(f"{text}: {reason}") from error
+    except Exception as error:
+        raise ConfigError(f"{text}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"{text}: {module_name} has no {name!r}{nearest(part, dir(found))}")
+        found = getattr(found, part)
+    return found
+
+
+def mapping_of(part: Any) -> dict[Any, Any]:
+    """A mapping, or a settings object as one: what it was given, and its class."""
+    if isinstance(part, Settings):
+        return {CLASS: type(part)} | {name: getattr(part, name) for name in fields_of(type(part)) if name in part.given}
+    return dict(part)
+
+
+def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """A mapping by dotted paths as a tree."""
+    tree: dict[str, Any] = {}
+    for path, value in values.items():
+        *above, last = str(path).split(".")
+        node = tree
+        for key in above:
+            inside = node.get(key)
+            node[key] = mapping_of(inside) if isinstance(inside, Mapping | Settings) else {}
+            node = node[key]
+        node[last] = _over(node[last], value) if last in node else value
+    return tree
+
+
+def _over(low: Any, high: Any) -> Any:
+    """Two values that one layer gives for a path: sections are put together, else the later counts."""
+    if not (isinstance(low, Mapping | Settings) and isinstance(high, Mapping | Settings)):
+        return high
+    merged = mapping_of(low)
+    for key, value in mapping_of(high).items():
+        merged[key] = _over(merged[key], value) if key in merged else value
+    return merged
+
+
+def flow(value: Any) -> str:
+    """A value as YAML on one line."""
+    from ruamel.yaml import YAML
+
+    value = _writable(value)
+    if isinstance(value, str) and not value.isprintable():
+        return json.dumps(value)
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = True
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    writer.width = 1 << 30
+    stream = io.StringIO()
+    writer.dump(value, stream)
+    return stream.getvalue().removesuffix("...\n").strip()
+
+
+def _writable(value: Any) -> Any:
+    """A value in the types of YAML."""
+    if isinstance(value, Schedule):
+        return write_schedule(value)
+    if isinstance(value, Mapping):
+        return {_writable(key): _writable(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_writable(inner) for inner in value]
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    return object_name(value) or " ".join(repr(value).split())

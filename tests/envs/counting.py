@@ -1,0 +1,197 @@
+"""Environments that count: every number they show can be worked out by hand."""
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import AECEnv, ParallelEnv
+
+NUMBER = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+PAIR = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+TWO = spaces.Discrete(2)
+
+
+class Counting(gymnasium.Env):
+    """Step t shows t and pays t; ends at `terminate_at` or `truncate_at`, whichever comes first."""
+
+    def __init__(self, terminate_at=None, truncate_at=None, mutate=False, render_mode=None):
+        self.observation_space, self.action_space = NUMBER, TWO
+        self.terminate_at, self.truncate_at, self.render_mode = terminate_at, truncate_at, render_mode
+        self.memory = np.zeros(1, np.float32) if mutate else None
+        self.seeds, self.actions = [], []
+
+    def observe(self):
+        if self.memory is None:
+            return np.array([self.t], np.float32)
+        self.memory[0] = self.t
+        return self.memory
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        self.seeds.append(seed)
+        return self.observe(), {}
+
+    def step(self, action):
+        if self.memory is not None:
+            self.memory[0] = -99  # whoever kept the array instead of its numbers sees this
+        self.t += 1
+        self.actions.append(action)
+        return self.observe(), float(self.t), self.t == self.terminate_at, self.t == self.truncate_at, {}
+
+    def render(self):
+        return np.full((2, 3, 3), self.t, np.uint8) if self.render_mode == "rgb_array" else None
+
+
+class Walk(gymnasium.Env):
+    """A random walk drawn from the seed, moved by the action: terminates at distance 3, is truncated after 9 steps."""
+
+    def __init__(self):
+        self.observation_space, self.action_space = PAIR, TWO
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.t = self.np_random.normal(), 0
+        return np.array([self.place, 0.0]), {}
+
+    def step(self, action):
+        self.t += 1
+        self.place += 2 * action - 1 + self.np_random.normal()
+        return np.array([self.place, self.t]), -abs(self.place), bool(abs(self.place) > 3), self.t >= 9, {}
+
+
+class CountingParallel(ParallelEnv):
+    """Agents x and y count; x terminates after 2 steps, y is truncated after 4; x sees one number, y two."""
+
+    metadata = {"name": "counting_parallel"}
+
+    def __init__(self):
+        self.possible_agents = ["x", "y"]
+
+    def observation_space(self, agent):
+        return {"x": NUMBER, "y": PAIR}[agent]
+
+    def action_space(self, agent):
+        return {"x": TWO, "y": TWO}[agent]
+
+    def observe(self, agents):
+        return {a: np.full(1 if a == "x" else 2, self.t, np.float32) for a in agents}
+
+    def reset(self, seed=None, options=None):
+        self.t, self.agents = 0, ["x", "y"]
+        return self.observe(self.agents), {a: {} for a in self.agents}
+
+    def step(self, actions):
+        assert list(actions) == self.agents
+        self.t += 1
+        acted = list(actions)
+        terminations = {a: a == "x" and self.t == 2 for a in acted}
+        truncations = {a: a == "y" and self.t == 4 for a in acted}
+        self.agents = [a for a in acted if not (terminations[a] or truncations[a])]
+        rewards = {a: self.t * (1 if a == "x" else 10) for a in acted}
+        return self.observe(acted), rewards, terminations, truncations, {a: {} for a in acted}
+
+
+class CountingAEC(AECEnv):
+    """a, b, c take turns; turn n pays n to who acted and -0.5 to all others.
+
+    b dies in turn 4, and turn 8 cuts everything off.
+    """
+
+    metadata = {"name": "counting_aec"}
+
+    def __init__(self):
+        super().__init__()
+        self.possible_agents = ["a", "b", "c"]
+        self.observation_spaces = dict.fromkeys(self.possible_agents, NUMBER)
+        self.action_spaces = dict.fromkeys(self.possible_agents, TWO)
+
+    def observation_space(self, agent):
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent):
+        return self.action_spaces[agent]
+
+    def observe(self, agent):
+        return np.array([self.turn], np.float32)
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        self.turn, self.agent_selection = 0, "a"
+        self.rewards = dict.fromkeys(self.agents, 0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos = {a: {} for a in self.agents}
+
+    def step(self, action):
+        actor = self.agent_selection
+        if self.terminations[actor] or self.truncations[actor]:
+            self._was_dead_step(action)
+            return
+        self.turn += 1
+        self._cumulative_rewards[actor] = 0
+        self.rewards = {a: self.turn if a == actor else -0.5 for a in self.agents}
+        self._accumulate_rewards()
+        if self.turn == 4:
+            self.terminations["b"] = True
+        if self.turn == 8:
+            self.truncations = dict.fromkeys(self.agents, True)
+        order = [a for a in self.agents if not self.terminations[a]]
+        self.agent_selection = order[(order.index(actor) + 1) % len(order)] if actor in order else order[0]
+        self._deads_step_first()
+
+
+# obs, rewards, terminateds, truncateds of `ComingAndGoing`, from its reset on
+STORY = [
+    ({"a": [0]}, {}, {}, {}),
+    ({"b": [1]}, {"a": 1}, {}, {}),  # turns: now b acts
+    ({"a": [2], "c": [2, 2]}, {"b": 2, "a": 0.5}, {}, {}),  # c appears; a is paid for its first action once more
+    ({"a": [3], "b": [3], "c": [3, 3]}, {"a": 3, "c": 3}, {"a": True}, {}),  # a's last observation
+    ({"c": [4, 4]}, {"b": 4}, {"a": True}, {"b": True}),  # b is cut off and shows nothing; a stays flagged
+    ({"a": [5], "c": [5, 5]}, {}, {}, {}),  # a is back
+    ({"c": [6, 6]}, {"c": 6}, {}, {"__all__": True}),  # nobody is named, so a and c are cut off; a shows nothing
+]
+
+
+class ComingAndGoing:
+    """A dict-style environment that plays `STORY`; c sees two numbers, the others one."""
+
+    observation_spaces = {"a": NUMBER, "b": NUMBER, "c": PAIR}
+    action_spaces = {"a": TWO, "b": TWO, "c": TWO}
+
+    def __init__(self, announced=True):
+        if announced:
+            self.possible_agents = ["a", "b", "c"]
+        else:
+            self.possible_agents = ["a"]
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        self.expected = {"a"}
+        return {"a": np.zeros(1, np.float32)}, {}
+
+    def step(self, actions):
+        assert set(actions) == self.expected, (actions, self.expected)
+        self.t += 1
+        obs, rewards, terminateds, truncateds = STORY[self.t]
+        self.expected = {a for a in obs if not terminateds.get(a) and not truncateds.get(a)}
+        shown = {a: np.array(value, np.float32) for a, value in obs.items()}
+        return shown, rewards, {"__all__": False} | terminateds, {"__all__": False} | truncateds, {}
+
+
+class WalkTogether:
+    """Dict-style, one space for all, names no agents: walkers with ids 0 and 1, of which 1 comes later."""
+
+    observation_space, action_space = PAIR, spaces.Box(-1, 3, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.rng, self.t = np.random.default_rng(seed), 0
+        self.place = self.rng.normal(size=2)
+        return {0: np.array([self.place[0], 0.0])}, {}
+
+    def step(self, actions):
+        self.t += 1
+        for agent, action in actions.items():
+            self.place[agent] += action[0]
+        obs = {agent: np.array([self.place[agent], self.t]) for agent in (0, 1)}
+        rewards = {agent: -abs(self.place[agent]) for agent in actions}
+        return obs, rewards, {"__all__": bool(self.place[0] > 9)}, {"__all__": self.t >= 7}, {0: {}, 1: {}}
