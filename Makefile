@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 help:                         ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
-demo: $(VENV)/.stamp          ## trains two policies in the arena for about a minute, writes curves and an animation
+demo: $(VENV)/.stamp          ## trains two policies in the arena for about a minute, writes an animation
 	$(BIN)/python examples/arena.py
 
 test: $(VENV)/.stamp          ## the tests, in parallel

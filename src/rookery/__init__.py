@@ -24,16 +24,22 @@ _HOME = {
     "EnvError": "rookery.core.errors",
 }
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+__all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
-    from rookery.algorithms.ppo import PPO, PPOConfig
-    from rookery.core.errors import ConfigError, EnvError, RookeryError
-    from rookery.core.schedules import Exponential, Linear, Piecewise
-    from rookery.envs.arena import MultiAgentArena
-    from rookery.models.build import ModelConfig
-    from rookery.training.settings import EvaluationConfig, SamplingConfig
-    from rookery.training.trainer import Trainer
+    from rookery.algorithms.ppo import PPO as PPO
+    from rookery.algorithms.ppo import PPOConfig as PPOConfig
+    from rookery.core.errors import ConfigError as ConfigError
+    from rookery.core.errors import EnvError as EnvError
+    from rookery.core.errors import RookeryError as RookeryError
+    from rookery.core.schedules import Exponential as Exponential
+    from rookery.core.schedules import Linear as Linear
+    from rookery.core.schedules import Piecewise as Piecewise
+    from rookery.envs.arena import MultiAgentArena as MultiAgentArena
+    from rookery.models.build import ModelConfig as ModelConfig
+    from rookery.training.settings import EvaluationConfig as EvaluationConfig
+    from rookery.training.settings import SamplingConfig as SamplingConfig
+    from rookery.training.trainer import Trainer as Trainer
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,7 @@
 """What a learning algorithm is: something that turns the experience of one policy into better weights.
 
-It never sees an environment, a worker or another policy. A class outside the package is an equal of those inside: give the
+It never sees an environment, a worker or another policy. A class outside the package is an equal of those inside: give
+the
 trainer a settings class whose `algorithm` names it.
 """
 
@@ -85,7 +86,8 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         skipped, in_a_row = optimizer.read_skipped()
         if in_a_row >= 10:
             raise TrainingError(
-                f"policy {self.name!r}: {in_a_row} gradient steps in a row were not finite (observations "
-                f"{self.policy.obs_spec.space}); look for huge rewards or observations, or lower policies.{self.name}.lr"
+                f"policy {self.name!r}: {in_a_row} gradient steps in a row were not finite "
+                f"(observations {self.policy.obs_spec.space}); look for huge rewards or observations, "
+                f"or lower policies.{self.name}.lr"
             )
         return skipped

@@ -59,7 +59,9 @@ class PPOConfig(AlgorithmConfig):
     scale_rewards: bool = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     value_clip: PositiveFloat | None = None
-    """How far the value may move in an update before its gradient stops; none = freely (it does not help: Engstrom 2020)."""
+    """How far the value may move in an update before its gradient stops; none = freely (it does not help: Engstrom
+    2020).
+    """
     target_kl: PositiveFloat | None = None
     """Ends the update after the epoch whose mean KL divergence passes 1.5 times this; none = never."""
     adam_eps: PositiveFloat = 1e-5
@@ -86,7 +88,7 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.policy = policy
         self.critic_trunk = None if model.shared_trunk else build_trunk(policy.obs_spec, model, generator=generator)
-        self.value_head = ValueHead(policy.trunk.num_features, generator=generator)
+        self.value_head = ValueHead(policy.num_features, generator=generator)
 
     def forward(self, batch: Minibatch) -> Outputs:
         """Distribution and value for each row."""
@@ -153,8 +155,9 @@ class PPO(Algorithm[PPOConfig]):
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
         cfg, data = self.now(), self.targets(rollout)
-        means, epoch = Means(), 0
-        for epoch in range(1, cfg.epochs + 1):
+        means, epochs = Means(), 0
+        while epochs < cfg.epochs:
+            epochs += 1
             kl = []
             for batch in data.shuffled(cfg.minibatch_size, self.rng):
                 metrics = gradient_step(self.net, self.loss, batch, self.optimizer, cfg)
@@ -168,7 +171,7 @@ class PPO(Algorithm[PPOConfig]):
             "explained_variance": explained_variance(data.value, data.value_target),
             "lr": cfg.lr,
             "clip": cfg.clip,
-            "epochs": epoch,
+            "epochs": epochs,
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,
         }
@@ -193,9 +196,11 @@ class PPO(Algorithm[PPOConfig]):
         )
 
     def next_value(self, rollout: Rollout, value: Tensor) -> Tensor:
-        """The value of what came after each decision, ``[T, F]``: nothing after a terminal one, the value of the final
-        observation after a truncated one, of the last observation at the end of a fragment, else of the next row.
-        """  # noqa: D205
+        """The value of what came after each decision, ``[T, F]``.
+
+        That is nothing after a terminal one, the value of the final observation after a truncated one, that of the last
+        observation at the end of a fragment, and else that of the next row.
+        """
         last_value = self.net.value(self.policy.normalize(rollout.last_obs))
         next_value = following(value, last_value)
         next_value[rollout.length - 1, torch.arange(len(last_value))] = last_value

@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
 from rookery.core.settings import (
     FEW,
@@ -118,8 +118,8 @@ def resolve(
     Args:
         schema: The root config class.
         layers: Lowest first: presets, file, command line or code, trial. Defaults lie below all of them.
-        classes: The config class of a short name such as ``ppo``, for `Polymorphic` fields; raises ConfigError or KeyError
-            for unknown names. ``module:Name`` is read without it.
+        classes: The config class of a short name such as ``ppo``, for `Polymorphic` fields; raises ConfigError or
+            KeyError for unknown names. ``module:Name`` is read without it.
 
     Raises:
         ConfigError: With one line for each problem of any layer: ``source: path = value: what is allowed; a hint``.
@@ -190,7 +190,7 @@ class _Merge:
         if _mapping_hint(hint) is not None:
             return self.mapping(hint, path, parts, start, inherits, marker)
         if marker or settings_class(hint):
-            return self.nested(hint, path, parts, None if start is MISSING else start, inherits, marker)
+            return self.subsection(hint, path, parts, None if start is MISSING else start, inherits, marker)
         if hint is Any and parts and type(parts[-1][1]) is dict:  # a mapping inside a free mapping merges by key
             plain = max((at for at, (_, part) in enumerate(parts) if type(part) is not dict), default=-1)
             return self.mapping(hint, path, parts[plain + 1 :], start, inherits, None)
@@ -246,7 +246,9 @@ class _Merge:
                 self.set(i, path, {})
         return values
 
-    def nested(self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str, marker: Polymorphic | None) -> Any:
+    def subsection(
+        self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str, marker: Polymorphic | None
+    ) -> Any:
         """A section of settings, whose class may depend on what it says."""
         kept, start = self.switched(hint, path, parts, start)
         if start is None and not kept and optional(hint):
@@ -337,7 +339,7 @@ class _Merge:
                 part = {name: part[name] for name in own if name in part} | mapping_of(held)
             around.append((i, {name: part[name] for name in own if name in part}))
             settings.append((i, {key: value for key, value in part.items() if key not in own}))
-        value = self.nested(Any, path, settings, None, "", Polymorphic(marker.default, marker.inherits))
+        value = self.subsection(Any, path, settings, None, "", Polymorphic(marker.default, marker.inherits))
         values: dict[str, Any] = {inside: value}
         given = {inside} if any(part for _, part in settings) else set()
         for name in own:
@@ -435,13 +437,15 @@ def _suggestion(path: str, known: Iterable[str]) -> str:
             shared += 1
         return (-shared, other.count("."), len(other))
 
-    def best(names: Iterable[str]) -> str:
-        found = sorted((p for p in paths if p.rpartition(".")[2] in names), key=closeness)
+    def best(names: Iterable[str], among: Iterable[str]) -> str:
+        found = sorted((p for p in among if p.rpartition(".")[2] in names), key=closeness)
         return f"; did you mean {found[0]!r}?" if found else ""
 
-    here = [p.rpartition(".")[2] for p in paths if p.rpartition(".")[0] == section]
-    everywhere = list({p.rpartition(".")[2] for p in paths})
-    return best([name]) or nearest(name, here) or best(get_close_matches(name, everywhere, n=1, cutoff=0.6))
+    def close(among: Iterable[str]) -> list[str]:
+        return get_close_matches(name, {p.rpartition(".")[2] for p in among}, n=1)
+
+    here = [p for p in paths if p.rpartition(".")[0] == section]
+    return best([name], paths) or best(close(here), here) or best(close(paths), paths)
 
 
 def _read(hint: Any, raw: Any) -> tuple[Any, str]:

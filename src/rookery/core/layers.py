@@ -24,8 +24,8 @@ class Layer:
 
     Attributes:
         source: What to call it in messages.
-        values: Values by path. Only keys of this mapping may be dotted (``"algorithm.lr"``); in nested mappings a dot is
-            part of the key. A settings object stands for the fields it was given, and chooses its class.
+        values: Values by path. Only keys of this mapping may be dotted (``"algorithm.lr"``); in nested mappings a dot
+            is part of the key. A settings object stands for the fields it was given, and chooses its class.
         lines: ``file:line`` of a dotted path, where known.
     """
 

@@ -265,7 +265,8 @@ def _validator(hint: Any) -> Any:
 
 def _lossless(hint: Any) -> Any:
     """The type with a lossless conversion before every int (from 3.0) and every tuple (from a list)."""
-    from pydantic import BeforeValidator, InstanceOf
+    from pydantic import BeforeValidator, GetPydanticSchema
+    from pydantic_core import core_schema
 
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
@@ -273,7 +274,8 @@ def _lossless(hint: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _union(_lossless(arg) for arg in args)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return _annotated(hint, [InstanceOf])  # it was checked when it was made
+        instance = core_schema.is_instance_schema(hint)  # whose values were checked when it was made
+        return _annotated(Any, [GetPydanticSchema(lambda source, handler: instance)])
     if hint is int:
         return _annotated(int, [BeforeValidator(_whole)])
     if origin is tuple or hint is tuple:

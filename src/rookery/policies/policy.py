@@ -32,7 +32,8 @@ class Policy(nn.Module):
         obs_spec: Layout of the observations.
         action_spec: Layout of the actions.
         normalizer: Normalizes float observations, or None. Its statistics are buffers, part of `state_dict`.
-        trunk: From an observation tree to features ``[N, trunk.num_features]``.
+        trunk: From an observation tree to features ``[N, num_features]``.
+        num_features: Features the trunk gives.
         head: From features to a distribution.
         noise: Random numbers an action takes.
     """
@@ -49,6 +50,7 @@ class Policy(nn.Module):
         self.trunk = build_trunk(obs, model, generator=generator)
         width = self.trunk.num_features
         assert isinstance(width, int)
+        self.num_features = width
         self.head = ActionHead(width, action, log_std_init=model.log_std_init, generator=generator)
         self.noise: NoiseSpec = self.head.noise
 

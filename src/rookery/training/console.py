@@ -126,13 +126,16 @@ def reporter(style: str) -> Reporter:
     """The reporter for ``auto``, ``live``, ``plain`` or ``quiet``."""
     if style == "auto":
         style = "live" if sys.stdout.isatty() else "plain"
-    return {"live": LiveLine, "plain": Plain, "quiet": Quiet}[style]()
+    styles: dict[str, type[Quiet | Plain]] = {"live": LiveLine, "plain": Plain, "quiet": Quiet}
+    return styles[style]()
 
 
 def opening(trainer: Trainer, criteria: Mapping[str, float]) -> list[str]:
     """What is trained: environment, policies, presets and notes, and what ends it."""
     env, agents = trainer.env, sum(len(kind.agents) for kind in trainer.env.kinds)
-    until = " or ".join(f"{name} {value:g}" if value < 1e5 else f"{name} {value:,.0f}" for name, value in criteria.items())
+    until = " or ".join(
+        f"{name} {value:g}" if value < 1e5 else f"{name} {value:,.0f}" for name, value in criteria.items()
+    )
     lines = [f"{env.name}: {env.num_lanes} copies, {agents} agent{'s' if agents > 1 else ''} each, seed {trainer.seed}"]
     for name, policy in trainer.policies.items():
         size = sum(parameter.numel() for parameter in policy.parameters())
@@ -154,7 +157,11 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
         mean += f" (running length {result.running_length:.0f})"
     parts = [f"iteration {result.iteration}", f"steps {steps}", mean]
     if len(result.policies) > 1:
-        parts += [f"{name} {policy.return_mean:.2f}" for name, policy in result.policies.items() if policy.return_mean is not None]
+        parts += [
+            f"{name} {policy.return_mean:.2f}"
+            for name, policy in result.policies.items()
+            if policy.return_mean is not None
+        ]
     for name, policy in result.policies.items():
         if policy.learning:
             label = "" if len(result.policies) == 1 else f"{name} "

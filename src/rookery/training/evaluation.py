@@ -29,7 +29,8 @@ def play(
     deterministic: bool,
     after_step: Callable[[RolloutWorker], None] | None = None,
 ) -> list[EpisodeResult]:
-    """Plays episodes 0 to `episodes` - 1 of the evaluation stream, dealt to the lanes in turn; each is played to its end.
+    """Plays episodes 0 to `episodes` - 1 of the evaluation stream, dealt to the lanes in turn; each is played to its
+    end.
 
     Args:
         env: Copies to play in; they are reset.
@@ -106,5 +107,10 @@ class Recorder:
         pictures = [Image.fromarray(frame) for frame in self.frames]
         path.parent.mkdir(parents=True, exist_ok=True)
         pictures[0].save(
-            path, save_all=True, append_images=pictures[1:], duration=round(1000 / frames_per_second), loop=0, quality=80
+            path,
+            save_all=True,
+            append_images=pictures[1:],
+            duration=round(1000 / frames_per_second),
+            loop=0,
+            quality=80,
         )

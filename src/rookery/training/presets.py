@@ -1,6 +1,7 @@
 """Presets: settings that suit a kind of space or a known environment, as config layers like any other.
 
-A space preset always applies, below everything a user says. An environment preset applies when asked for (``preset="auto"`` or its
+A space preset always applies, below everything a user says. An environment preset applies when asked for
+(``preset="auto"`` or its
 name; on by default at the command line). Both are tables of paths and values; `rookery` prints which one is used.
 """
 

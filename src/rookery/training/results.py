@@ -1,4 +1,6 @@
-"""What a run reports: the result of an iteration, the windows its means are taken over, and its row in `metrics.jsonl`."""
+"""What a run reports: the result of an iteration, the windows its means are taken over, and its row in
+`metrics.jsonl`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class PolicyResult:
     """One policy in an iteration. What its algorithm reported is an attribute too: ``result.policies["main"].kl``.
 
     Attributes:
-        return_mean: Mean over the last 100 episodes of its agents, each agent counted by itself; None before the first ends.
+        return_mean: Mean over the last 100 episodes of its agents, each agent by itself; None before the first ends.
         episodes: Episodes of its agents finished so far.
         decisions: Decisions learned from so far.
         valid_rows: Decisions of the last update.
@@ -85,7 +87,7 @@ class IterationResult:
         iteration: Its number, from 1.
         env_steps: Environment steps of the run so far.
         episodes: Episodes finished so far.
-        return_mean: Mean over the last 100 finished training episodes of the sum over agents; None before the first ends.
+        return_mean: Mean over the last 100 finished training episodes of the sum over agents; None before the first.
         return_min: Worst of them.
         return_max: Best of them.
         length_mean: Their mean length in environment steps.
@@ -124,7 +126,10 @@ class IterationResult:
         }  # fmt: skip
         row |= {f"agents/{name}/return_mean": value for name, value in self.agents.items()}
         for name, policy in self.policies.items():
-            own = {key: getattr(policy, key) for key in ("return_mean", "episodes", "decisions", "valid_rows", "cut_fragments")}
+            own = {
+                key: getattr(policy, key)
+                for key in ("return_mean", "episodes", "decisions", "valid_rows", "cut_fragments")
+            }
             row |= {f"policies/{name}/{key}": value for key, value in {**own, **policy.learning}.items()}
         if self.evaluation is not None:
             seen = self.evaluation

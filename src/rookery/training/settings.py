@@ -25,7 +25,9 @@ class EnvConfig(Settings):
     wrappers: tuple[Any, ...] = ()
     """Wrappers, the innermost first: functions or classes, or their import paths."""
     implementation: Literal["auto", "batched", "serial"] = "auto"
-    """``batched``: all copies step in one call; ``serial``: a loop over copies; ``auto``: batched where a tested twin exists."""
+    """``batched``: all copies step in one call; ``serial``: a loop over copies; ``auto``: batched where a tested twin
+    exists.
+    """
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ class RunConfig(Settings):
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     stop: dict[str, float] = field(default_factory=dict)
-    """Criteria, any of which ends training: env_steps, iterations, seconds, episodes, or a metric that must reach a value."""
+    """Criteria, any of which ends training: env_steps, iterations, seconds, episodes, or a metric that must reach a
+    value.
+    """
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     seed: NonNegativeInt | None = None
     """Names all random streams; none = drawn once and noted."""
@@ -119,8 +123,8 @@ def algorithm_class(name: str) -> type[Settings]:
         return found
     if name not in ALGORITHMS:
         raise ConfigError(
-            f"algorithm.name = {name!r}: no such algorithm; there are {', '.join(ALGORITHMS)}{nearest(name, list(ALGORITHMS))}; "
-            "or give the import path of a settings class, my.module:MyConfig"
+            f"algorithm.name = {name!r}: no such algorithm; there are {', '.join(ALGORITHMS)}"
+            f"{nearest(name, list(ALGORITHMS))}; or give the import path of a settings class, my.module:MyConfig"
         )
     return algorithm_class(ALGORITHMS[name])
 

@@ -9,7 +9,12 @@ from rookery.training.results import IterationResult
 
 StopFunction = Callable[[IterationResult], bool]
 
-BUDGETS = {"env_steps": "environment steps", "iterations": "iterations", "seconds": "seconds of training", "episodes": "episodes"}
+BUDGETS = {
+    "env_steps": "environment steps",
+    "iterations": "iterations",
+    "seconds": "seconds of training",
+    "episodes": "episodes",
+}
 """Criteria that end a run by amount; every other one is a metric that has to reach a value."""
 
 
@@ -50,7 +55,9 @@ class Stop:
                 if key.startswith("evaluation/"):
                     continue
                 known = sorted(set(values) | {"evaluation/return_mean"} - {"exact"})
-                raise ConfigError(f"stop.{name}: this run has no such metric; known are {', '.join(known)}{nearest(key, known)}")
+                raise ConfigError(
+                    f"stop.{name}: this run has no such metric; known are {', '.join(known)}{nearest(key, known)}"
+                )
             value = values[key]
             if value is not None and value >= threshold:
                 return f"{name} {_short(value)} reached {_short(threshold)}"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from secrets import randbits
@@ -38,25 +38,32 @@ from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
 from rookery.training.stopping import Stop, StopFunction
 
 CAP = 10
-"""An iteration without a fixed length ends at the latest after this many times the largest demand, in environment steps."""
+"""An iteration without a fixed length ends at the latest after this many times the largest demand, in environment
+steps.
+"""
 
 
 class Trainer(Stateful):
     """Trains one or many policies in one environment.
 
     Args:
-        env: A Gymnasium id, an environment class, a function that makes one, or an import path ``my.module:MyEnv``. None if the
+        env: A Gymnasium id, an environment class, a function that makes one, or an import path ``my.module:MyEnv``.
+            None if the
             configuration names it.
-        algorithm: Settings of the algorithm, ``PPOConfig(lr=1e-3)``: for the policy ``main``, or what every entry of `policies`
+        algorithm: Settings of the algorithm, ``PPOConfig(lr=1e-3)``: for the policy ``main``, or what every entry of
+            `policies`
             starts from.
-        policies: Policies by name: settings, or ``None`` for those of `algorithm`, or a dict with ``frozen`` and settings.
-        policy_mapping: Which policy plays which agent: a dict, or a function ``(agent, episode) -> policy``. Not needed for a
+        policies: Policies by name: settings, or ``None`` for those of `algorithm`, or a dict with ``frozen`` and
+            settings.
+        policy_mapping: Which policy plays which agent: a dict, or a function ``(agent, episode) -> policy``. Not
+            needed for a
             single policy, or where policies are named like agents.
         config: More layers, weakest first: paths of YAML files, dicts of paths and values, or `Layer` objects.
         preset: ``none``, ``auto`` (the preset of a known environment) or the name of one.
         seed: Names all random streams; None = drawn once, see `trainer.seed`.
         run_dir: Folder for `metrics.jsonl`, `config.yaml` and `timers.json`; None writes nothing.
-        overrides: Shorthands such as ``num_envs=16``, or whole sections such as ``evaluation=EvaluationConfig(every=5)``.
+        overrides: Shorthands such as ``num_envs=16``, or whole sections such as
+            ``evaluation=EvaluationConfig(every=5)``.
 
     Raises:
         ConfigError: If a setting is wrong; says all that are.
@@ -113,10 +120,12 @@ class Trainer(Stateful):
             self.run_dir.mkdir(parents=True, exist_ok=True)
             (self.run_dir / "config.yaml").write_text(self.resolved.to_yaml(), encoding="utf-8")
 
-    # --- the loop ----------------------------------------------------------------------------------------------------------
+    # --- the loop -----------------------------------------------------------------------------------------------------
 
     def train_iteration(self) -> IterationResult:
-        """Plays and learns for one iteration: `sampling.iteration_steps` environment steps, or one update of every learner."""
+        """Plays and learns for one iteration: `sampling.iteration_steps` environment steps, or one update of every
+        learner.
+        """
         began, before = perf_counter(), self.env_steps
         learned: dict[str, list[Row]] = {name: [] for name in self.policies}
         sizes: dict[str, tuple[int, int]] = {}
@@ -176,7 +185,8 @@ class Trainer(Stateful):
         """Trains until any criterion is reached; returns the last result.
 
         Args:
-            stop: Criteria such as ``{"return_mean": 18, "env_steps": 200_000}`` on the whole life of the run, added to those of
+            stop: Criteria such as ``{"return_mean": 18, "env_steps": 200_000}`` on the whole life of the run, added to
+                those of
                 the configuration; or a function that looks at each result and says True to stop.
 
         Raises:
@@ -230,26 +240,39 @@ class Trainer(Stateful):
         return self.last_evaluation
 
     def record(
-        self, path: str | Path, episodes: int = 1, max_frames: int = 1000, frames_per_second: float = 12.0
+        self,
+        path: str | Path,
+        episodes: int = 1,
+        deterministic: bool | None = None,
+        max_frames: int = 1000,
+        frames_per_second: float = 12.0,
     ) -> EvaluationResult:
-        """Plays episodes in one environment and writes them as an animated WebP.
+        """Plays episodes in one environment and writes them as an animation.
 
         Args:
-            path: The file; ``.webp``, ``.gif`` or ``.png``.
+            path: The file: ``.webp`` (smallest), ``.gif`` or ``.png``.
             episodes: How many.
+            deterministic: Play the most likely actions; None = `evaluation.deterministic`.
             max_frames: Pictures, at most.
             frames_per_second: Speed of the animation.
         """
+        greedy = self.config.evaluation.deterministic if deterministic is None else deterministic
         env = self._make_env(1, render=True)
         recorder = Recorder(max_frames)
         try:
             results = play(
-                env, self.policies, self.mapping, self.streams, episodes=episodes, deterministic=True, after_step=recorder
+                env,
+                self.policies,
+                self.mapping,
+                self.streams,
+                episodes=episodes,
+                deterministic=greedy,
+                after_step=recorder,
             )
         finally:
             env.close()
         recorder.save(Path(path), frames_per_second)
-        return summarize(results, env_steps=self.env_steps, deterministic=True)
+        return summarize(results, env_steps=self.env_steps, deterministic=greedy)
 
     def close(self) -> None:
         """Frees the environments."""
@@ -264,7 +287,7 @@ class Trainer(Stateful):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- making the parts --------------------------------------------------------------------------------------------------
+    # --- making the parts ---------------------------------------------------------------------------------------------
 
     @property
     def env_steps(self) -> int:
@@ -311,10 +334,11 @@ class Trainer(Stateful):
             endless = learner.cfg.open_schedules()
             if endless:
                 self.reporter.note(
-                    f"policies.{name}: {', '.join(endless)} would change until stop.env_steps, which is not set: constant"
+                    f"policies.{name}: {', '.join(endless)} would change until stop.env_steps, "
+                    "which is not set: constant"
                 )
 
-    # --- reporting ---------------------------------------------------------------------------------------------------------
+    # --- reporting ----------------------------------------------------------------------------------------------------
 
     def _result(
         self, sizes: dict[str, tuple[int, int]], evaluation: EvaluationResult | None, speed: float
@@ -400,14 +424,14 @@ def _layers(config: Any) -> list[Layer]:
     return layers
 
 
-def _prepare(
-    user_layers: list[Layer], preset: str
-) -> tuple[Resolved, VectorEnv, PolicyMapping, list[str]]:
+def _prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv, PolicyMapping, list[str]]:
     """Resolves the settings and makes the environments, which presets depend on."""
     first = resolve(RunConfig, user_layers, algorithm_class)
     env_cfg = first.config.env
     if env_cfg.name is None:
-        raise ConfigError("env.name is missing: say which environment, as in Trainer('CartPole-v1') or env: {name: CartPole-v1}")
+        raise ConfigError(
+            "env.name is missing: say which environment, as in Trainer('CartPole-v1') or env: {name: CartPole-v1}"
+        )
     name = env_name(env_cfg.name)
     notes = []
     layers = list(user_layers)
@@ -416,7 +440,9 @@ def _prepare(
         notes.append(f"preset {found[0]}")
         layers.insert(0, Layer(f"preset {found[0]}", found[1]))
     second = resolve(RunConfig, layers, algorithm_class)
-    env = make_env(env_cfg.name, env_cfg.config, env_cfg.wrappers, second.config.sampling.num_envs, env_cfg.implementation)
+    env = make_env(
+        env_cfg.name, env_cfg.config, env_cfg.wrappers, second.config.sampling.num_envs, env_cfg.implementation
+    )
     notes.extend(env.notes)
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
@@ -464,8 +490,8 @@ def _kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
             if name in found and found[name] is not kind:
                 raise ConfigError(
                     f"policy_mapping: policy {name!r} cannot play both {found[name].agents[0]!r} (observes "
-                    f"{found[name].obs.space}, acts in {found[name].action.space}) and {agent!r} (observes {kind.obs.space}, "
-                    f"acts in {kind.action.space}); give them policies of their own"
+                    f"{found[name].obs.space}, acts in {found[name].action.space}) and {agent!r} (observes "
+                    f"{kind.obs.space}, acts in {kind.action.space}); give them policies of their own"
                 )
             found[name] = kind
     return found

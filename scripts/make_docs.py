@@ -1,0 +1,129 @@
+"""Writes the generated pages of docs/ from the code: `docs/reference/settings.md` and `docs/reference/presets.md`.
+
+``python scripts/make_docs.py --check`` writes nothing and exits 1 if a page is out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from rookery.algorithms.ppo import PPOConfig
+from rookery.core.layers import flow
+from rookery.core.settings import default_of, describe, fields_of, hints_of
+from rookery.models.build import ModelConfig
+from rookery.training.presets import ENV_PRESETS, SPACE_PRESETS
+from rookery.training.settings import (
+    SHORTHANDS,
+    EnvConfig,
+    EvaluationConfig,
+    LoggingConfig,
+    PolicyEntry,
+    RunConfig,
+    SamplingConfig,
+)
+
+DOCS = Path(__file__).parent.parent / "docs" / "reference"
+
+SECTIONS: list[tuple[str, str, type]] = [
+    ("The run", "", RunConfig),
+    ("env", "env.", EnvConfig),
+    ("sampling", "sampling.", SamplingConfig),
+    ("algorithm: ppo", "algorithm.", PPOConfig),
+    ("algorithm.model", "algorithm.model.", ModelConfig),
+    ("policies.NAME (beside the settings of its algorithm)", "policies.NAME.", PolicyEntry),
+    ("evaluation", "evaluation.", EvaluationConfig),
+    ("logging", "logging.", LoggingConfig),
+]
+
+
+def field_texts(cls: type) -> dict[str, str]:
+    """The docstring under each field of a settings class."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(body, ast.ClassDef)
+    texts = {}
+    for node, following in zip(body.body, body.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(following, ast.Expr):
+            value = following.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                texts[node.target.id] = " ".join(value.value.split())
+    return texts
+
+
+def settings_page() -> str:
+    """Every setting: path, what it may be, default, meaning."""
+    lines = [
+        "# Settings",
+        "",
+        "Generated from the code by `make docs`. Each field is declared, with its default, in the file of the class it steers.",
+        "A path is what you write in a YAML file (as nested keys), on the command line (`algorithm.lr=1e-3`) and in messages.",
+        "A *schedule* is written `{start: 1e-3, end: 0}`; it ends at its own `steps`, else at `stop.env_steps`.",
+        "",
+    ]
+    for title, prefix, cls in SECTIONS:
+        lines += [f"## {title}", "", "| path | value | default | meaning |", "|---|---|---|---|"]
+        texts = field_texts(cls)
+        for name, field in fields_of(cls).items():
+            if cls is PolicyEntry and name == "algorithm":
+                continue  # its settings stand beside it
+            default: Any = default_of(field)
+            shown = "see below" if dataclasses.is_dataclass(default) else f"`{flow(default)}`"
+            kind = describe(hints_of(cls)[name]).replace("|", "or")
+            lines.append(f"| `{prefix}{name}` | {kind} | {shown} | {texts.get(name, '')} |")
+        lines.append("")
+    lines += ["## Shorthands of `Trainer`", "", "| argument | path |", "|---|---|"]
+    lines += [f"| `{name}` | `{path}` |" for name, path in SHORTHANDS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def presets_page() -> str:
+    """Every preset as a table."""
+    lines = [
+        "# Presets",
+        "",
+        "Generated from the code by `make docs` (`training/presets.py`). A preset is a config layer like any other:",
+        "defaults < space preset < environment preset < file < command line or code.",
+        "",
+        "## By space",
+        "",
+        "These always apply: *image* if any part of the observation is a picture, else *continuous* if actions are a Box,",
+        "else *discrete*.",
+        "",
+    ]
+    for algorithm, kinds in SPACE_PRESETS.items():
+        for kind, values in kinds.items():
+            text = ", ".join(f"`{path}={flow(value)}`" for path, value in values.items()) or "the defaults as they are"
+            lines.append(f"- **{algorithm}, {kind}**: {text}")
+    lines += [
+        "",
+        "## By environment",
+        "",
+        'On by default at the command line (`--preset none` turns it off); in code `Trainer(..., preset="auto")`.',
+        "",
+    ]
+    for env, values in ENV_PRESETS.items():
+        lines.append(f"- **{env}**: {', '.join(f'`{path}={flow(value)}`' for path, value in values.items())}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Writes or checks the pages."""
+    pages = {"settings.md": settings_page(), "presets.md": presets_page()}
+    stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
+    if "--check" in sys.argv:
+        if stale:
+            sys.stderr.write(f"out of date: {', '.join(stale)}; run: make docs\n")
+        return 1 if stale else 0
+    DOCS.mkdir(parents=True, exist_ok=True)
+    for name, text in pages.items():
+        (DOCS / name).write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""The command line: `app`, whose verbs stand in a file each, and `main`, which says what went wrong in words.
+
+Nothing heavy is imported before a verb runs, so that ``rookery --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import TracebackType
+from typing import Annotated
+
+import typer
+
+from rookery import __version__
+from rookery.cli.envs import envs
+from rookery.cli.train import train
+from rookery.core.errors import ConfigError, EnvError, RookeryError
+
+app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(train)
+app.command()(envs)
+
+NOT_THE_ENV = (
+    "rookery",
+    "importlib",
+    "_frozen_importlib",
+    "gymnasium.core",
+    "gymnasium.wrappers",
+    "gymnasium.envs.registration",
+)
+"""Modules on the way to an environment's own code: where a traceback begins with them, they are left out."""
+
+
+@app.callback()
+def top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Train one or many agents by reinforcement learning, and see exactly how."""
+    if version:
+        typer.echo(f"rookery {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Runs the command line.
+
+    Exits with 0, 1 for a run that failed, 2 for a mistake in what was asked, 130 after Ctrl-C.
+    """
+    try:
+        app()
+    except RookeryError as error:
+        if isinstance(error, EnvError) and error.__cause__ is not None:
+            sys.stderr.write(own_traceback(error.__cause__))
+        for problem in error.problems if isinstance(error, ConfigError) else (error,):
+            sys.stderr.write(f"error: {problem}\n")
+        sys.exit(error.exit_code)
+
+
+def own_traceback(error: BaseException) -> str:
+    """The traceback of an environment's exception from the environment's first line on; empty if it never got there."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and _leads_there(trace.tb_frame.f_globals.get("__name__", "")):
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    return "".join(traceback.format_exception(type(error), error.with_traceback(trace), trace))
+
+
+def _leads_there(module: str) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in NOT_THE_ENV)

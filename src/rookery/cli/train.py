@@ -1,0 +1,247 @@
+"""``rookery train``: arguments become layers of settings, one training runs, and its results are written and shown."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from secrets import randbits
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rookery import __version__
+from rookery.core.errors import ConfigError
+from rookery.core.layers import Layer, override_layer, yaml_layer
+
+if TYPE_CHECKING:
+    from rookery.training.results import EvaluationResult, IterationResult
+    from rookery.training.trainer import Trainer
+
+LINE = "command line"
+"""The source of every value given there."""
+
+BUDGET = 1_000_000
+"""Environment steps of a training for which nobody said when it ends."""
+
+
+def train(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ENV|FILE.yaml|PATH=VALUE",
+            help="A Gymnasium id or my.module:MyEnv; files of settings; single settings, as in algorithm.lr=3e-4.",
+            show_default=False,
+        ),
+    ] = None,
+    algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
+    env: Annotated[str | None, typer.Option(help="The environment, if not given as an argument.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Names all random numbers; drawn if not given.")] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="METRIC=NUMBER", help="End when reached: return_mean=475. Repeatable.")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
+    num_envs: Annotated[int | None, typer.Option(help="Copies of the environment.")] = None,
+    run_id: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
+    run_dir: Annotated[Path, typer.Option(help="Folder that the run's folder is made in.")] = Path("runs"),
+    evaluate: Annotated[int, typer.Option(min=0, help="Episodes to evaluate at the end; 0 = none.")] = 20,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
+) -> None:
+    """Train policies in an environment.
+
+    rookery train CartPole-v1 --seed 3 algorithm.lr=3e-4 --stop return_mean=475
+    """
+    from rookery.training.trainer import Trainer
+
+    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
+    files, overrides, named = sort_arguments(what or [], env)
+    if quiet and plain:
+        raise ConfigError(f"{LINE}: --quiet and --plain exclude each other")
+    console = {"logging.console": "quiet" if quiet else "plain"} if quiet or plain else {}
+    options = {"env.name": named, "algorithm.name": algo, "seed": seed, "sampling.num_envs": num_envs}
+    given = {path: value for path, value in options.items() if value is not None}
+    layers = [
+        Layer("default of the command line", {"logging.console": "auto"}),
+        *(yaml_layer(file) for file in files),
+        Layer(LINE, given | console | stop_values(stop or [])),
+        override_layer(overrides, LINE),
+    ]
+    run_name, seeded = identify(layers)
+    folder = claim(run_dir, run_id, run_name, force)
+    try:
+        trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder)
+    except BaseException:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+    with trainer:
+        clear(folder)
+        run(trainer, folder, evaluate)
+
+
+def sort_arguments(what: Sequence[str], env: str | None) -> tuple[list[str], list[str], str | None]:
+    """Files, overrides and the environment among the arguments.
+
+    Raises:
+        ConfigError: If two of them name an environment.
+    """
+    files = [word for word in what if word.endswith((".yaml", ".yml")) and "=" not in word]
+    overrides = [word for word in what if "=" in word]
+    names = [word for word in [*what, *([env] if env else [])] if word not in files and word not in overrides]
+    if len(names) > 1:
+        raise ConfigError(
+            f"{LINE}: {names[0]!r} is the environment, and {names[1]!r} is none of a file .yaml and path=value; "
+            f"settings are given as in algorithm.lr=3e-4"
+        )
+    return files, overrides, names[0] if names else None
+
+
+def stop_values(stop: Sequence[str]) -> dict[str, float]:
+    """The criteria of ``--stop`` by path.
+
+    Raises:
+        ConfigError: If one is not ``METRIC=NUMBER``; names all that are not.
+    """
+    values: dict[str, float] = {}
+    problems = []
+    for criterion in stop:
+        metric, _, number = criterion.partition("=")
+        try:
+            # metrics have slashes where a path of settings has dots
+            values[f"stop.{metric.strip().replace('.', '/')}"] = float(number)
+        except ValueError:
+            problems.append(f"{LINE}: --stop {criterion!r} must be METRIC=NUMBER, for example --stop return_mean=475")
+    if problems:
+        raise ConfigError(*problems)
+    return values
+
+
+def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
+    """The usual name of the run, and a layer with its seed if that had to be drawn.
+
+    Raises:
+        ConfigError: If a setting is wrong or the environment is missing.
+    """
+    from rookery.core.config import resolve
+    from rookery.envs.make import env_name
+    from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
+
+    config: RunConfig = resolve(RunConfig, layers, algorithm_class).config
+    if config.env.name is None:
+        raise ConfigError(
+            f"{LINE}: no environment is named: rookery train CartPole-v1, or env: {{name: CartPole-v1}} in a file; "
+            f"rookery envs lists some"
+        )
+    seed = randbits(31) if config.seed is None else config.seed
+    algorithm = algorithm_name(config.algorithm).rpartition(":")[2]
+    name = re.sub(r"[^\w.+-]+", "-", f"{env_name(config.env.name)}-{algorithm}-s{seed}")
+    return name, [Layer("drawn", {"seed": seed})] if config.seed is None else []
+
+
+def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
+    """Makes the folder of a run: `run_id` in `root`, or `usual` with the first free number behind it.
+
+    Raises:
+        ConfigError: If `run_id` is no name, or is taken and `force` is not set.
+    """
+    if run_id is None:
+        number, name = 1, usual
+        while not force:
+            try:
+                (root / name).mkdir(parents=True)
+                return root / name
+            except FileExistsError:
+                number += 1
+                name = f"{usual}-{number}"
+        run_id = usual
+    if not re.fullmatch(r"\w[\w.+-]*", run_id):
+        raise ConfigError(f"{LINE}: --run-id {run_id!r} must be made of letters, digits and . _ + -")
+    folder = root / run_id
+    if not folder.exists():
+        folder.mkdir(parents=True)
+    elif not force:
+        raise ConfigError(
+            f"{LINE}: --run-id {run_id}: {folder} exists; add --force to replace it, or give another --run-id"
+        )
+    elif any(folder.iterdir()) and not (folder / "config.yaml").exists():
+        raise ConfigError(
+            f"{LINE}: --force: {folder} holds no run (there is no config.yaml in it); give another --run-id"
+        )
+    return folder
+
+
+def clear(folder: Path) -> None:
+    """Removes what an earlier run of that name left; the new one's `config.yaml` has replaced the old."""
+    for old in folder.iterdir():
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old)
+        elif old.name != "config.yaml":
+            old.unlink()
+
+
+def run(trainer: Trainer, folder: Path, episodes: int) -> None:
+    """Trains, evaluates over `episodes`, writes and shows the outcome.
+
+    Raises:
+        Exit: With 130, if Ctrl-C ended it.
+    """
+    write(folder / "command.txt", shlex.join(["rookery", *sys.argv[1:]]))
+    write(folder / "versions.json", json.dumps(versions(), indent=1))
+    stop = {}
+    if not trainer.config.stop:
+        stop = {"env_steps": BUDGET}
+        trainer.notes.append(
+            f"nothing said when to stop: stop.env_steps = {BUDGET:,} (change it with --stop env_steps=N)"
+        )
+    try:
+        result = trainer.train(stop)
+        evaluation = trainer.evaluate(episodes) if episodes else None
+    except KeyboardInterrupt:
+        typer.echo(
+            f"interrupted after {trainer.env_steps:,} environment steps; what there is lies in {folder}", err=True
+        )
+        raise typer.Exit(130) from None
+    outcome = {
+        "stop_reason": result.stop_reason,
+        "final": result.row(),
+        "evaluation": None if evaluation is None else asdict(evaluation),
+    }
+    write(folder / "result.json", json.dumps(outcome, indent=1))
+    for label, text in table(result, evaluation, folder).items():
+        typer.echo(f"{label:<12}{text}")
+
+
+def write(path: Path, text: str) -> None:
+    """Writes a text file that ends in a newline."""
+    path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def versions() -> Mapping[str, str]:
+    """What the run was made with."""
+    packages = {name: version(name) for name in ("torch", "numpy", "gymnasium")}
+    return {"rookery": __version__, "python": platform.python_version(), **packages}
+
+
+def table(result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> Mapping[str, str]:
+    """The outcome, a line each: label and text."""
+    mean = "no episode finished" if result.return_mean is None else f"{result.return_mean:.2f} in training"
+    lines: dict[str, Any] = {"return": mean}
+    if evaluation is not None:
+        low, high = evaluation.return_interval
+        lines["evaluation"] = (
+            f"{evaluation.return_mean:.2f}, 95 % interval [{low:.2f}, {high:.2f}], {evaluation.episodes} episodes"
+        )
+    lines["env steps"] = f"{result.env_steps:,}"
+    lines["seconds"] = f"{result.seconds:.1f}"
+    lines["steps/s"] = f"{result.env_steps / max(result.seconds, 1e-9):,.0f}"
+    lines["written"] = f"{folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}"
+    return lines
