@@ -1,4 +1,6 @@
-"""Two policies learn in the multi-agent arena: an explorer that wants new tiles, and a blocker that wants to be in its way."""
+"""Two policies learn in the multi-agent arena: an explorer that wants new tiles, and a blocker that wants to be in its
+way.
+"""
 
 from pathlib import Path
 

@@ -60,8 +60,9 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Generated from the code by `make docs`. Each field is declared, with its default, in the file of the class it steers.",
-        "A path is what you write in a YAML file (as nested keys), on the command line (`algorithm.lr=1e-3`) and in messages.",
+        "Generated from the code by `make docs`. Each field is declared, with its default, in the file of the class it",
+        "steers. A path is what you write in a YAML file (as nested keys), on the command line (`algorithm.lr=1e-3`) and in",
+        "messages.",
         "A *schedule* is written `{start: 1e-3, end: 0}`; it ends at its own `steps`, else at `stop.env_steps`.",
         "",
     ]
@@ -91,8 +92,8 @@ def presets_page() -> str:
         "",
         "## By space",
         "",
-        "These always apply: *image* if any part of the observation is a picture, else *continuous* if actions are a Box,",
-        "else *discrete*.",
+        "These always apply: *image* if any part of the observation is a picture, else *continuous* if actions are a",
+        "Box, else *discrete*.",
         "",
     ]
     for algorithm, kinds in SPACE_PRESETS.items():

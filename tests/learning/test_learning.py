@@ -1,0 +1,51 @@
+"""Short, trimmed versions of the claims in benchmarks/learning.py, each with a control that must fail: nothing
+learned.
+"""
+
+import pytest
+
+from rookery import MultiAgentArena, PPOConfig, Trainer
+
+TWO = {
+    "policies": {"pol1": PPOConfig(lr=3e-4), "pol2": PPOConfig(lr=4e-4)},
+    "policy_mapping": {"agent1": "pol1", "agent2": "pol2"},
+    "num_envs": 16,
+}
+
+
+def trained(env, env_steps, learning, **settings):
+    trainer = Trainer(env, seed=0, **settings)
+    if not learning:
+        for learner in trainer.learners.values():
+            learner.cfg = learner.cfg.replace(lr=1e-12)
+    return trainer, trainer.train(stop={"env_steps": env_steps})
+
+
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+def test_cartpole_is_nearly_solved_in_30000_steps(learning, solved):
+    trainer, _ = trained("CartPole-v1", 30_000, learning, preset="auto")
+    assert (trainer.evaluate(20).return_mean >= 300) == solved
+
+
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+def test_pendulum_swings_up_after_41000_steps(learning, solved):
+    trainer, _ = trained("Pendulum-v1", 41_000 if learning else 8_000, learning, preset="auto")
+    assert (trainer.evaluate(20).return_mean >= -400) == solved
+
+
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+def test_minigrid_goal_is_found_straight_after_16000_steps(learning, solved):
+    trainer, _ = trained("MiniGrid-Empty-5x5-v0", 16_000 if learning else 4_000, learning, preset="auto")
+    assert (trainer.evaluate(20).return_mean >= 0.8) == solved
+
+
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+def test_two_policies_in_the_arena_gain_15_points_in_40000_steps(learning, solved):
+    _, result = trained(MultiAgentArena, 40_000 if learning else 20_000, learning, **TWO)
+    assert (result.return_mean >= 5) == solved  # untrained: about -10
+
+
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+def test_one_shared_policy_in_the_arena_gains_15_points_in_40000_steps(learning, solved):
+    _, result = trained(MultiAgentArena, 40_000 if learning else 20_000, learning, algorithm=PPOConfig(), num_envs=16)
+    assert (result.return_mean >= 5) == solved
