@@ -167,7 +167,7 @@ def write(rows: list[dict[str, Any]], seeds: int) -> None:
         + ", ".join(f"{name} {value}" for name, value in machine.items())
         + ".",
         "",
-        "| claim | env steps | score | needed | median | each seed | control: nothing learned | seconds, each | holds |",
+        "| claim | env steps | score | needed | median | each seed | control: no learning | seconds, each | holds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -45,9 +45,9 @@ class PPOConfig(AlgorithmConfig):
     minibatch_size: PositiveInt = 128
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
     fragment_length: PositiveInt = 128
-    """Decisions in a row of one agent (T) before its advantage is cut off with a value."""
+    """Decisions in a row of one slot (T) before its advantage is cut off with a value."""
     batch_size: PositiveInt | None = None
-    """Decisions an update; none = fragment_length x the slots (agents times environment copies) the policy plays."""
+    """Decisions an update; none = fragment_length x the slots that the policy plays."""
     value_coef: NonNegative = 0.5
     """Weight of the value loss (c1 of eq. 9)."""
     entropy_coef: Scheduled[NonNegative] = 0.01

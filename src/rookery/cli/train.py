@@ -199,9 +199,7 @@ def run(trainer: Trainer, folder: Path, episodes: int) -> None:
     stop = {}
     if not trainer.config.stop:
         stop = {"env_steps": BUDGET}
-        trainer.notes.append(
-            f"nothing said when to stop: stop.env_steps = {BUDGET:,} (change it with --stop env_steps=N)"
-        )
+        trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
     try:
         result = trainer.train(stop)
         evaluation = trainer.evaluate(episodes) if episodes else None

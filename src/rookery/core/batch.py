@@ -1,14 +1,17 @@
 """Experience as typed arrays: what the worker hands to an algorithm, and what an algorithm hands to its loss.
 
-Letters: T decisions of a fragment, F fragments, K truncated decisions, N rows of a minibatch. A *decision* is one action of one
-agent; a *fragment* is up to T consecutive decisions of one slot (an agent of an environment copy). Fragments may span episodes.
+Letters: T decisions of a fragment, F fragments, K truncated decisions, N rows of a minibatch. A *decision* is one
+action of one agent; a *fragment* is up to T consecutive decisions of one slot (an agent of an environment copy).
+Fragments may span episodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Self
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -33,7 +36,10 @@ class Demand:
 
 @dataclass(frozen=True)
 class Rollout:
-    """Experience of one policy, time-major. Row t of fragment f is valid if ``t < length[f]``.
+    """Experience of one policy, time-major.
+
+    Row t of fragment f is valid if ``t < length[f]``; what the others hold means nothing. Fragments of one slot come
+    in the order of time.
 
     Attributes:
         obs: ``[T, F, ...]`` raw observations decided on; an action mask is one of the leaves.
@@ -42,14 +48,15 @@ class Rollout:
         reward: ``[T, F]`` what the agent got until its next decision, summed.
         terminated: ``[T, F]`` the agent's episode ended here and has no future.
         truncated: ``[T, F]`` the agent's episode was cut off here; bootstraps from `final_obs`.
-        last_obs: ``[F, ...]`` what the slot saw after its last valid decision; of meaning unless that one ended the episode.
+        last_obs: ``[F, ...]`` what the slot saw after its last valid decision; means nothing if that one ended an
+            episode.
         final_obs: ``[K, ...]`` the last observation of each truncated episode.
         boot_index: ``[K, 2]`` (t, f) of the decision that bootstraps from it.
         slot: ``[F]`` which slot.
         clock: ``[F]`` how many decisions the slot had made before row 0.
         length: ``[F]`` valid decisions.
         first: ``[F]`` whether row 0 starts an episode.
-        version: ``[F]`` number of the weights that played row 0; only a row whose reward was due longer is older than the rest.
+        version: ``[F]`` number of the weights that played row 0; older than those of the rest if its reward came late.
     """
 
     obs: TensorTree
@@ -125,18 +132,17 @@ class Minibatch:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """A batch whose every tensor went through `function`."""
-        made = {}
+        made: dict[str, Any] = {}
         for item in fields(self):
             part = getattr(self, item.name)
             made[item.name] = {k: function(v) for k, v in part.items()} if isinstance(part, dict) else function(part)
         return type(self)(**made)
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
-        """The rows in random order, in near-equal parts of at most `size` rows: one epoch, never with a tail of one."""
+        """One epoch: the rows in random order, in near-equal parts of at most `size` rows, so never a tail of one."""
         total = len(self)
         order = torch.from_numpy(rng.permutation(total))
         mixed = self.map(lambda tensor: tensor.index_select(0, order))
         parts = -(-total // size)
-        bounds = [total * i // parts for i in range(parts + 1)]
-        for low, high in zip(bounds[:-1], bounds[1:], strict=True):
-            yield mixed if parts == 1 else mixed.map(lambda tensor, a=low, b=high: tensor[a:b])  # type: ignore[misc]
+        for low, high in pairwise(total * part // parts for part in range(parts + 1)):
+            yield mixed.map(itemgetter(slice(low, high)))

@@ -10,7 +10,10 @@ Metrics = dict[str, Tensor]
 
 
 class Means:
-    """Collects the metrics of many gradient steps; no value is read before `result`, so nothing waits for the device."""
+    """Collects the metrics of many gradient steps.
+
+    None is read before `result`, so that nothing waits for the device.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, list[Tensor]] = {}
@@ -20,17 +23,24 @@ class Means:
         for name, value in metrics.items():
             self._seen.setdefault(name, []).append(value)
 
-    def result(self) -> dict[str, float]:
-        """The mean of each metric over all steps noted."""
-        names = list(self._seen)
-        if not names:
+    def result(self) -> dict[str, float | None]:
+        """The mean of each metric over the steps where it was finite (others were skipped); None if it never was."""
+        if not self._seen:
             return {}
-        means = torch.stack([torch.stack(values).mean() for values in self._seen.values()])
-        return dict(zip(names, means.tolist(), strict=True))
+        means = []
+        for values in self._seen.values():
+            every = torch.stack(values)
+            finite = torch.isfinite(every)
+            means.append(torch.where(finite, every, 0.0).sum() / finite.sum())  # 0 / 0 = NaN
+        read = torch.stack(means).tolist()
+        return {name: value if value == value else None for name, value in zip(self._seen, read, strict=True)}
 
 
 def explained_variance(predicted: Tensor, target: Tensor) -> float | None:
-    """1 - Var(target - predicted) / Var(target): 1 is perfect, 0 no better than a constant; None if the target is constant."""
+    """1 - Var(target - predicted) / Var(target), or None if the target is constant.
+
+    1 is perfect, 0 no better than a constant.
+    """
     spread = target.var(correction=0)
     if not float(spread) > 0:
         return None

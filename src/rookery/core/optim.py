@@ -1,7 +1,7 @@
 """The one place where weights change: `gradient_step`, and the flat memory it works on.
 
-`flatten` makes all parameters of a learner views of one tensor and their gradients views of another, so that a norm, a clip and
-an Adam step are one operation each, however many layers there are.
+`flatten` makes all parameters of a learner views of one tensor and their gradients views of another, so that a norm, a
+clip and an Adam step are one operation each, however many layers there are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Flat:
 
 
 def flatten(parts: Iterable[nn.Module]) -> Flat:
-    """Moves the trainable parameters of `parts`, in this order, into one vector, and their gradients into another.
+    """Moves the trainable parameters of `parts`, in their order, into one vector, and their gradients into another.
 
     The modules work as before, on views. Do it again after a copy or a move to another device: those break the views.
     Gradients are zeroed in place, never None. Parameters without `requires_grad` stay outside.
@@ -66,7 +66,8 @@ def flatten(parts: Iterable[nn.Module]) -> Flat:
 
 
 class Adam:
-    """Adam (Kingma & Ba 2015) on a flat vector, one fused operation a step; steps with non-finite gradients are skipped.
+    """Adam (Kingma & Ba 2015) on a flat vector, one fused operation a step; steps with non-finite gradients are
+    skipped.
 
     The count of skipped steps stays a tensor until `read_skipped`, so that no step waits for it.
     """
@@ -92,7 +93,10 @@ class Adam:
             getattr(self, name).copy_(value)
 
     def read_skipped(self) -> tuple[int, int]:
-        """Steps skipped so far, and how many of them are the latest in a row. Waits for the device: call it once an update."""
+        """Steps skipped so far, and how many of them are the latest in a row.
+
+        Waits for the device: call it once an update.
+        """
         both = torch.stack((self.skipped, self.skipped_in_a_row)).tolist()
         return int(both[0]), int(both[1])
 
@@ -136,8 +140,8 @@ def compute_gradients(
 
 
 def apply_gradients(optimizer: Adam, *, lr: float, max_grad_norm: float | None) -> Tensor:
-    """Steps along the optimizer's gradient vector; returns its 2-norm before clipping. Skips if the norm is not finite."""
-    norm = torch.linalg.vector_norm(optimizer.flat.grad)
+    """Steps along the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping."""
+    norm: Tensor = torch.linalg.vector_norm(optimizer.flat.grad)
     bad = (~torch.isfinite(norm)).to(norm.dtype)
     optimizer.steps += 1 - bad
     optimizer.skipped += bad
@@ -145,7 +149,7 @@ def apply_gradients(optimizer: Adam, *, lr: float, max_grad_norm: float | None) 
     arguments: dict[str, Any] = {}
     if max_grad_norm is not None:
         arguments["grad_scale"] = ((norm + 1e-6) / max_grad_norm).clamp_(min=1.0)
-    torch._fused_adam_(  # type: ignore[attr-defined]
+    torch._fused_adam_(
         [optimizer.flat.data],
         [optimizer.flat.grad],
         [optimizer.mean],

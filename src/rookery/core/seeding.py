@@ -1,7 +1,7 @@
 """Random streams, derived and never shared: every draw comes from a stream named by the run's seed, a role and a key.
 
-Two streams with different names are independent (NumPy's `SeedSequence`), so nothing that draws more or less often, such as
-evaluation, changes what another part draws.
+Two streams with different names are independent (NumPy's `SeedSequence`), so nothing that draws more or less often,
+such as evaluation, changes what another part draws.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Streams:
 
         Args:
             role: `Role.ENV` for training.
-            stride: If given, the seed depends only on ``episode * stride + lane``: episodes dealt to `stride` lanes in turn.
+            stride: If given, the seed depends only on ``episode * stride + lane``: episodes dealt to `stride` lanes in
+                turn.
         """
         if stride:
             return lambda lane, episode: self.integer(role, episode * stride + lane)

@@ -1,8 +1,8 @@
 """What an object must remember for a run to continue: declared, field by field, so that none can be forgotten.
 
-A class with state derives from `Stateful` and sorts the names of its attributes into `saved` (what changes while training) and
-`fixed` (what a new object gets again from settings, or derives from what is saved). A test walks every object of a trainer and
-fails when an attribute is in neither.
+A class with state derives from `Stateful` and sorts the names of its attributes into `saved` (what changes while
+training) and `fixed` (what a new object gets again from settings, or derives from what is saved). A test walks every
+object of a trainer and fails when an attribute is in neither.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ def _unpack(now: Any, state: Any) -> Any:
         return now
     if isinstance(now, dict) and isinstance(state, dict):
         return {key: _unpack(now.get(key), item) for key, item in state.items()}
+    if isinstance(now, list) and isinstance(state, list) and len(now) == len(state):
+        return [_unpack(mine, item) for mine, item in zip(now, state, strict=True)]
     if isinstance(now, Tensor) and isinstance(state, Tensor) and now.shape == state.shape:
         now.data.copy_(state)
         return now

@@ -1,17 +1,17 @@
 """The Env protocol: many copies of an environment, any number of agents each, as rows of arrays.
 
-A *lane* is one copy. Agents with equal spaces form a *kind*. Each kind has one slab of rows, one row for each lane and agent,
-in the order ``row = lane * len(kind.agents) + agent``. A step fills the slab in place: rewards and ends belong to the episode
-that was running, observations of waiting rows to what the agent must answer next. An episode that ends is followed at once by
-the next (same-step autoreset), so a row can hold the last reward of one episode and the first observation of another.
-Everything keyed by agent names stops in this package.
+A *lane* is one copy. Agents with equal spaces form a *kind*. Each kind has one slab of rows, one row for each lane and
+agent, in the order ``row = lane * len(kind.agents) + agent``. A step fills the slab in place: rewards and ends belong
+to the episode that was running, observations of waiting rows to what the agent must answer next. An episode that ends
+is followed at once by the next (same-step autoreset), so a row can hold the last reward of one episode and the first
+observation of another. Everything keyed by agent names stops in this package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -32,7 +32,8 @@ class Kind:
 
 @dataclass
 class Rows:
-    """The slab of one kind; R = lanes x agents of the kind. The arrays are reused: copy what must outlive the next step.
+    """The slab of one kind; R = lanes x agents of the kind. The arrays are reused: copy what must outlive the next
+    step.
 
     Attributes:
         obs: Observations ``[R, ...]``; of meaning where `waiting`.
@@ -58,8 +59,10 @@ class Rows:
     def allocate(cls, kind: Kind, num_lanes: int) -> Rows:
         """A slab in which nothing has happened and nobody waits."""
         size = num_lanes * len(kind.agents)
-        flags = [np.zeros(size, dtype=bool) for _ in range(3)]
-        return cls(kind.obs.allocate(size), np.zeros(size), *flags, final_obs=kind.obs.allocate(0))
+        terminated, truncated, waiting = np.zeros((3, size), dtype=bool)
+        return cls(
+            kind.obs.allocate(size), np.zeros(size), terminated, truncated, waiting, final_obs=kind.obs.allocate(0)
+        )
 
 
 @dataclass
@@ -81,8 +84,8 @@ class VectorEnv(Protocol):
 
     Attributes:
         num_lanes: Copies.
-        kinds: The kinds of agents. May grow (a new kind at the end, a new agent at the end of a kind's `agents`) when an
-            agent nobody announced appears; `layout` then counts up and row numbers are those of the new kinds.
+        kinds: The kinds of agents. May grow (a new kind at the end, a new agent at the end of a kind's `agents`) when
+            an agent nobody announced appears; `layout` then counts up and row numbers are those of the new kinds.
         layout: Counts changes of `kinds`.
         episode: ``[lanes]`` number of the episode each lane is in, from 0.
         exact: Whether an episode depends only on its seed and the actions, so that runs repeat bit for bit.
@@ -109,7 +112,28 @@ class VectorEnv(Protocol):
             actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order.
 
         Raises:
-            EnvError: If the environment raises or breaks the contract; says lane, seed, episode, step, agent and action.
+            EnvError: If the environment raises or breaks the contract; says lane, seed, episode, step, agent and
+            action.
+        """
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where every lane is, in arrays and plain values, between two steps."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state instead of `reset`.
+
+        Args:
+            state: What `state_dict` gave, here or in an environment built alike.
+            seeds: Seeds of the episodes to come.
+
+        Returns:
+            What every lane shows; and ``[lanes]`` bool, whose episode could not be taken up again: such a lane shows
+            the beginning of its next one, and `exact` is False from now on.
+
+        Raises:
+            EnvError: If the state is of another environment.
         """
         ...
 

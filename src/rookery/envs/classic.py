@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -102,6 +103,32 @@ class BatchedCartPole:
         self._tau = np.full((4, num_lanes), STEP_SECONDS)
         constants = (GRAVITY, POLE_MASS, TOTAL_MASS, HALF_POLE, POLE_MASS_LENGTH, 4.0 / 3.0)
         self._constants = tuple(np.full(num_lanes, value) for value in constants)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where every lane is."""
+        return {
+            "motion": self._motion.copy(),
+            "episode": self.episode.copy(),
+            "began": self._began.copy(),
+            "clock": self._clock,
+            "deadline": self._deadline,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state instead of `reset`; no lane is ever lost.
+
+        Raises:
+            EnvError: If the state is of another environment.
+        """
+        if set(state) != set(self.state_dict()) or state["motion"].shape != self._motion.shape:
+            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
+        self._seeds, self._clock, self._deadline = seeds, state["clock"], state["deadline"]
+        self._motion[:], self.episode[:], self._began[:] = state["motion"], state["episode"], state["began"]
+        self._rows.waiting[:] = True
+        self._rows.reward[:] = 0.0
+        self._clear_ends()
+        np.copyto(self._obs_by_state, self._state_by_obs, casting="same_kind")
+        return self._step, np.zeros(self.num_lanes, dtype=bool)
 
     def reset(self, seeds: SeedPlan) -> Step:
         """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""

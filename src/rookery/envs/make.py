@@ -38,7 +38,7 @@ def make_env(
     config: Mapping[str, Any] | None,
     wrappers: Sequence[Any],
     num_lanes: int,
-    implementation: str = "auto",
+    implementation: str,
     *,
     render: bool = False,
 ) -> VectorEnv:

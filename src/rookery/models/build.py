@@ -22,8 +22,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
-from rookery.core.config import import_object
 from rookery.core.errors import ConfigError
+from rookery.core.layers import import_object
 from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import Leaf, ObsSpec
 from rookery.models.encoders import Encoder

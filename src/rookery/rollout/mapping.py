@@ -20,7 +20,8 @@ class EpisodeInfo:
         lane: Which copy of the environment.
         index: Number of the episode in that lane, from 0.
         parameters: Environment parameters drawn for the episode.
-        rng: A generator of the episode's own, for mappings that draw (opponents, say).
+        rng: A generator of the episode's own, for mappings that draw (opponents, say). It starts afresh for each
+            agent, so that all agents of an episode see the same numbers and can agree on who plays what.
     """
 
     lane: int
@@ -41,8 +42,8 @@ class PolicyMapping:
     """Asked once for each agent when it first appears in an episode.
 
     Args:
-        rule: A dict from agent to policy, a function ``(agent, episode) -> policy``, or None: the only policy plays everyone,
-            or, where agents and policies have the same names, each agent its own.
+        rule: A dict from agent to policy, a function ``(agent, episode) -> policy``, or None: the only policy plays
+            everyone, or, where agents and policies have the same names, each agent its own.
         policies: Names of the policies there are.
     """
 
@@ -50,6 +51,11 @@ class PolicyMapping:
         self.rule = rule
         self.policies = policies
         self.is_static = not callable(rule)
+        if rule is not None and not callable(rule) and not isinstance(rule, Mapping):
+            raise ConfigError(
+                f"policy_mapping = {rule!r}: must be a dict from agent to policy, or (in code) a function "
+                f"(agent, episode) -> policy"
+            )
         if isinstance(rule, Mapping):
             wrong = [
                 f"policy_mapping.{agent} = {policy!r}: no such policy; there are {', '.join(policies)}"

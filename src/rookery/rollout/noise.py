@@ -1,7 +1,7 @@
 """The random numbers behind actions: a fixed amount for each slot and vector step, whatever else happens.
 
-Numbers come in blocks of 256 vector steps, slot by slot, from a stream named by policy and block. A block for more slots begins
-with the block for fewer, so a slot's actions do not depend on how many others there are.
+Numbers come in blocks of 256 vector steps, slot by slot, from a stream named by policy and block. A block for more
+slots begins with the block for fewer, so a slot's actions do not depend on how many others there are.
 """
 
 from __future__ import annotations
@@ -55,5 +55,3 @@ class ActionNoise:
             rng = self.streams.generator(Role.ACTION, self.policy, number, 1)
             parts.append(rng.standard_normal((slots, BLOCK, self.normal), dtype=np.float32))
         return torch.from_numpy(np.concatenate(parts, axis=2))
-
-

@@ -1,4 +1,7 @@
-"""Where the workers are: one in this process. The trainer speaks to the pool only, so that more workers elsewhere change nothing."""
+"""Where the workers are: one in this process.
+
+The trainer speaks to the pool only, so that more workers elsewhere change nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
 """From rows to fragments: where the decisions of one policy are kept until its learner takes them.
 
-A *slot* is one agent of one lane. Each slot has its own clock: it writes its decisions down a column of the storage at its own
-pace, so agents that take turns, come late, die or come back are the normal case. A full column is followed by a new one. The
-reward between two decisions is summed into the earlier one; a decision whose reward is still due is *pending*.
+A *slot* is one agent of one lane. Each slot has its own clock: it writes its decisions down a column of the storage at
+its own pace, so agents that take turns, come late, die or come back are the normal case. A full column is followed by
+a new one. The reward between two decisions is summed into the earlier one; a decision whose reward is still due is
+*pending*.
 
-While every slot decides in every step (the usual case of one agent, or of agents that always act together) the store stays in
-*lockstep*: one row number serves all slots and each step is a few whole-row copies. The two ways write the same bytes.
+While every slot decides in every step (the usual case of one agent, or of agents that always act together) the store
+stays in *lockstep*: one row number serves all slots and each step is a few whole-row copies. The two ways write the
+same bytes.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from rookery.core.state import Stateful
 class SlotStore(Stateful):
     """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
 
-    The order of calls in a vector step is `place` (observations), `answer` (actions), `outcome` (rewards and ends), and for
-    truncated agents `final` before it. When `ready`, `take` hands out what is complete; the arrays are reused from the next `place` on.
+    The order of calls in a vector step is `place` (observations), `answer` (actions), and `outcome` (rewards and
+    ends), with `final` for truncated agents before it. When `ready`, `take` hands out what is complete; the next call
+    of any of these begins to write over it.
     """
 
-    saved = ("version", "complete", "rewards_without_decision", "finals_stale", "_lockstep", "_row", "_base", "_used",
-             "_taken", "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
+    saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
+             "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock")  # fmt: skip
     fixed = ("obs_spec", "action_spec", "demand", "_tensors", "_at")
 
@@ -37,12 +40,11 @@ class SlotStore(Stateful):
         self.action_spec = action
         self.demand = demand
         self.version = 0
+        """Number of the weights that play."""
         self.complete = 0
         """Decisions that can be taken now."""
         self.rewards_without_decision = 0
-        """Rewards that came before their agent's first decision, or after its last: nothing learns from them."""
-        self.finals_stale = 0
-        """Truncated agents that were not on turn: their final observation is an older one."""
+        """Rewards before an agent's first decision in an episode, or after its end: nothing learns from them."""
         self._lockstep = True
         self._row = 0
         self._base = 0
@@ -50,16 +52,23 @@ class SlotStore(Stateful):
         self._taken = False
         self._carried: dict[str, Any] | None = None
         self._at: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-        self._grow_slots(0)
-        self._make_columns(0)
-        self._finals = self._no_finals()
+        self._active = np.zeros(0, dtype=bool)  # [slots] an agent holds it
+        self._column = np.zeros(0, dtype=np.int64)  # [slots] the column it writes, or -1
+        self._filled = np.zeros(0, dtype=np.int64)  # [slots] rows of that column it has written
+        self._pending = np.zeros(0, dtype=bool)  # [slots] the last of them still waits for its reward
+        self._starts = np.zeros(0, dtype=bool)  # [slots] its next decision is the first of an episode
+        self._clock = np.zeros(0, dtype=np.int64)  # [slots] decisions in its life
+        self._store = self._allocate(0)
+        self._header = _new_header(0)
+        self._tensors = _as_tensors(self._store)
+        self._finals: dict[str, Any] = {"obs": obs.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave."""
         super().load_state_dict(state)
-        self._tensors = {path: torch.from_numpy(array) for path, array in self._store["obs"].items()}
+        self._tensors = _as_tensors(self._store)
 
-    # --- slots -------------------------------------------------------------------------------------------------------------
+    # --- slots --------------------------------------------------------------------------------------------------------
 
     @property
     def num_slots(self) -> int:
@@ -72,7 +81,10 @@ class SlotStore(Stateful):
             self._begin()
         self._leave_lockstep()
         if slot >= self.num_slots:
-            self._grow_slots(slot + 1)
+            more = slot + 1 - self.num_slots
+            for name in ("_active", "_column", "_filled", "_pending", "_starts", "_clock"):
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate((old, np.zeros(more, dtype=old.dtype))))
         self._active[slot] = True
         self._column[slot] = -1
         self._filled[slot] = 0
@@ -91,31 +103,16 @@ class SlotStore(Stateful):
         self._pending[slot] = False
         self._column[slot] = -1
 
-    def _grow_slots(self, size: int) -> None:
-        def longer(name: str, kind: Any, fill: Any) -> None:
-            old = getattr(self, name, np.zeros(0, dtype=kind))
-            setattr(self, name, np.concatenate((old, np.full(size - len(old), fill, dtype=kind))))
+    # --- columns ------------------------------------------------------------------------------------------------------
 
-        self._active: np.ndarray
-        self._column: np.ndarray
-        self._filled: np.ndarray
-        self._pending: np.ndarray
-        self._starts: np.ndarray
-        self._clock: np.ndarray
-        longer("_active", bool, False)  # an agent plays it
-        longer("_column", np.int64, -1)  # the column it writes
-        longer("_filled", np.int64, 0)  # rows of that column it has written
-        longer("_pending", bool, False)  # the last of them still waits for its reward
-        longer("_starts", bool, True)  # its next decision is the first of an episode
-        longer("_clock", np.int64, 0)  # decisions in its life
+    @property
+    def num_columns(self) -> int:
+        """Fragments there is room for."""
+        return len(self._header["slot"])
 
-    # --- columns -----------------------------------------------------------------------------------------------------------
-
-    def _make_columns(self, columns: int) -> None:
-        """Storage for `columns` fragments, keeping what is there."""
+    def _allocate(self, columns: int) -> dict[str, Any]:
         length = self.demand.fragment_length
-        old = self.__dict__.get("_store")
-        store: dict[str, Any] = {
+        return {
             "obs": self.obs_spec.allocate(length, columns),
             "last_obs": self.obs_spec.allocate(columns),
             "action": np.zeros((length, columns, *self.action_spec.shape), dtype=self.action_spec.dtype),
@@ -124,42 +121,31 @@ class SlotStore(Stateful):
             "terminated": np.zeros((length, columns), dtype=bool),
             "truncated": np.zeros((length, columns), dtype=bool),
         }
-        header = {name: np.zeros(columns, dtype=np.int64) for name in ("slot", "clock", "length", "version")}
-        header["first"] = np.zeros(columns, dtype=bool)
-        if old is not None:
-            had = self.num_columns
-            for path in store["obs"]:
-                store["obs"][path][:, :had] = old["obs"][path]
-                store["last_obs"][path][:had] = old["last_obs"][path]
-            for name in ("action", "logp", "reward", "terminated", "truncated"):
-                store[name][:, :had] = old[name]
-            for name, array in header.items():
-                array[:had] = self._header[name]
-        self._store = store
-        self._header = header
-        self._tensors: TensorTree = {path: torch.from_numpy(array) for path, array in store["obs"].items()}
-
-    @property
-    def num_columns(self) -> int:
-        """Fragments there is room for."""
-        return len(self._header["slot"]) if "_header" in self.__dict__ else 0
 
     def _reserve(self, columns: int) -> None:
-        if columns > self.num_columns:
-            wanted = self.demand.decisions or 0
-            enough = -(-wanted // self.demand.fragment_length)
-            self._make_columns(max(columns, 2 * self.num_columns, enough if self.num_columns == 0 else 0))
+        """Sees that there is room for so many fragments; what is there stays."""
+        had = self.num_columns
+        if columns <= had:
+            return
+        expected = -(-(self.demand.decisions or 0) // self.demand.fragment_length)
+        size = max(columns, 2 * had if had else expected)
+        store, header = self._allocate(size), _new_header(size)
+        for path in store["obs"]:
+            store["obs"][path][:, :had] = self._store["obs"][path]
+            store["last_obs"][path][:had] = self._store["last_obs"][path]
+        for name in ("action", "logp", "reward", "terminated", "truncated"):
+            store[name][:, :had] = self._store[name]
+        for name, array in header.items():
+            array[:had] = self._header[name]
+        self._store, self._header, self._tensors = store, header, _as_tensors(store)
 
-    def _no_finals(self) -> dict[str, Any]:
-        return {"obs": self.obs_spec.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
-
-    # --- playing -----------------------------------------------------------------------------------------------------------
+    # --- playing ------------------------------------------------------------------------------------------------------
 
     def place(self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray) -> TensorTree:
         """Writes what the slots see into the next row of each.
 
         Args:
-            slots: ``[N]`` the deciding slots, ascending; None if all of them decide.
+            slots: ``[N]`` the deciding slots, each once; None if all of them decide, in order.
             slab: The step's observations.
             rows: Which rows of the slab belong to `slots`, in the same order.
 
@@ -243,9 +229,7 @@ class SlotStore(Stateful):
             self._store["action"][self._at] = action
             self._store["logp"][self._at] = logp
 
-    def outcome_all(
-        self, reward: np.ndarray, terminated: np.ndarray | None, truncated: np.ndarray | None
-    ) -> None:
+    def outcome_all(self, reward: np.ndarray, terminated: np.ndarray | None, truncated: np.ndarray | None) -> None:
         """What became of the last decision of every slot, when all of them wait again.
 
         Args:
@@ -256,9 +240,9 @@ class SlotStore(Stateful):
         if not self._lockstep:
             slots = np.flatnonzero(self._active)
             none = np.zeros(len(slots), dtype=bool)
-            waiting = np.ones(len(slots), dtype=bool)
-            self.outcome(slots, reward, none if terminated is None else terminated,
-                         none if truncated is None else truncated, waiting)  # fmt: skip
+            ended = none if terminated is None else terminated
+            cut = none if truncated is None else truncated
+            self.outcome(slots, reward, ended, cut, ~none)
             return
         row, columns = self._row - 1, slice(self._base, self._base + self.num_slots)
         self._store["reward"][row, columns] = reward
@@ -267,7 +251,7 @@ class SlotStore(Stateful):
             self._store["terminated"][row, columns] = terminated
             self._store["truncated"][row, columns] = truncated
             self._starts = terminated | truncated
-        elif row == 0 or self._starts.any():
+        elif self._starts.any():
             self._starts = np.zeros(self.num_slots, dtype=bool)
 
     def outcome(
@@ -278,7 +262,12 @@ class SlotStore(Stateful):
         truncated: np.ndarray,
         waiting: np.ndarray,
     ) -> None:
-        """What became of `slots` in a step, all arguments ``[N]``: a decision is complete when its slot ends or waits again."""
+        """What became of slots in a step, all arguments ``[N]``.
+
+        A decision is complete when its slot ends or waits again; what an agent gets before that is summed.
+        """
+        if self._taken:
+            self._begin()
         self._leave_lockstep()
         due = self._pending[slots]
         self.rewards_without_decision += int(np.count_nonzero(reward[~due]))
@@ -301,6 +290,8 @@ class SlotStore(Stateful):
             final_obs: Observations of the step's truncated rows.
             which: ``[K]`` which of them belong to `slots`.
         """
+        if self._taken:
+            self._begin()
         if self._lockstep:
             row, column = np.full(len(slots), self._row - 1), self._base + slots
         else:
@@ -323,10 +314,10 @@ class SlotStore(Stateful):
         finals["index"][here, 1] = column
         finals["count"] = end
 
-    # --- the two ways of writing -------------------------------------------------------------------------------------------
+    # --- the two ways of writing --------------------------------------------------------------------------------------
 
     def _enter_lockstep(self) -> bool:
-        """Whether this step can be written as one row; from an untidy state it cannot until the next `take`."""
+        """Whether this step can be written as one row: from an untidy state it cannot, until everything is taken."""
         if self._lockstep:
             return True
         if self._used == 0 and self._active.all() and not self._pending.any():
@@ -343,15 +334,15 @@ class SlotStore(Stateful):
             self._filled[:] = self._row
             self._clock += self._row
             # the row was answered; if every decision in it were already complete, `complete` would say so
-            done = self._base * self.demand.fragment_length + self._row * size
-            self._pending[:] = self.complete < done
+            written = self._base * self.demand.fragment_length + self._row * size
+            self._pending[:] = self.complete < written
             self._starts &= ~self._pending
         else:
             self._column[:] = -1
             self._filled[:] = 0
             self._pending[:] = False
 
-    # --- handing over ------------------------------------------------------------------------------------------------------
+    # --- handing over -------------------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
@@ -365,10 +356,12 @@ class SlotStore(Stateful):
         Args:
             slab: What the slots that wait see now.
             row_of_slot: ``[slots]`` the row of the slab that each slot plays; of meaning for slots that are in use.
+
+        Returns:
+            Fragments in the order in which they were begun, so that those of one slot come in the order of time.
         """
         header, store = self._header, self._store
-        lockstep = self._lockstep
-        if lockstep:
+        if self._lockstep:
             columns = slice(self._base, self._base + self.num_slots)
             header["length"][columns] = self._row
             for path, array in store["last_obs"].items():
@@ -413,7 +406,7 @@ class SlotStore(Stateful):
             array[column] = slab[path][row_of_slot[slots]]
             array[column[pending]] = self._store["obs"][path][at]
         if len(due):
-            # row 0 of a fragment holds its start flag in the header, later rows start an episode if the one before ended
+            # the header says whether row 0 starts an episode; a later row does if the one before it ended
             before = np.maximum(at[0] - 1, 0)
             ended = self._store["terminated"][before, at[1]] | self._store["truncated"][before, at[1]]
             self._carried = {
@@ -454,3 +447,14 @@ class SlotStore(Stateful):
         header["clock"][column] = self._clock[slots] - 1
         header["first"][column] = carried["first"]
         header["version"][column] = carried["version"]
+
+
+def _new_header(columns: int) -> dict[str, np.ndarray]:
+    header = {name: np.zeros(columns, dtype=np.int64) for name in ("slot", "clock", "length", "version")}
+    header["first"] = np.zeros(columns, dtype=bool)
+    return header
+
+
+def _as_tensors(store: dict[str, Any]) -> TensorTree:
+    """The stored observations as tensors on the same memory: made once, because making one costs a microsecond."""
+    return {path: torch.from_numpy(array) for path, array in store["obs"].items()}

@@ -44,14 +44,26 @@ class EpisodeResult:
 
 
 class Seat(Stateful):
-    """A policy as the worker plays it: its weights here, its slots, its open experience."""
+    """A policy as the worker plays it: its weights here, its slots, its open experience.
 
-    saved = ("policy", "store", "row_of_slot", "taken")
-    fixed = ("name", "kind", "noise")
+    Attributes:
+        name: What the mapping calls the policy.
+        number: Its place among the seats, by which desks know it.
+        policy: Its weights and normalizer here.
+        store: Where its decisions are kept; None if nobody learns from them.
+        noise: What its actions are drawn with.
+        kind: Number of the kind whose agents it plays; -1 before the first of them.
+        taken: ``[slots]`` whether an agent holds the slot.
+        row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
+    """
 
-    def __init__(self, name: str, kind: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
+    saved = ("number", "policy", "store", "kind", "taken", "row_of_slot")
+    fixed = ("name", "noise")
+
+    def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
         self.name = name
-        self.kind = kind
+        self.number = number
+        self.kind = -1
         self.policy = policy
         self.store = store
         self.noise = noise
@@ -94,25 +106,28 @@ class Route:
 
 
 class Desk(Stateful):
-    """What the worker knows of each of the R rows of one kind: who plays it, in which slot, what it earned in this episode.
+    """What the worker knows of each of the R rows of one kind: who plays it, in which slot, what it earned.
+
+    An agent keeps its slot when its episode ends, so that one whose turn comes late in the next episode, or who died
+    and comes back, goes on where its fragment stopped. It gives the slot back when another policy is to play it.
 
     Attributes:
-        seat_of: ``[R]`` name of the policy that plays the row now, or None.
-        joined: ``[R]`` name of the policy that has played it in this episode, or None.
-        slot_of: ``[R]`` its slot at that policy's seat, or -1.
+        seat_of: ``[R]`` number of the seat that holds the row, or -1.
+        slot_of: ``[R]`` its slot there, or -1.
+        joined: ``[R]`` whether the agent has had to act in this episode, so that it is known who plays it.
         returns: ``[R]`` rewards summed over the episode so far.
         routes: How the rows split by policy when all of them wait; None when that must be found out again.
         acted: The routes of the last step.
         all_acted: Whether all rows acted in the last step.
     """
 
-    saved = ("seat_of", "joined", "slot_of", "returns")
+    saved = ("seat_of", "slot_of", "joined", "returns")
     fixed = ("routes", "acted", "all_acted")
 
     def __init__(self, size: int) -> None:
-        self.seat_of: list[str | None] = [None] * size
-        self.joined: list[str | None] = [None] * size
+        self.seat_of = np.full(size, -1)
         self.slot_of = np.full(size, -1)
+        self.joined = np.zeros(size, dtype=bool)
         self.returns = np.zeros(size)
         self.routes: list[Route] | None = None
         self.acted: list[Route] = []
@@ -127,13 +142,14 @@ class RolloutWorker(Stateful):
         mapping: Which policy plays which agent.
         streams: Random streams of the run.
         seeds: Seed of each episode.
-        introduce: Called with a policy's name and the kind of its agents when the first of them appears and no policy of that
-            name has been added; must call `add_policy`.
+        introduce: Called with a policy's name and the kind of its agents when the first of them appears and no policy
+            of that name has been added; must call `add_policy`.
         timers: Where to count time.
         deterministic: Play the most likely action instead of a drawn one.
     """
 
-    saved = ("seats", "desks", "layout", "env_steps", "vector_steps", "lengths", "finished", "version")
+    saved = ("seats", "desks", "layout", "env_steps", "vector_steps", "lengths", "finished", "version", "finals_stale",
+             "rewards_unclaimed")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state
     fixed = ("env", "mapping", "streams", "seeds", "introduce", "timers", "deterministic", "after_step", "now")
 
@@ -164,8 +180,24 @@ class RolloutWorker(Stateful):
         self.env_steps = 0
         self.vector_steps = 0
         self.version = 0
+        self.finals_stale = 0
+        """Truncated agents that were not on turn: their final observation is an older one."""
+        self.rewards_unclaimed = 0
+        """Rewards of agents that had never had to act yet."""
 
-    # --- policies ----------------------------------------------------------------------------------------------------------
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave; the policies must have been added.
+
+        Raises:
+            KeyError: If the policies differ, or what is saved of them.
+        """
+        if set(state["seats"]) != set(self.seats):
+            raise KeyError(f"RolloutWorker: state has policies {sorted(state['seats'])}, expected {sorted(self.seats)}")
+        self.desks = [Desk(len(desk["slot_of"])) for desk in state["desks"]]
+        super().load_state_dict(state)
+        self.seats = {seat.name: seat for seat in sorted(self.seats.values(), key=lambda seat: seat.number)}
+
+    # --- policies -----------------------------------------------------------------------------------------------------
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Seats a copy of a policy.
@@ -179,7 +211,7 @@ class RolloutWorker(Stateful):
         noise = ActionNoise(self.streams, name, policy.noise.uniform, policy.noise.normal)
         acting = deepcopy(policy)
         acting.requires_grad_(False)
-        self.seats[name] = Seat(name, -1, acting, store, noise)
+        self.seats[name] = Seat(name, len(self.seats), acting, store, noise)
 
     def set_weights(self, policies: dict[str, Policy]) -> None:
         """Takes over weights and normalizers; nothing the learners do is seen here before."""
@@ -189,14 +221,15 @@ class RolloutWorker(Stateful):
                 seat = self.seats.get(name)
                 if seat is None:
                     continue
-                for mine, theirs in zip(seat.policy.parameters(), policy.parameters(), strict=True):
+                here, there = seat.policy, policy
+                for mine, theirs in zip(here.parameters(), there.parameters(), strict=True):
                     mine.copy_(theirs)
-                for mine, theirs in zip(seat.policy.buffers(), policy.buffers(), strict=True):
-                    mine.copy_(theirs)
+                for kept, given in zip(here.buffers(), there.buffers(), strict=True):
+                    kept.copy_(given)
                 if seat.store is not None:
                     seat.store.version = self.version
 
-    # --- sampling ----------------------------------------------------------------------------------------------------------
+    # --- sampling -----------------------------------------------------------------------------------------------------
 
     def sample(self, max_env_steps: int | None = None, episodes: int | None = None) -> dict[str, Rollout]:
         """Plays until a learner's demand is met.
@@ -206,12 +239,14 @@ class RolloutWorker(Stateful):
             episodes: Stop when the episodes ``index * lanes + lane < episodes`` have finished; used for evaluation.
 
         Returns:
-            The rollouts of the policies whose demand is met, empty if the limit came first. They live in this worker's memory
-            until the next call.
+            The rollouts of the policies whose demand is met, empty if the limit came first. They live in this worker's
+            memory until the next call.
         """
         if self.now is None:
             with self.timers["env.reset"]:
                 self.now = self.env.reset(self.seeds)
+            if self.after_step is not None:
+                self.after_step(self)
         limit = None if max_env_steps is None else self.env_steps + max_env_steps
         while True:
             self._vector_step()
@@ -220,7 +255,7 @@ class RolloutWorker(Stateful):
                 return {seat.name: self._take(seat) for seat in ready}
             if limit is not None and self.env_steps >= limit:
                 return {}
-            if episodes is not None and self._count_played(episodes) >= episodes:
+            if episodes is not None and self.now.ended.any() and self._count_played(episodes) >= episodes:
                 return {}
 
     def _take(self, seat: Seat) -> Rollout:
@@ -248,7 +283,7 @@ class RolloutWorker(Stateful):
         if self.after_step is not None:
             self.after_step(self)
 
-    # --- acting ------------------------------------------------------------------------------------------------------------
+    # --- acting -------------------------------------------------------------------------------------------------------
 
     def _act(self, number: int) -> np.ndarray:
         """Actions of the waiting rows of one kind, as the environment wants them."""
@@ -259,8 +294,8 @@ class RolloutWorker(Stateful):
             desk.acted = desk.routes
         else:
             waiting = np.flatnonzero(rows.waiting)
-            for row in waiting[desk.slot_of[waiting] < 0]:
-                self._seat_row(number, int(row))
+            for row in waiting[~desk.joined[waiting]].tolist():
+                self._seat_row(number, row)
             desk.acted = self._route(desk, waiting)
             desk.routes = desk.acted if desk.all_acted else None
         if desk.all_acted and len(desk.acted) == 1:
@@ -282,7 +317,7 @@ class RolloutWorker(Stateful):
             obs = {path: torch.from_numpy(array[route.rows]) for path, array in rows.obs.items()}
         else:
             obs = seat.store.place(route.slots, rows.obs, route.rows)
-        noise = seat.noise.at(route.slots, len(seat.taken), self.vector_steps)
+        noise = None if self.deterministic else seat.noise.at(route.slots, len(seat.taken), self.vector_steps)
         action, logp = seat.policy.act(obs, noise, self.deterministic)
         drawn: np.ndarray = action.numpy()
         if seat.store is not None:
@@ -291,157 +326,140 @@ class RolloutWorker(Stateful):
 
     def _route(self, desk: Desk, rows: np.ndarray) -> list[Route]:
         """Groups rows by policy, policies in the order they were added."""
-        groups: dict[str, list[int]] = {}
-        for row in rows.tolist():
-            groups.setdefault(str(desk.seat_of[row]), []).append(row)
+        players = desk.seat_of[rows]
         routes = []
-        for name, seat in self.seats.items():
-            if name in groups:
-                mine = np.asarray(groups[name])
+        for seat in self.seats.values():
+            mine = rows[players == seat.number]
+            if len(mine):
                 slots = desk.slot_of[mine]
                 everyone = np.array_equal(slots, np.arange(len(seat.taken)))
                 routes.append(Route(seat, _evenly(mine), None if everyone else slots))
         return routes
 
     def _seat_row(self, number: int, row: int) -> None:
-        """Finds the policy of an agent that must act and has none in this episode, and gives it a slot."""
+        """Asks who plays an agent that must act for the first time in its episode; sees that it has a slot there."""
         desk, kind = self.desks[number], self.env.kinds[number]
         lane, column = divmod(row, len(kind.agents))
         agent = kind.agents[column]
-        name = desk.joined[row]  # an agent that comes back within an episode keeps its policy
-        if name is None:
-            name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
-            if name not in self.seats:
-                self.introduce(name, kind)
-            spec = self.seats[name].policy
-            if spec.obs_spec != kind.obs or spec.action_spec != kind.action:
-                raise ConfigError(
-                    f"policy_mapping: agent {agent!r} observes {kind.obs.space} and acts in {kind.action.space}, but its policy "
-                    f"{name!r} was made for {spec.obs_spec.space} and {spec.action_spec.space}; map it to a policy of its own"
-                )
-            self.seats[name].kind = number
-        desk.seat_of[row] = desk.joined[row] = name
-        desk.slot_of[row] = self.seats[name].sit(row)
+        name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
+        if name not in self.seats:
+            self.introduce(name, kind)
+        seat = self.seats[name]
+        desk.joined[row] = True
+        if desk.seat_of[row] == seat.number:
+            return
+        spec = seat.policy
+        if spec.obs_spec != kind.obs or spec.action_spec != kind.action:
+            raise ConfigError(
+                f"policy_mapping: agent {agent!r} observes {kind.obs.space} and acts in {kind.action.space}, but its "
+                f"policy {name!r} was made for {spec.obs_spec.space} and {spec.action_spec.space}; map it to a policy "
+                "of its own"
+            )
+        if desk.seat_of[row] >= 0:
+            list(self.seats.values())[desk.seat_of[row]].leave(int(desk.slot_of[row]))
+        seat.kind = number
+        desk.seat_of[row] = seat.number
+        desk.slot_of[row] = seat.sit(row)
 
-    def _stand_up(self, desk: Desk, row: int) -> None:
-        self.seats[str(desk.seat_of[row])].leave(int(desk.slot_of[row]))
-        desk.seat_of[row] = None
-        desk.slot_of[row] = -1
-        desk.routes = None
-
-    # --- recording ---------------------------------------------------------------------------------------------------------
+    # --- recording ----------------------------------------------------------------------------------------------------
 
     def _record(self, step: Step) -> None:
         """Rewards, ends and final observations go to the decisions that earned them; ended episodes are noted."""
         self.lengths += 1
         for desk, rows in zip(self.desks, step.rows, strict=True):
             desk.returns += rows.reward
-            ended = bool(rows.terminated.any() or rows.truncated.any())
             if len(rows.final_index):
                 self._record_finals(desk, rows)
             if desk.all_acted and rows.waiting.all():
+                flags = (rows.terminated, rows.truncated) if rows.terminated.any() or rows.truncated.any() else None
                 for route in desk.acted:
-                    if route.seat.store is not None:
-                        self._record_all(route, rows, ended)
+                    self._record_route(route, rows, flags)
             else:
                 self._record_some(desk, rows)
-            if ended:
-                leaving = (rows.terminated | rows.truncated) & ~rows.waiting & (desk.slot_of >= 0)
-                for row in np.flatnonzero(leaving):
-                    self._stand_up(desk, int(row))
         if step.ended.any():
-            for lane in np.flatnonzero(step.ended):
-                self._finish(int(lane))
+            for lane in np.flatnonzero(step.ended).tolist():
+                self._finish(lane, step)
 
-    def _record_all(self, route: Route, rows: Rows, ended: bool) -> None:
-        store = route.seat.store
-        assert store is not None
-        if route.slots is None:
-            flags = (rows.terminated[route.rows], rows.truncated[route.rows]) if ended else (None, None)
-            store.outcome_all(rows.reward[route.rows], *flags)
+    def _record_route(self, route: Route, rows: Rows, flags: tuple[np.ndarray, np.ndarray] | None) -> None:
+        """What became of rows that acted and wait again."""
+        store, mine = route.seat.store, route.rows
+        if store is None:
+            return
+        if route.slots is not None:
+            store.outcome(
+                route.slots, rows.reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine]
+            )
+        elif flags is None:
+            store.outcome_all(rows.reward[mine], None, None)
         else:
-            store.outcome(route.slots, *(part[route.rows] for part in (rows.reward, rows.terminated, rows.truncated, rows.waiting)))
+            store.outcome_all(rows.reward[mine], flags[0][mine], flags[1][mine])
 
     def _record_some(self, desk: Desk, rows: Rows) -> None:
-        seated = np.flatnonzero(desk.slot_of >= 0)
-        for route in self._route(desk, seated):
-            if route.seat.store is not None:
-                slots = desk.slot_of[route.rows]
-                route.seat.store.outcome(
-                    slots, *(part[route.rows] for part in (rows.reward, rows.terminated, rows.truncated, rows.waiting))
-                )
+        """What became of all rows that hold a slot, whether they acted now, earlier or not yet in this episode."""
+        self.rewards_unclaimed += int(np.count_nonzero(rows.reward[desk.seat_of < 0]))
+        for seat in self.seats.values():
+            if seat.store is not None:
+                mine = np.flatnonzero(desk.seat_of == seat.number)
+                if len(mine):
+                    seat.store.outcome(
+                        desk.slot_of[mine],
+                        rows.reward[mine],
+                        rows.terminated[mine],
+                        rows.truncated[mine],
+                        rows.waiting[mine],
+                    )
 
     def _record_finals(self, desk: Desk, rows: Rows) -> None:
-        groups: dict[str, list[int]] = {}
-        for position, row in enumerate(rows.final_index.tolist()):
-            name = desk.seat_of[row]
-            if name is not None:
-                groups.setdefault(name, []).append(position)
-        for name, positions in groups.items():
-            store = self.seats[name].store
-            if store is None:
-                continue
-            which = np.asarray(positions)
-            store.final(desk.slot_of[rows.final_index[which]], rows.final_obs, which)
-            store.finals_stale += rows.final_stale
+        self.finals_stale += rows.final_stale
+        players = desk.seat_of[rows.final_index]
+        for seat in self.seats.values():
+            which = np.flatnonzero(players == seat.number)
+            if seat.store is not None and len(which):
+                seat.store.final(desk.slot_of[rows.final_index[which]], rows.final_obs, which)
 
-    def _finish(self, lane: int) -> None:
-        """Notes an ended episode of a lane, and asks anew who plays its agents."""
+    def _finish(self, lane: int, step: Step) -> None:
+        """Notes an ended episode of a lane; whom another policy may play in the next one will be asked for anew."""
         agents: dict[str, float] = {}
         policies: dict[str, str] = {}
+        names = list(self.seats)
         total = 0.0
-        for desk, kind in zip(self.desks, self.env.kinds, strict=True):
-            first = lane * len(kind.agents)
-            for row, agent in enumerate(kind.agents, first):
-                total += float(desk.returns[row])
-                name = desk.joined[row]
-                if name is not None:
-                    agents[agent] = float(desk.returns[row])
-                    policies[agent] = name
-                desk.returns[row] = 0.0
-                if self.mapping.is_static:
-                    if desk.slot_of[row] < 0:
-                        desk.joined[row] = None
-                    continue
-                desk.joined[row] = None
-                if desk.slot_of[row] >= 0:
-                    self._ask_again(desk, row, agent, lane)
+        for desk, kind, rows in zip(self.desks, self.env.kinds, step.rows, strict=True):
+            width = len(kind.agents)
+            mine = slice(lane * width, (lane + 1) * width)
+            returns = desk.returns[mine].tolist()
+            total += sum(returns)
+            for column in np.flatnonzero(desk.joined[mine]).tolist():
+                agents[kind.agents[column]] = returns[column]
+                policies[kind.agents[column]] = names[desk.seat_of[lane * width + column]]
+            desk.returns[mine] = 0.0
+            if not (self.mapping.is_static and rows.waiting[mine].all()):
+                desk.joined[mine] = False
+                desk.routes = None
         index = int(self.env.episode[lane]) - 1
         self.finished.append(EpisodeResult(lane, index, int(self.lengths[lane]), total, agents, policies))
         self.lengths[lane] = 0
-
-    def _ask_again(self, desk: Desk, row: int, agent: str, lane: int) -> None:
-        name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
-        if name == desk.seat_of[row]:
-            desk.joined[row] = name
-        else:
-            self._stand_up(desk, row)
 
     def drain_finished(self) -> list[EpisodeResult]:
         """Episodes finished since the last call."""
         finished, self.finished = self.finished, []
         return finished
 
-    # --- layout ------------------------------------------------------------------------------------------------------------
+    # --- layout -------------------------------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
         """Makes a desk for each kind; rows keep their players when an agent or a kind has been added."""
         old, self.desks = self.desks, []
         for number, kind in enumerate(self.env.kinds):
             width = len(kind.agents)
-            size = self.env.num_lanes * width
-            desk = Desk(size)
+            desk = Desk(self.env.num_lanes * width)
             if number < len(old):
                 before = old[number]
-                had = len(before.slot_of) // self.env.num_lanes
-                for row in range(len(before.slot_of)):
-                    lane, column = divmod(row, had)
-                    new = lane * width + column
-                    desk.seat_of[new], desk.joined[new] = before.seat_of[row], before.joined[row]
-                    desk.slot_of[new], desk.returns[new] = before.slot_of[row], before.returns[row]
-                    name = desk.seat_of[new]
-                    if name is not None:
-                        self.seats[name].row_of_slot[desk.slot_of[new]] = new
+                lanes, columns = np.divmod(np.arange(len(before.slot_of)), len(before.slot_of) // self.env.num_lanes)
+                for name in Desk.saved:
+                    getattr(desk, name)[lanes * width + columns] = getattr(before, name)
+                for seat in self.seats.values():
+                    held = np.flatnonzero(desk.seat_of == seat.number)
+                    seat.row_of_slot[desk.slot_of[held]] = held
             self.desks.append(desk)
         self.layout = self.env.layout
 
@@ -451,8 +469,9 @@ class RolloutWorker(Stateful):
         return {
             "env_steps": self.env_steps,
             "vector_steps": self.vector_steps,
-            "finals_stale": sum(store.finals_stale for store in stores),
-            "rewards_without_decision": sum(store.rewards_without_decision for store in stores),
+            "finals_stale": self.finals_stale,
+            "rewards_without_decision": self.rewards_unclaimed
+            + sum(store.rewards_without_decision for store in stores),
         }
 
 

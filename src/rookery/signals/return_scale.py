@@ -1,7 +1,7 @@
 """Reward scaling: the environment's reward divided by the running standard deviation of its discounted return.
 
-Engstrom et al. 2020, "Implementation matters in deep policy gradients", section 2. The mean is not subtracted, which would change
-what is worth doing. Statistics come from every slot and go on from rollout to rollout.
+Engstrom et al. 2020, "Implementation matters in deep policy gradients", section 2. The mean is not subtracted, which
+would change what is worth doing. Statistics come from every slot and go on from rollout to rollout.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class ReturnScale(Stateful):
 
     def _discounted(self, rollout: Rollout) -> np.ndarray:
         """The discounted sum of rewards up to each decision, ``[T, F]``, carried on from a slot's earlier fragments."""
-        slot, clock, length = rollout.slot.numpy(), rollout.clock.numpy(), rollout.length.numpy()
+        slot, length, first = rollout.slot.numpy(), rollout.length.numpy(), rollout.first.numpy()
         reward = rollout.reward.numpy()
         ended = (rollout.terminated | rollout.truncated).numpy()
         if len(slot) and slot.max() >= len(self.running):
             self.running = np.concatenate((self.running, np.zeros(int(slot.max()) + 1 - len(self.running))))
         returns = np.zeros(reward.shape)
-        order = np.lexsort((clock, slot))
+        order = np.argsort(slot, kind="stable")  # fragments of a slot come in the order of time
         _, starts = np.unique(slot[order], return_index=True)
         turn = np.arange(len(order)) - np.repeat(starts, np.diff((*starts, len(order))))
         for wave in range(int(turn.max(initial=-1)) + 1):  # the wave-th fragment of every slot that has so many
             fragments = order[turn == wave]
-            total = np.where(rollout.first.numpy()[fragments], 0.0, self.running[slot[fragments]])
+            total = np.where(first[fragments], 0.0, self.running[slot[fragments]])
             for t in range(int(length[fragments].max())):
                 valid = t < length[fragments]
                 total = np.where(valid, total * self.gamma + reward[t, fragments], total)

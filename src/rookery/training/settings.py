@@ -79,7 +79,9 @@ class RunConfig(Settings):
     """Everything that decides a run."""
 
     env: EnvConfig = field(default_factory=EnvConfig)
+    """Which environment, and how it is built."""
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    """How experience is made."""
     algorithm: Annotated[Any, Polymorphic("ppo")] = field(default_factory=PPOConfig)
     """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
     policies: Annotated[dict[str, Any], Polymorphic("ppo", inherits="algorithm", entry=PolicyEntry)] = field(
@@ -89,11 +91,13 @@ class RunConfig(Settings):
     policy_mapping: Any = None
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    """Measuring while training."""
     stop: dict[str, float] = field(default_factory=dict)
     """Criteria, any of which ends training: env_steps, iterations, seconds, episodes, or a metric that must reach a
     value.
     """
     logging: LoggingConfig = field(default_factory=LoggingConfig)
+    """What is shown and kept."""
     seed: NonNegativeInt | None = None
     """Names all random streams; none = drawn once and noted."""
     device: Literal["cpu"] = "cpu"
@@ -123,7 +127,7 @@ def algorithm_class(name: str) -> type[Settings]:
         return found
     if name not in ALGORITHMS:
         raise ConfigError(
-            f"algorithm.name = {name!r}: no such algorithm; there are {', '.join(ALGORITHMS)}"
+            f"no such algorithm; there are {', '.join(ALGORITHMS)}"
             f"{nearest(name, list(ALGORITHMS))}; or give the import path of a settings class, my.module:MyConfig"
         )
     return algorithm_class(ALGORITHMS[name])

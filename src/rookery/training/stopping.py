@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.training.results import IterationResult
+from rookery.training.results import WINDOW, IterationResult
 
 StopFunction = Callable[[IterationResult], bool]
 
@@ -52,9 +52,9 @@ class Stop:
         for name, threshold in self.criteria.items():
             key = name.replace(".", "/")
             if key not in values:
-                if key.startswith("evaluation/"):
+                if _may_come(key, result):
                     continue
-                known = sorted(set(values) | {"evaluation/return_mean"} - {"exact"})
+                known = sorted((set(values) | {"evaluation/return_mean"}) - {"exact"})
                 raise ConfigError(
                     f"stop.{name}: this run has no such metric; known are {', '.join(known)}{nearest(key, known)}"
                 )
@@ -64,6 +64,17 @@ class Stop:
         if self.function is not None and self.function(result):
             return "the stop function said so"
         return ""
+
+
+def _may_come(key: str, result: IterationResult) -> bool:
+    """Whether a metric that is not there yet can still appear: agents join late, policies have to learn first."""
+    group, _, rest = key.partition("/")
+    if group == "evaluation":
+        return result.evaluation is None
+    policy = result.policies.get(rest.rpartition("/")[0]) if group == "policies" else None
+    if policy is not None and policy.learning:
+        return False
+    return group in ("agents", "policies") and result.episodes < WINDOW
 
 
 def _short(value: float) -> str:

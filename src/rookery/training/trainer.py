@@ -195,11 +195,16 @@ class Trainer(Stateful):
         criteria = dict(self.config.stop)
         if callable(stop):
             self.stop_function = stop
-        elif stop is not None:
+        elif isinstance(stop, Mapping):
             criteria |= stop
+        elif stop is not None:
+            raise ConfigError(f'stop = {stop!r}: use criteria like {{"env_steps": 100_000}}, or a function of a result')
         rule = Stop(criteria, self.stop_function)
         if not rule.criteria and rule.function is None:
             raise ConfigError('stop: nothing ends this training; say when, as in train(stop={"env_steps": 100_000})')
+        measured = [name for name in criteria if name.startswith("evaluation")]
+        if measured and not self.config.evaluation.every:
+            raise ConfigError(f"stop.{measured[0]}: nothing is evaluated in training; set evaluation.every, to 5 say")
         if self.horizon is None and "env_steps" in criteria:
             self.horizon = int(criteria["env_steps"])
         self._warn_of_schedules(criteria)
@@ -398,9 +403,9 @@ def _code_values(
     if algorithm is not None:
         values["algorithm"] = algorithm
     if policies is not None:
-        named = policies if isinstance(policies, Mapping) else dict.fromkeys(policies)
-        for name, entry in named.items():
-            values[f"policies.{name}"] = {} if entry is None else entry
+        names = [policies] if isinstance(policies, str) else policies
+        named = names if isinstance(names, Mapping) else dict.fromkeys(names)
+        values["policies"] = {name: {} if entry is None else entry for name, entry in named.items()}
     if policy_mapping is not None:
         values["policy_mapping"] = policy_mapping
     if seed is not None:

@@ -21,6 +21,10 @@ from rookery.envs import dict_env, gym_env, pettingzoo_env
 from rookery.envs.base import Kind, Rows, SeedPlan, Step
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import NEW_API, Agent, Breach, Lane, LaneStep, picture, shape_of
+from rookery.envs.snapshot import can_capture, capture, restore
+
+LOG_LIMIT = 10_000
+"""Longest unfinished episode, in steps, whose actions are kept so that it can be replayed after a restart."""
 
 IDLE_LIMIT = 10_000
 """Steps without anybody to act after which an episode counts as one that its environment forgot to end."""
@@ -77,6 +81,8 @@ class SerialEnv:
         self._began = [0] * num_lanes
         self._idle = [0] * num_lanes
         self._actions: Any = None  # those of the running step, for messages
+        self._logs: list[list[Any]] = [[] for _ in range(num_lanes)]  # actions of the running episodes
+        self._logged = [i for i, lane in enumerate(self._lanes) if not (self._gym and can_capture(lane.env))]
         self._finals: list[_Final] = []
         self._any_end = False
         self._masks_in_info = False
@@ -189,6 +195,9 @@ class SerialEnv:
         self._wipe()
         self._clock += 1
         self._actions = given[0]
+        for lane in self._logged:
+            if len(self._logs[lane]) < LOG_LIMIT:
+                self._logs[lane].append(given[0][lane])
         leaf = spec.leaves[0]
         slab, shape, known = rows.obs[leaf.path], leaf.shape, self._known_dtype
         rewards: list[Any] = []
@@ -248,6 +257,8 @@ class SerialEnv:
         self._clock += 1
         self._actions = actions
         for lane, lane_actions in enumerate(actions):
+            if len(self._logs[lane]) < LOG_LIMIT:
+                self._logs[lane].append([(*self._place[agent], action) for agent, action in lane_actions.items()])
             try:
                 shown = self._lanes[lane].step(lane_actions)
                 self._record(lane, shown)
@@ -265,8 +276,117 @@ class SerialEnv:
         self.episode[lane] += 1
         self._seeds[lane] = self._plan(lane, int(self.episode[lane]))
         self._began[lane], self._idle[lane] = self._clock, 0
+        self._logs[lane].clear()
         self._ended[lane] = self._any_end = True
         self._observe(lane, self._lanes[lane].reset(self._seeds[lane]))
+
+    # -- going on after a restart ------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where every lane is: by its own word where it has one, else by the actions since its last reset."""
+        lanes: list[dict[str, Any]] = []
+        for lane, copied in enumerate(self._lanes):
+            if lane not in self._logged:
+                lanes.append({"snapshot": capture(copied.env)})
+            elif len(self._logs[lane]) == self._clock - self._began[lane]:
+                lanes.append({"actions": list(self._logs[lane])})
+            else:  # too long to replay
+                lanes.append({})
+        return {
+            "agents": [list(ids) for ids in self._ids],
+            "rows": [
+                {"obs": {path: array.copy() for path, array in rows.obs.items()}, "waiting": rows.waiting.copy()}
+                for rows in self._rows
+            ],
+            "episode": self.episode.copy(),
+            "seeds": list(self._seeds),
+            "clock": self._clock,
+            "began": list(self._began),
+            "idle": list(self._idle),
+            "lanes": lanes,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state instead of `reset`: puts each lane where it was, and compares what it shows.
+
+        Returns:
+            What every lane shows, and ``[lanes]`` bool, whose episode could not be taken up again.
+
+        Raises:
+            EnvError: If the state is of another environment, or the environment raises.
+        """
+        if "lanes" not in state or len(state["lanes"]) != self.num_lanes:
+            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
+        for kind_ids in state["agents"]:
+            for agent in kind_ids:
+                if agent not in self._place:
+                    self._announce(self._lanes[0], agent)
+        if [list(ids) for ids in self._ids] != state["agents"]:
+            raise EnvError(f"{self.name}: has agents {self._ids}, the saved state {state['agents']}")
+        self._plan = seeds
+        self._clock, self._seeds = state["clock"], list(state["seeds"])
+        self._began, self._idle = list(state["began"]), list(state["idle"])
+        self.episode[:] = state["episode"]
+        self._any_end = True
+        self._wipe()
+        for rows, saved in zip(self._rows, state["rows"], strict=True):
+            rows.waiting[:] = saved["waiting"]
+            for path, array in rows.obs.items():
+                array[:] = saved["obs"][path]
+        lost = np.zeros(self.num_lanes, dtype=bool)
+        for lane, where in enumerate(state["lanes"]):
+            try:
+                lost[lane] = not self._take_up(lane, where)
+                if lost[lane]:
+                    self._leave(lane)
+            except Exception as error:
+                raise self._located(lane, error) from _cause(error)
+        self.exact = self.exact and not lost.any()
+        self._ended[:] = False
+        return self._shown(), lost
+
+    def _take_up(self, lane: int, where: dict[str, Any]) -> bool:
+        """Puts a lane into the middle of its episode; False if it cannot be done, or shows something else there."""
+        copied = self._lanes[lane]
+        self._logs[lane] = list(where.get("actions", ()))
+        if "snapshot" in where:
+            copied.reset(self._seeds[lane])
+            restore(copied.env, where["snapshot"])
+            return True
+        if "actions" not in where:
+            return False
+        shown: LaneStep = copied.reset(self._seeds[lane])
+        for action in where["actions"]:
+            if self._gym:
+                obs, _, terminated, truncated, info = copied.env.step(np.array(action)[()])
+                if terminated or truncated:
+                    return False
+                shown = LaneStep({AGENT: obs}, masks={AGENT: info[MASK]} if MASK in info else {})
+            else:
+                shown = copied.step({self._ids[k][column]: value for k, column, value in action})
+                if shown.ended:
+                    return False
+        return self._shows_as_saved(lane, shown)
+
+    def _shows_as_saved(self, lane: int, shown: LaneStep) -> bool:
+        """Whether those that must act are the rows that wait, and see what these hold."""
+        waiting = sum(int(rows.waiting.reshape(self.num_lanes, -1)[lane].sum()) for rows in self._rows)
+        if waiting != len(shown.obs):
+            return False
+        for agent, obs in shown.obs.items():
+            k, row, _ = self._row_of(lane, agent)
+            spec = self.kinds[k].obs
+            tree = spec.allocate(1)
+            self._write(spec, tree, 0, agent, obs, shown.masks.get(agent))
+            if any(not np.array_equal(tree[path][0], self._rows[k].obs[path][row]) for path in tree):
+                return False
+        return True
+
+    def _leave(self, lane: int) -> None:
+        """Gives up the episode of a lane and begins its next."""
+        for rows in self._rows:
+            rows.waiting.reshape(self.num_lanes, -1)[lane] = False
+        self._begin(lane)
 
     # -- rows --------------------------------------------------------------------------------------
 

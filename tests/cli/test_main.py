@@ -1,0 +1,329 @@
+"""The command line from outside: what it prints, writes and exits with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from rookery.cli.main import main
+
+TINY = ["algorithm.fragment_length=8", "algorithm.epochs=1", "sampling.num_envs=2", "--preset", "none"]
+
+
+@pytest.fixture
+def rookery(tmp_path, monkeypatch, capsys):
+    """Runs a command in an empty folder; gives its exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["rookery", *map(str, words)])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        try:
+            main()
+            code = 0
+        except SystemExit as error:
+            code = error.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def trained(rookery):
+    """The same for a CartPole training of 64 steps with seed 3."""
+    return lambda *words: rookery(
+        "train", "CartPole-v1", "--seed", 3, "--stop", "env_steps=64", *TINY, "--evaluate", 0, *words
+    )
+
+
+def test_help_lists_the_verbs(rookery):
+    code, out, _ = rookery("--help")
+    assert code == 0
+    assert "train" in out
+    assert "envs" in out
+
+
+def test_a_mistyped_verb_is_a_usage_error_that_names_the_nearest(rookery):
+    code, _, err = rookery("trian")
+    assert code == 2
+    assert "Did you mean 'train'?" in err
+
+
+def test_envs_lists_presets_and_twins_without_torch(tmp_path):
+    script = "import sys; from rookery.cli.envs import envs; envs(); print('torch' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "CartPole-v1" in out
+    assert "rookery.envs.arena:MultiAgentArena" in out
+    assert out.endswith("False\n")
+
+
+def test_train_writes_what_it_was_and_what_came_out(trained, tmp_path):
+    code, out, _ = trained("--plain", "--evaluate", 3)
+    assert code == 0
+    folder = tmp_path / "runs" / "CartPole-v1-ppo-s3"
+    assert {path.name for path in folder.iterdir()} == {
+        "command.txt", "config.yaml", "metrics.jsonl", "result.json", "timers.json", "versions.json",
+    }  # fmt: skip
+    assert (folder / "command.txt").read_text().startswith("rookery train CartPole-v1 --seed 3 --stop env_steps=64 ")
+    assert {"rookery", "python", "torch", "numpy", "gymnasium"} <= json.loads(
+        (folder / "versions.json").read_text()
+    ).keys()
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    result = json.loads((folder / "result.json").read_text())
+    assert result["final"] == rows[-1]
+    assert result["final"]["env_steps"] == 64  # 4 iterations of 2 copies x 8 steps
+    assert result["stop_reason"] == "env_steps 64 reached 64"
+    assert result["evaluation"]["episodes"] == 3
+    assert "2 copies, 1 agent each, seed 3" in out
+    assert "until env_steps 64" in out
+    assert f"evaluation  {result['evaluation']['return_mean']:.2f}, 95 % interval [" in out
+    assert "env steps   64\n" in out
+    assert "runs/CartPole-v1-ppo-s3/: command.txt, config.yaml" in out
+
+
+def test_quiet_shows_the_outcome_only(trained):
+    _, out, err = trained("--quiet")
+    assert [line.split()[0] for line in out.splitlines()] == ["return", "env", "seconds", "steps/s", "written"]
+    assert err == ""
+
+
+def test_a_taken_usual_name_gets_a_number(trained, tmp_path):
+    for _ in range(3):
+        assert trained("--quiet")[0] == 0
+    names = {path.name for path in (tmp_path / "runs").iterdir()}
+    assert names == {"CartPole-v1-ppo-s3", "CartPole-v1-ppo-s3-2", "CartPole-v1-ppo-s3-3"}
+
+
+def test_a_taken_run_id_is_refused_with_two_ways_out(trained):
+    trained("--quiet", "--run-id", "mine")
+    code, _, err = trained("--quiet", "--run-id", "mine")
+    assert code == 2
+    expected = (
+        "error: command line: --run-id mine: runs/mine exists; add --force to replace it, or give another --run-id\n"
+    )
+    assert err == expected
+
+
+def test_force_replaces_all_of_a_run(trained, tmp_path):
+    trained("--quiet", "--run-id", "mine")
+    folder = tmp_path / "runs" / "mine"
+    (folder / "old.txt").write_text("old")
+    (folder / "videos").mkdir()
+    assert trained("--quiet", "--run-id", "mine", "--force")[0] == 0
+    assert "old.txt" not in {path.name for path in folder.iterdir()}
+    assert not (folder / "videos").exists()
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_force_deletes_nothing_where_no_run_was(trained, tmp_path):
+    precious = tmp_path / "runs" / "mine"
+    precious.mkdir(parents=True)
+    (precious / "thesis.txt").write_text("years")
+    code, _, err = trained("--run-id", "mine", "--force")
+    assert code == 2
+    assert "runs/mine holds no run" in err
+    assert (precious / "thesis.txt").read_text() == "years"
+
+
+def test_force_keeps_the_old_run_if_the_new_one_cannot_begin(trained, tmp_path):
+    trained("--quiet", "--run-id", "mine")
+    before = (tmp_path / "runs" / "mine" / "metrics.jsonl").read_text()
+    assert trained("--run-id", "mine", "--force", "env.config.gravity=1")[0] == 1
+    assert (tmp_path / "runs" / "mine" / "metrics.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize("run_id", ["..", "a/b", "", ".hidden"])
+def test_a_run_id_cannot_leave_the_folder_of_runs(trained, run_id):
+    code, _, err = trained("--run-id", run_id)
+    assert code == 2
+    assert f"--run-id {run_id!r} must be made of letters, digits and . _ + -" in err
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder(rookery, tmp_path):
+    code, _, err = rookery("train", "CartPole-v9")
+    assert code == 1
+    assert "error: env 'CartPole-v9' is not a Gymnasium id; did you mean 'CartPole-v0' or 'CartPole-v1'?" in err
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_a_file_lies_below_the_command_line(rookery, tmp_path):
+    (tmp_path / "run.yaml").write_text(
+        dedent("""\
+            env: {name: CartPole-v1}
+            seed: 5
+            sampling: {num_envs: 2}
+            algorithm: {fragment_length: 8, epochs: 1, lr: 0.01, gamma: 0.5}
+            stop: {env_steps: 32}
+        """)
+    )
+    code, _, _ = rookery("train", "run.yaml", "algorithm.lr=3e-4", "--quiet", "--evaluate", 0, "--preset", "none")
+    assert code == 0
+    lines = (tmp_path / "runs" / "CartPole-v1-ppo-s5" / "config.yaml").read_text().splitlines()
+    assert any("lr: 0.0003" in line and line.endswith("# command line") for line in lines)
+    assert any("gamma: 0.5" in line and line.endswith("# run.yaml:4") for line in lines)
+
+
+def test_a_written_config_trains_the_same_run_again(trained, rookery, tmp_path):
+    trained("--quiet", "--run-id", "first")
+    config = "runs/first/config.yaml"
+    code, _, err = rookery("train", config, "--quiet", "--evaluate", 0, "--preset", "none", "--run-id", "second")
+    assert (code, err) == (0, "")
+
+    def rows(run):
+        lines = (tmp_path / "runs" / run / "metrics.jsonl").read_text().splitlines()
+        return [{k: v for k, v in json.loads(line).items() if not k.startswith("time/")} for line in lines]
+
+    assert rows("second") == rows("first")
+
+
+def test_without_a_seed_one_is_drawn_and_stands_in_name_and_config(rookery, tmp_path):
+    rookery("train", "CartPole-v1", *TINY, "--stop", "env_steps=16", "--quiet", "--evaluate", 0)
+    (folder,) = (tmp_path / "runs").iterdir()
+    seed = folder.name.removeprefix("CartPole-v1-ppo-s")
+    assert any(line.startswith(f"seed: {seed} ") for line in (folder / "config.yaml").read_text().splitlines())
+
+
+def test_the_preset_of_a_known_environment_is_on_unless_turned_off(rookery, tmp_path):
+    _, out, _ = rookery("train", "CartPole-v1", "--seed", 1, "--stop", "iterations=1", "--plain", "--evaluate", 0)
+    assert "preset CartPole-v1\n" in out
+    assert "until env_steps 100,000 or iterations 1\n" in out
+    _, out, _ = rookery(
+        "train", "CartPole-v1", "--seed", 1, "--stop", "iterations=1", "--plain", "--evaluate", 0, "--preset", "none"
+    )
+    assert "preset" not in out
+
+
+def test_without_any_stop_a_budget_holds_and_is_said(rookery, monkeypatch):
+    monkeypatch.setattr("rookery.cli.train.BUDGET", 16)
+    code, out, _ = rookery("train", "CartPole-v1", "--seed", 1, *TINY, "--plain", "--evaluate", 0)
+    assert code == 0
+    assert "note: nothing said when to stop: after 16 environment steps (--stop env_steps=N)\n" in out
+    assert "stopped: env_steps 16 reached 16" in out
+
+
+def test_two_policies_are_trained_in_the_arena(rookery, tmp_path):
+    code, out, err = rookery(
+        "train", "--env", "rookery.envs.arena:MultiAgentArena", "--algo", "ppo", "--seed", 0, "--num-envs", 2,
+        "policies.pol1.lr=3e-4", "policies.pol2.lr=4e-4", "policy_mapping.agent1=pol1", "policy_mapping.agent2=pol2",
+        "algorithm.fragment_length=8", "algorithm.epochs=1", "--stop", "policies.pol2.updates=2", "--plain",
+        "--evaluate", 0,
+    )  # fmt: skip
+    assert code == 0, err
+    assert "policy pol1: PPO" in out
+    assert "stopped: policies/pol2/updates 2 reached 2" in out
+    assert (tmp_path / "runs" / "MultiAgentArena-ppo-s0").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["algorithm.gama=0.9"], "algorithm.gama = 0.9: there is no such setting; did you mean 'algorithm.gamma'?"),
+        (["lr=0.1"], "command line: lr = 0.1: there is no such setting; did you mean 'algorithm.lr'?"),
+        (["sampling.num_envs=many"], "command line: sampling.num_envs = 'many': must be a whole number of at least 1"),
+        (["algorithm.lr=-1"], "command line: algorithm.lr = -1: must be a number above 0 or a schedule of it"),
+        (["algorithm.gamma=1.5"], "command line: algorithm.gamma = 1.5: must be a number from 0 to 1"),
+        (["--num-envs", "0"], "command line: sampling.num_envs = 0: must be a whole number of at least 1"),
+        (["--seed", "-1"], "command line: seed = -1: must be a whole number of at least 0 or null"),
+        (["--algo", "pppo"], "no such algorithm; there are ppo; did you mean 'ppo'?"),
+        (["--preset", "CartPole"], "preset = 'CartPole': there is none of that name; use auto, none or one of "),
+        (["--stop", "return_mean"], "--stop 'return_mean' must be METRIC=NUMBER, for example --stop return_mean=475"),
+        (["Acrobot-v1"], "'CartPole-v1' is the environment, and 'Acrobot-v1' is none of a file .yaml and path=value"),
+        (["missing.yaml"], "missing.yaml: there is no such file"),
+        (["=3"], "command line: '=3' must be path=value, for example algorithm.lr=3e-4"),
+        (["--quiet", "--plain"], "command line: --quiet and --plain exclude each other"),
+        (["--stop", "retrun_mean=3", "--quiet"], "stop.retrun_mean: this run has no such metric"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_arguments_exits_2_and_says_what_is_meant(rookery, words, message):
+    code, out, err = rookery("train", "CartPole-v1", "--seed", 1, *TINY[:3], *words)
+    assert code == 2
+    assert "error: " in err
+    assert message in err
+    assert "Traceback" not in out + err
+
+
+def test_all_mistakes_are_reported_at_once(rookery):
+    code, _, err = rookery("train", "CartPole-v1", "algorithm.lr=-1", "algorithm.gama=0.9", "sampling.num_envs=0")
+    assert code == 2
+    assert err.count("error: command line: ") == 3
+
+
+def test_no_environment_is_a_mistake_that_shows_how_to_give_one(rookery):
+    code, _, err = rookery("train", "--seed", 1)
+    assert code == 2
+    assert "error: command line: no environment is named: rookery train CartPole-v1" in err
+
+
+ENV = """
+import gymnasium
+import numpy as np
+
+class Bomb(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, fuse=5):
+        self.fuse = fuse
+        if fuse < 0:
+            raise RuntimeError("a fuse cannot be negative")
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.fuse -= 1
+        if not self.fuse:
+            explode()
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+def explode():
+    raise ValueError("boom")
+"""
+
+
+def test_an_environment_beside_the_command_is_found_and_its_error_shown_once(rookery, tmp_path, monkeypatch):
+    (tmp_path / "bomb_env.py").write_text(ENV)
+    monkeypatch.delitem(sys.modules, "bomb_env", raising=False)
+    code, _, err = rookery("train", "bomb_env:Bomb", "--seed", 1, *TINY, "--quiet", "--stop", "env_steps=99")
+    assert code == 1
+    first, *_, last = err.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert err.count("Traceback") == err.count("ValueError: boom\nerror: ") == 1
+    assert "src/rookery" not in err  # it begins with the environment's own line
+    assert 'bomb_env.py", line 20, in step' in err
+    assert last.startswith("error: Bomb: lane 0, seed ")
+    assert "episode 0, step 5, agent 'agent', action" in last
+    code, _, err = rookery("train", "bomb_env:Bomb", "env.config.fuse=-1", "--quiet")
+    assert code == 1
+    assert 'bomb_env.py", line 12, in __init__' in err
+    assert err.endswith(
+        "error: Bomb: building it with env.config {'fuse': -1} raised RuntimeError: a fuse cannot be negative\n"
+    )
+
+
+def test_ctrl_c_exits_130_and_says_where_the_results_are(tmp_path):
+    words = ["train", "CartPole-v1", "--seed", "3", *TINY, "--stop", "seconds=60", "--plain"]
+    command = [sys.executable, "-c", "from rookery.cli.main import main; main()", *words]
+    child = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    for line in child.stdout:
+        if line.startswith("iteration"):
+            break
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert err.startswith("interrupted after ")
+    assert err.endswith("what there is lies in runs/CartPole-v1-ppo-s3\n")
+    assert "Traceback" not in err

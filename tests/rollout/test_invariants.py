@@ -1,0 +1,87 @@
+"""Whatever agents do, every decision is handed over once, in order, with its own reward and future."""
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from playing import ScriptedEnv, decisions_of, play
+
+
+def dealt(seed):
+    """A mapping that deals agents to two policies anew in each episode."""
+    return lambda agent, episode: "ab"[hash((seed, agent, episode.lane, episode.index)) % 2]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    lanes=st.integers(1, 3),
+    agents=st.integers(1, 4),
+    T=st.integers(1, 6),
+    decisions=st.none() | st.integers(1, 20),
+    other_pace=st.integers(1, 30),
+    remap=st.sampled_from(["one policy", "two policies", "dealt anew"]),
+    restless=st.sampled_from([0.0, 0.3, 0.7]),
+)
+def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
+    seed, lanes, agents, T, decisions, other_pace, remap, restless
+):
+    env = ScriptedEnv(seed, lanes, agents, restless)
+    if remap == "one policy":
+        names, rule = ["main"], None
+    elif remap == "two policies":
+        names, rule = ["a", "b"], {f"agent{number}": "ab"[number % 2] for number in range(agents)}
+    else:
+        names, rule = ["a", "b"], dealt(seed)
+    demands = {name: decisions if name != "b" else other_pace for name in names}
+    worker = play(env, names, rule, T={"main": T, "a": T, "b": T + 1}, decisions=demands, seed=seed)
+    received = {name: [] for name in names}
+    played_by = {name: [(0, 0)] for name in names}  # (vector step, version) from when on
+    while worker.vector_steps < 60:
+        rollouts = worker.sample(max_env_steps=7 * lanes)
+        for name, rollout in rollouts.items():
+            wanted = demands[name] or worker.seats[name].store.demand.fragment_length * worker.seats[name].store.num_slots
+            assert rollout.num_decisions >= wanted
+            received[name].append(rollout)
+        worker.set_weights({name: worker.seats[name].policy for name in rollouts})
+        for name in rollouts:
+            played_by[name].append((worker.vector_steps, worker.version))
+    for name, seat in worker.seats.items():
+        if seat.store.complete:
+            received[name].append(worker._take(seat))
+
+    truth = {entry.obs: entry for entry in env.account}
+    found = []
+    for name, rollouts in received.items():
+        lives = {}
+        for rollout in rollouts:
+            for decision in decisions_of(rollout):
+                entry = truth[decision.obs]
+                assert entry.complete
+                for field in ("action", "reward", "terminated", "truncated", "next", "first"):
+                    assert getattr(decision, field) == getattr(entry, field), field
+                assert abs(math.exp(decision.logp) * 1000 - decision.action - 0.5) < 0.51
+                if decision.version is not None:
+                    version = max(v for since, v in played_by[name] if since <= entry.vector_step)
+                    assert decision.version == version
+                # a slot's clock counts on, or starts anew with a new holder
+                life = lives.get(decision.slot)
+                if life is None or decision.clock == 0 != life[0] + 1:
+                    assert decision.clock == 0
+                else:
+                    assert decision.clock == life[0] + 1
+                    assert entry.agent == life[1]
+                lives[decision.slot] = (decision.clock, entry.agent)
+                found.append(entry)
+    complete = [entry for entry in env.account if entry.complete]
+    assert sorted(entry.obs[2] for entry in found) == [entry.obs[2] for entry in complete]
+    for player in env.players:  # in the order in which they were made
+        serials = [entry.obs[2] for name in names for entry in found if entry.agent == player and len(names) == 1]
+        assert serials == sorted(serials)
+    unclaimed = worker.counters()["rewards_without_decision"]
+    assert unclaimed == env.lost
+    if not env.lost:
+        assert sum(entry.reward for entry in env.account) == env.paid
+    total = sum(result.total for result in worker.finished) + sum(desk.returns.sum() for desk in worker.desks)
+    assert np.isclose(total, env.paid)

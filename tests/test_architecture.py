@@ -1,0 +1,411 @@
+"""What holds the design together, read from the source: unique lines, layers, defaults, names, sizes, the map."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "rookery"
+
+LAYERS = [
+    {"core"},
+    {"models", "envs"},
+    {"policies"},
+    {"signals", "replay", "demos"},
+    {"algorithms", "rollout"},
+    {"training"},
+    {"tune", "board"},
+    {"compat"},
+    {"cli"},
+]
+"""Lowest first. A package imports from itself and from lower layers; siblings never import each other."""
+
+LATE = {
+    "pydantic": "takes a tenth of a second, and the first look at a setting needs none of it",
+    "pydantic_core": "likewise",
+    "ruamel": "takes a tenth of a second; needed by those who read or write YAML",
+    "rookery.envs.drawing": "loads Pillow; needed by those who look at pictures",
+}
+"""What may be imported inside a function, with the reason: it is heavy, and most runs start without it."""
+
+MAX_FILE = 520
+MAX_FUNCTION = 70
+
+SECOND_DEFAULTS = {
+    "policies/policy.py:Policy.__init__.name": "what a policy is called, which is no env.name",
+    "policies/policy.py:Policy.act.deterministic": "how one call acts; evaluation's setting is passed to it",
+    "policies/policy.py:Policy.predict.deterministic": "a user's call outside any run, which has no evaluation section",
+    "rollout/worker.py:RolloutWorker.__init__.deterministic": "training draws actions; evaluation passes its setting",
+    "training/trainer.py:Trainer.__init__.config": "layers of all settings, which is no env.config",
+    "training/trainer.py:Trainer.record.episodes": "a film of one episode, which is no measurement",
+}
+"""Parameters that are called like a setting and have a default of their own, with the reason."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement.
+
+    Attributes:
+        module: What is imported, ``rookery.core.errors``.
+        line: Where.
+        typing_only: It stands under ``if TYPE_CHECKING``.
+        inside: It stands in a function.
+    """
+
+    module: str
+    line: int
+    typing_only: bool
+    inside: bool
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def files(package: str = "") -> list[Path]:
+    return sorted((SOURCE / package).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def module_of(path: Path) -> str:
+    return ".".join(("rookery", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def package_of(module: str) -> str:
+    return module.split(".")[1] if module.count(".") else ""
+
+
+@cache
+def code_of(path: Path) -> str:
+    """The source without comments and docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [line for line in body if not is_text(line)] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def files_with(pattern: str, ignoring: str = "-") -> list[str]:
+    """Files whose code matches `pattern`, each as often as it does."""
+    found = []
+    for path in files():
+        if not name_of(path).startswith(ignoring):
+            found += [name_of(path)] * len(re.findall(pattern, code_of(path)))
+    return found
+
+
+def imports_of(path: Path) -> list[Import]:
+    found: list[Import] = []
+
+    def walk(node: ast.AST, typing_only: bool, inside: bool) -> None:
+        if isinstance(node, ast.Import):
+            found.extend(Import(alias.name, node.lineno, typing_only, inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}:{node.lineno}: a relative import"
+            for alias in node.names:
+                deeper = f"{node.module}.{alias.name}"
+                module = deeper if deeper in modules() else str(node.module)
+                found.append(Import(module, node.lineno, typing_only, inside))
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for child in node.body:
+                walk(child, True, inside)
+            for child in node.orelse:
+                walk(child, typing_only, inside)
+        else:
+            inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for child in ast.iter_child_nodes(node):
+                walk(child, typing_only, inside)
+
+    walk(tree_of(path), False, False)
+    return found
+
+
+@cache
+def modules() -> frozenset[str]:
+    return frozenset(module_of(path) for path in files())
+
+
+def functions(tree: ast.AST, above: str = "") -> list[tuple[str, ast.FunctionDef]]:
+    """Functions and methods by dotted name, without those inside functions."""
+    found = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            found.append((above + node.name, node))
+        elif isinstance(node, ast.ClassDef):
+            found += functions(node, f"{above}{node.name}.")
+        elif isinstance(node, ast.If):
+            found += functions(node, above)
+    return found
+
+
+@cache
+def settings_fields() -> dict[str, list[tuple[str, ast.AnnAssign, ast.stmt | None]]]:
+    """Every field of every class below `Settings`: by name, the classes with it, and what stands under it."""
+    classes = {
+        node.name: node for path in files() for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)
+    }
+
+    def is_settings(name: str) -> bool:
+        if name == "Settings":
+            return True
+        bases = classes[name].bases if name in classes else []
+        return any(is_settings(ast.unparse(base).split("[")[0]) for base in bases)
+
+    fields: dict[str, list[tuple[str, ast.AnnAssign, ast.stmt | None]]] = {}
+    for name, node in classes.items():
+        if not is_settings(name) or not any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+            continue
+        for line, following in zip(node.body, [*node.body[1:], None], strict=True):
+            if isinstance(line, ast.AnnAssign) and "ClassVar" not in ast.unparse(line.annotation):
+                fields.setdefault(ast.unparse(line.target), []).append((name, line, following))
+    return fields
+
+
+# --- unique lines -------------------------------------------------------------------------------------------
+
+
+def test_weights_change_in_one_place():
+    assert files_with(r"\.backward\(") == ["core/optim.py"]
+    assert files_with(r"_fused_adam_\(") == ["core/optim.py"]
+    assert set(files_with(r"torch\.optim")) <= {"core/optim.py"}
+    assert set(files_with(r"\.grad\b")) == {"core/optim.py"}
+    assert files_with(r"def gradient_step\(") == ["core/optim.py"]
+
+
+def test_the_environment_is_stepped_in_one_place():
+    assert files_with(r"\benv\.step\(", ignoring="envs/") == ["rollout/worker.py"]
+    assert files_with(r"\.step\(", ignoring="envs/") == ["rollout/worker.py"]
+    assert "self.now = self.env.step(actions)" in code_of(SOURCE / "rollout" / "worker.py")
+
+
+def test_layers_are_merged_in_one_place():
+    assert files_with(r"def resolve\(") == ["core/config.py"]
+    assert {name.split("/")[0] for name in files_with(r"(?<!def )\bresolve\(")} <= {"training", "cli"}
+
+
+def test_one_loop_runs_over_the_learners():
+    assert files_with(r"\.training_step\(") == ["training/trainer.py"]
+
+
+# --- layers -------------------------------------------------------------------------------------------------
+
+
+def test_every_package_has_a_layer():
+    assert {package_of(module) for module in modules() if module.count(".") > 1} <= set().union(*LAYERS)
+
+
+def test_imports_point_down_only():
+    level = {package: number for number, packages in enumerate(LAYERS) for package in packages}
+    wrong = []
+    for path in files():
+        here = package_of(module_of(path))
+        if path == SOURCE / "__init__.py":
+            continue  # the lazy face of the package: its imports are for type checkers
+        for found in imports_of(path):
+            there = package_of(found.module) if found.module.startswith("rookery.") else here
+            if there != here and level[there] >= level[here]:
+                wrong.append(f"{name_of(path)}:{found.line} imports {found.module}")
+    assert not wrong
+
+
+def test_learning_and_playing_meet_only_in_the_trainer():
+    both = []
+    for path in files():
+        packages = {
+            package_of(found.module) for found in imports_of(path) if found.module.startswith("rookery.rollout.worker")
+        }
+        packages |= {
+            package_of(found.module) for found in imports_of(path) if found.module.endswith("algorithms.algorithm")
+        }
+        if packages == {"rollout", "algorithms"}:
+            both.append(name_of(path))
+    assert both == ["training/trainer.py"]
+
+
+def test_there_are_no_import_cycles():
+    graph = {
+        module_of(path): {
+            found.module for found in imports_of(path) if not found.typing_only and found.module in modules()
+        }
+        for path in files()
+    }
+    finished: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, f"import cycle: {' -> '.join([*trail[trail.index(module) :], module])}"
+        if module not in finished:
+            for inner in sorted(graph[module] - {module}):
+                visit(inner, (*trail, module))
+            finished.add(module)
+
+    for module in sorted(graph):
+        visit(module, ())
+
+
+def test_imports_stand_at_the_top_except_heavy_ones():
+    # A verb of the command line imports what it runs when it runs, so that --help does not load torch.
+    wrong = []
+    for path in files():
+        verb = name_of(path).startswith("cli/")
+        for found in imports_of(path):
+            allowed = {found.module, found.module.split(".")[0]} & LATE.keys() or (
+                verb and found.module.startswith("rookery.")
+            )
+            if found.inside and not allowed:
+                wrong.append(f"{name_of(path)}:{found.line} imports {found.module}")
+    assert not wrong
+
+
+def test_core_is_empty_at_its_root():
+    assert (SOURCE / "core" / "__init__.py").read_text() == ""
+
+
+def loaded_after(statements: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has after running `statements`."""
+    script = f"{statements}\nimport sys\nprint(' '.join({{name.split('.')[0] for name in sys.modules}}))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_environments_never_load_torch():
+    names = [module_of(path) for path in files("envs")]
+    loaded = loaded_after("\n".join(f"import {name}" for name in names))
+    assert "gymnasium" in loaded
+    assert "torch" not in loaded
+
+
+def test_importing_rookery_costs_nothing():
+    assert not loaded_after("import rookery") & {"torch", "numpy", "gymnasium", "pydantic", "typer"}
+
+
+def test_help_needs_neither_torch_nor_gymnasium():
+    loaded = loaded_after("from rookery.cli.main import app")
+    assert "typer" in loaded
+    assert not loaded & {"torch", "numpy", "gymnasium", "pydantic", "ruamel"}
+
+
+# --- settings -----------------------------------------------------------------------------------------------
+
+
+def test_settings_are_found_by_this_file():
+    assert {"lr", "gamma", "num_envs", "every", "implementation", "normalize_obs"} <= settings_fields().keys()
+
+
+def test_every_setting_says_below_it_what_it_means():
+    silent = [
+        f"{owner}.{name}"
+        for name, places in settings_fields().items()
+        for owner, _, following in places
+        if following is None or not is_text(following)
+    ]
+    assert not silent
+
+
+def test_a_setting_has_no_second_default():
+    # None does not count: it means that the setting decides.
+    second = {}
+    for path in files():
+        for name, function in functions(tree_of(path)):
+            arguments = function.args
+            positional = [*arguments.posonlyargs, *arguments.args]
+            pairs = list(zip(positional[::-1], arguments.defaults[::-1], strict=False))
+            pairs += list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
+            for argument, default in pairs:
+                if default is None or (isinstance(default, ast.Constant) and default.value is None):
+                    continue
+                if argument.arg in settings_fields():
+                    second[f"{name_of(path)}:{name}.{argument.arg}"] = ast.unparse(default)
+    assert {where: value for where, value in second.items() if where not in SECOND_DEFAULTS} == {}
+    assert SECOND_DEFAULTS.keys() <= second.keys()  # none that is no longer needed
+
+
+# --- names, sizes, docstrings -------------------------------------------------------------------------------
+
+
+def test_no_file_is_a_drawer_for_everything():
+    vague = {"utils", "util", "common", "helpers", "helper", "misc", "base_utils"}
+    assert not [name_of(path) for path in files() if path.stem in vague or path.parent.name in vague]
+
+
+@pytest.mark.parametrize("path", files(), ids=name_of)
+def test_files_and_functions_stay_readable(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE
+    long = {
+        name: length
+        for name, node in functions(tree_of(path))
+        if (length := node.end_lineno - node.lineno + 1) > MAX_FUNCTION
+    }
+    assert long == {}
+
+
+def test_every_file_says_what_is_in_it():
+    silent = [name_of(path) for path in files() if path.stat().st_size and not ast.get_docstring(tree_of(path))]
+    assert not silent
+
+
+def test_every_public_function_and_class_has_a_docstring():
+    silent = []
+    for path in files():
+        public = [(name, node) for name, node in functions(tree_of(path))]
+        public += [(node.name, node) for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)]
+        for name, node in public:
+            if not any(part.startswith("_") for part in name.split(".")) and not ast.get_docstring(node):
+                silent.append(f"{name_of(path)}:{name}")
+    assert not silent
+
+
+def test_an_algorithm_does_not_know_what_an_agent_is():
+    # It sees rows of one policy; how many play, and where, is decided above it.
+    lines = [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in files("algorithms")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search("agent", line, re.IGNORECASE)
+    ]
+    assert not lines
+
+
+def test_an_end_is_terminated_or_truncated_and_never_done():
+    wrong = []
+    for path in files():
+        for node in ast.walk(tree_of(path)):
+            names = [getattr(node, field, None) for field in ("id", "attr", "arg", "name")]
+            if "done" in names or "dones" in names:
+                wrong.append(f"{name_of(path)}:{getattr(node, 'lineno', '?')}")
+    assert not wrong
+
+
+# --- the map ------------------------------------------------------------------------------------------------
+
+
+def test_the_map_names_things_that_exist():
+    page = ROOT / "docs" / "map.md"
+    assert page.is_file(), "docs/map.md is missing"
+    entries = re.findall(r"([\w/]+\.py):([A-Za-z_][\w.]*\w)", page.read_text(encoding="utf-8"))
+    assert len(entries) >= 8, "docs/map.md names the main path as file.py:function"
+    lost = []
+    for file, target in entries:
+        path = SOURCE / file.removeprefix("src/rookery/")
+        tree = tree_of(path) if path.is_file() else ast.Module([], [])
+        known = {name for name, _ in functions(tree)} | {n.name for n in ast.walk(tree) if isinstance(n, ast.ClassDef)}
+        if target not in known:
+            lost.append(f"{file}:{target}")
+    assert not lost

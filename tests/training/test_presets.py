@@ -1,0 +1,138 @@
+"""Presets: layers below what a user says, one for a kind of space and one for a known environment."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rookery import ConfigError, MultiAgentArena, PPOConfig, Trainer
+from rookery.algorithms.names import ALGORITHMS
+from rookery.core.config import resolve
+from rookery.core.layers import Layer
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.training.presets import ENV_PRESETS, SPACE_PRESETS, find_preset, space_kind, space_layer
+from rookery.training.settings import RunConfig, algorithm_class
+
+NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
+PICTURE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+CHOICE = spaces.Discrete(2)
+FORCE = spaces.Box(-2, 2, (1,), np.float32)
+
+
+class Toy(gymnasium.Env):
+    """An environment of any spaces in which nothing happens."""
+
+    def __init__(self, obs=NUMBERS, action=FORCE):
+        self.observation_space, self.action_space = obs, action
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(self.observation_space.shape, self.observation_space.dtype), {}
+
+    def step(self, action):
+        return self.reset()[0], 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("obs", "action", "kind"),
+    [
+        (NUMBERS, CHOICE, "discrete"),
+        (spaces.Discrete(5), spaces.MultiDiscrete([2, 3]), "discrete"),
+        (NUMBERS, FORCE, "continuous"),
+        (PICTURE, CHOICE, "image"),
+        (PICTURE, FORCE, "image"),
+        (spaces.Dict({"camera": PICTURE, "speed": NUMBERS}), CHOICE, "image"),
+    ],
+)
+def test_the_space_decides_which_preset_fits(obs, action, kind):
+    specs = obs_spec(obs, action), action_spec(action)
+    assert space_kind(*specs) == kind
+    layer = space_layer("ppo", *specs, "policies.a")
+    assert layer.source == f"space preset {kind}"
+    assert layer.values == {f"policies.a.{path}": value for path, value in SPACE_PRESETS["ppo"][kind].items()}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("kind", ["discrete", "continuous", "image"])
+def test_every_space_preset_is_made_of_settings_that_exist(algorithm, kind):
+    values = {f"algorithm.{path}": value for path, value in SPACE_PRESETS[algorithm][kind].items()}
+    resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], algorithm_class)
+
+
+@pytest.mark.parametrize("name", ENV_PRESETS)
+def test_every_environment_preset_is_made_of_settings_that_exist_and_ends(name):
+    resolved = resolve(RunConfig, [Layer(f"preset {name}", ENV_PRESETS[name])], algorithm_class)
+    assert resolved.config.stop["env_steps"] >= 100_000
+    assert resolved.given("sampling.num_envs")
+
+
+def test_an_environment_preset_is_found_by_id_or_pattern_and_only_if_asked():
+    assert find_preset("auto", "CartPole-v1") == ("CartPole-v1", ENV_PRESETS["CartPole-v1"])
+    assert find_preset("auto", "MiniGrid-Empty-5x5-v0")[0] == "MiniGrid-*"
+    assert find_preset("auto", "CartPole-v0") is None
+    assert find_preset("none", "CartPole-v1") is None
+    assert find_preset("Pendulum-v1", "MyPendulum") == ("Pendulum-v1", ENV_PRESETS["Pendulum-v1"])
+    with pytest.raises(ConfigError, match="did you mean 'Pendulum-v1'"):
+        find_preset("pendulum-v1", "MyPendulum")
+
+
+def test_a_space_preset_always_applies_and_stands_below_what_a_user_says():
+    trainer = Trainer(Toy, num_envs=1)
+    assert trainer.config.algorithm.fragment_length == SPACE_PRESETS["ppo"]["continuous"]["fragment_length"] == 256
+    assert trainer.policies["main"].normalizer is not None
+    assert "(space preset continuous)" in trainer.resolved.explain("algorithm.fragment_length")
+    mine = Trainer(Toy, PPOConfig(fragment_length=64), num_envs=1)
+    assert mine.config.algorithm.fragment_length == 64
+    assert mine.config.algorithm.scale_rewards is True  # what was not said stays the preset's
+
+
+def test_in_code_no_environment_preset_is_used_unless_asked_for():
+    assert Trainer("CartPole-v1").config.sampling.num_envs == 8
+    assert Trainer("CartPole-v1").notes == []
+    trainer = Trainer("CartPole-v1", preset="auto")
+    assert trainer.notes == ["preset CartPole-v1"]
+    assert trainer.config.algorithm.gae_lambda == 0.8
+    assert trainer.config.stop == {"env_steps": 100_000}
+
+
+def test_a_user_beats_the_environment_preset_which_beats_the_space_preset():
+    trainer = Trainer("Pendulum-v1", PPOConfig(gamma=0.5), preset="auto", num_envs=2)
+    cfg = trainer.config.algorithm
+    assert (cfg.gamma, cfg.fragment_length, cfg.lr) == (0.5, 1024, 1e-3)
+    history = [source for source, _ in trainer.resolved.history["algorithm.fragment_length"]]
+    assert history == ["default", "space preset continuous", "preset Pendulum-v1"]
+    assert trainer.config.sampling.num_envs == 2
+
+
+class BirdAndFish:
+    """A dict-style environment of a bird that steers by numbers and a fish that chooses."""
+
+    possible_agents = agents = ["bird", "fish"]
+    observation_spaces = {"bird": NUMBERS, "fish": NUMBERS}
+    action_spaces = {"bird": FORCE, "fish": CHOICE}
+
+    def reset(self, *, seed=None, options=None):
+        return dict.fromkeys(self.agents, np.zeros(3, np.float32)), {}
+
+    def step(self, actions):
+        no = {"bird": False, "fish": False, "__all__": False}
+        return self.reset()[0], {"bird": 0.0, "fish": 0.0}, no, no, {}
+
+
+def test_policies_of_different_spaces_get_a_space_preset_each():
+    trainer = Trainer(BirdAndFish, policies=["bird", "fish"], num_envs=1)
+    bird, fish = trainer.learners["bird"].cfg, trainer.learners["fish"].cfg
+    assert (bird.fragment_length, fish.fragment_length) == (256, 128)
+    assert (bird.scale_rewards, fish.scale_rewards) == (True, False)
+
+
+def test_a_setting_for_all_policies_beats_the_space_presets_of_each():
+    trainer = Trainer(BirdAndFish, PPOConfig(fragment_length=32), policies=["bird", "fish"], num_envs=1)
+    assert [learner.cfg.fragment_length for learner in trainer.learners.values()] == [32, 32]
+    assert trainer.learners["bird"].cfg.scale_rewards is True
+
+
+def test_policies_of_equal_spaces_share_one_space_preset():
+    trainer = Trainer(MultiAgentArena, policies=["agent1", "agent2"], num_envs=1)
+    assert not trainer.resolved.given("policies.agent1.lr")
