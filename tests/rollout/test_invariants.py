@@ -43,42 +43,33 @@ def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
         for name, rollout in rollouts.items():
             wanted = demands[name] or worker.seats[name].store.demand.fragment_length * worker.seats[name].store.num_slots
             assert rollout.num_decisions >= wanted
-            received[name].append(rollout)
+            received[name] += decisions_of(rollout)
         worker.set_weights({name: worker.seats[name].policy for name in rollouts})
         for name in rollouts:
             played_by[name].append((worker.vector_steps, worker.version))
     for name, seat in worker.seats.items():
         if seat.store.complete:
-            received[name].append(worker._take(seat))
+            received[name] += decisions_of(worker._take(seat))
 
     truth = {entry.obs: entry for entry in env.account}
     found = []
-    for name, rollouts in received.items():
-        lives = {}
-        for rollout in rollouts:
-            for decision in decisions_of(rollout):
-                entry = truth[decision.obs]
-                assert entry.complete
-                for field in ("action", "reward", "terminated", "truncated", "next", "first"):
-                    assert getattr(decision, field) == getattr(entry, field), field
-                assert abs(math.exp(decision.logp) * 1000 - decision.action - 0.5) < 0.51
-                if decision.version is not None:
-                    version = max(v for since, v in played_by[name] if since <= entry.vector_step)
-                    assert decision.version == version
-                # a slot's clock counts on, or starts anew with a new holder
-                life = lives.get(decision.slot)
-                if life is None or decision.clock == 0 != life[0] + 1:
-                    assert decision.clock == 0
-                else:
-                    assert decision.clock == life[0] + 1
-                    assert entry.agent == life[1]
-                lives[decision.slot] = (decision.clock, entry.agent)
-                found.append(entry)
-    complete = [entry for entry in env.account if entry.complete]
-    assert sorted(entry.obs[2] for entry in found) == [entry.obs[2] for entry in complete]
-    for player in env.players:  # in the order in which they were made
-        serials = [entry.obs[2] for name in names for entry in found if entry.agent == player and len(names) == 1]
-        assert serials == sorted(serials)
+    for name, decisions_found in received.items():
+        lives, ages = {}, {}
+        for decision in decisions_found:
+            entry = truth[decision.obs]
+            assert entry.complete
+            for field in ("action", "reward", "terminated", "truncated", "next", "first"):
+                assert getattr(decision, field) == getattr(entry, field), field
+            assert abs(math.exp(decision.logp) * 1000 - decision.action - 0.5) < 0.51
+            if decision.version is not None:
+                assert decision.version == [v for since, v in played_by[name] if since <= entry.vector_step][-1]
+            # a slot's clock counts on with the same agent, or starts anew
+            assert (decision.clock, entry.agent) == lives.get(decision.slot) or decision.clock == 0
+            lives[decision.slot] = decision.clock + 1, entry.agent
+            assert entry.vector_step > ages.get((decision.slot, entry.agent), -1)
+            ages[decision.slot, entry.agent] = entry.vector_step
+            found.append(decision.obs)
+    assert sorted(found) == sorted(entry.obs for entry in env.account if entry.complete)
     unclaimed = worker.counters()["rewards_without_decision"]
     assert unclaimed == env.lost
     if not env.lost:

@@ -1,4 +1,7 @@
-"""The errors a user can cause. Each message names the thing, its value, where it came from, what is allowed and the way out."""
+"""The errors a user can cause.
+
+Each message names the thing, its value, where it came from, what is allowed and the way out.
+"""
 
 from difflib import get_close_matches
 
@@ -20,7 +23,7 @@ class ConfigError(RookeryError):
 
 
 class EnvError(RookeryError):
-    """An environment broke its contract, or raised; the message says where (lane, seed, episode, step, agent, action)."""
+    """An environment broke its contract, or raised; the message says where: lane, seed, episode, step, agent, action."""
 
 
 class SpaceError(RookeryError):

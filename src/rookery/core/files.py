@@ -1,7 +1,7 @@
 """Files that are whole or not there: every checkpoint and every small record of a run is written through here.
 
-A directory is written beside its final place, each file is flushed to the disk, a manifest with sizes and SHA-256 hashes comes
-last, and one rename makes it visible. Whatever happens in between, what was there before is still there and complete.
+A directory is written beside its final place, each file is flushed to the disk, a manifest with sizes and SHA-256 hashes
+comes last, and one rename makes it visible. Whatever happens in between, what was there before is still there, complete.
 """
 
 from __future__ import annotations

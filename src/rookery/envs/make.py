@@ -29,6 +29,9 @@ from rookery.envs.vector.serial import SerialEnv
 
 IMPLEMENTATIONS = ("auto", "batched", "serial")
 
+OURS = {"MultiAgentArena": "rookery.envs.arena:MultiAgentArena"}
+"""Short names of environments that come with Rookery: name to import path."""
+
 PROVIDERS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
 """Which module registers the ids that begin so, and the package that has it."""
 
@@ -169,6 +172,7 @@ def _find(env: Any) -> Any:
 
 
 def _find_name(name: str) -> Any:
+    name = OURS.get(name, name)
     module, colon, attribute = name.partition(":")
     if colon:
         imported = _import(module, f"env {name!r}")

@@ -333,10 +333,13 @@ class SlotStore(Stateful):
             self._column[:] = np.arange(self._base, self._base + size)
             self._filled[:] = self._row
             self._clock += self._row
-            # the row was answered; if every decision in it were already complete, `complete` would say so
             written = self._base * self.demand.fragment_length + self._row * size
-            self._pending[:] = self.complete < written
-            self._starts &= ~self._pending
+            if self.complete < written:  # the last row was answered and waits for its outcome, which will be added up
+                self._pending[:] = True
+                self._starts[:] = False
+                self._store["reward"][self._row - 1, self._base : self._base + size] = 0.0
+            else:
+                self._pending[:] = False
         else:
             self._column[:] = -1
             self._filled[:] = 0

@@ -109,6 +109,7 @@ SHORTHANDS = {
     "iteration_steps": "sampling.iteration_steps",
     "env_config": "env.config",
     "wrappers": "env.wrappers",
+    "model": "algorithm.model",
     "console": "logging.console",
     "evaluation_every": "evaluation.every",
     "evaluation_episodes": "evaluation.episodes",
@@ -148,7 +149,9 @@ def spread(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> dict[s
     values: dict[str, Any] = {}
     wrong = []
     for name, value in arguments.items():
-        if name in SHORTHANDS:
+        if name == "model" and not isinstance(value, Settings):
+            values["algorithm.model.module"] = value
+        elif name in SHORTHANDS:
             values[SHORTHANDS[name]] = value
         elif known(name):
             values[name] = value

@@ -1,0 +1,113 @@
+"""State as files: a tree of plain values and arrays, written as JSON beside one file of arrays, and read back equal.
+
+No pickle: nothing that is read can run. What can be written: None, bool, int (any size), float, str, list, tuple, deque,
+dict (any keys of these), NumPy arrays and numbers, torch tensors. Arrays of equal content are stored once.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import load, save
+from torch import Tensor
+
+from rookery.core.errors import RookeryError
+
+TAG = "~"
+"""Key of a JSON object that stands for something JSON has no word for."""
+
+
+class EncodingError(RookeryError):
+    """Something in a state cannot be written without pickle; says where it stands."""
+
+
+def encode(tree: Any) -> tuple[Any, bytes]:
+    """The tree as a value for JSON, and the arrays in it as a safetensors file.
+
+    Raises:
+        EncodingError: If something in it is neither plain nor an array; says where.
+    """
+    arrays: dict[str, np.ndarray] = {}
+
+    def put(array: np.ndarray) -> str:
+        solid = array if array.flags.c_contiguous else array.copy(order="C")
+        digest = hashlib.sha256(solid.tobytes() + repr((solid.dtype.str, solid.shape)).encode()).hexdigest()[:24]
+        arrays[digest] = solid
+        return digest
+
+    def walk(value: Any, where: str) -> Any:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, Tensor):
+            plain = value.detach().cpu()
+            if plain.dtype == torch.bfloat16:
+                return {TAG: "bfloat16", "key": put(plain.contiguous().view(torch.int16).numpy())}
+            return {TAG: "tensor", "key": put(plain.numpy())}
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind not in "biuf":
+                raise EncodingError(f"{where}: an array of {value.dtype} cannot be saved")
+            return {TAG: "array", "key": put(value)}
+        if isinstance(value, np.generic):
+            raw = base64.b64encode(value.tobytes()).decode()
+            return {TAG: "number", "dtype": value.dtype.str, "bytes": raw}
+        if isinstance(value, list):
+            return [walk(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        if isinstance(value, tuple):
+            return {TAG: "tuple", "items": [walk(item, f"{where}[{i}]") for i, item in enumerate(value)]}
+        if isinstance(value, deque):
+            items = [walk(item, f"{where}[{i}]") for i, item in enumerate(value)]
+            return {TAG: "deque", "items": items, "maxlen": value.maxlen}
+        if isinstance(value, dict):
+            if all(isinstance(key, str) for key in value) and TAG not in value:
+                return {key: walk(item, f"{where}.{key}") for key, item in value.items()}
+            pairs = [[walk(key, where), walk(item, f"{where}[{key!r}]")] for key, item in value.items()]
+            return {TAG: "dict", "items": pairs}
+        raise EncodingError(f"{where}: a {type(value).__name__} cannot be saved")
+
+    structure = walk(tree, "state")
+    return structure, save(arrays)
+
+
+def decode(structure: Any, arrays: bytes) -> Any:
+    """The tree that `encode` was given.
+
+    Raises:
+        EncodingError: If the structure names what is not there.
+    """
+    stored = load(arrays)
+
+    def get(key: str) -> np.ndarray:
+        if key not in stored:
+            raise EncodingError(f"the state names array {key}, which is not in the file of arrays")
+        return stored[key].copy()
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, list):
+            return [walk(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        kind = value.get(TAG)
+        if kind is None:
+            return {key: walk(item) for key, item in value.items()}
+        if kind == "tensor":
+            return torch.from_numpy(get(value["key"]))
+        if kind == "bfloat16":
+            return torch.from_numpy(get(value["key"])).view(torch.bfloat16)
+        if kind == "array":
+            return get(value["key"])
+        if kind == "number":
+            return np.frombuffer(base64.b64decode(value["bytes"]), dtype=np.dtype(value["dtype"]))[0]
+        if kind == "tuple":
+            return tuple(walk(item) for item in value["items"])
+        if kind == "deque":
+            return deque((walk(item) for item in value["items"]), maxlen=value["maxlen"])
+        if kind == "dict":
+            return {walk(key): walk(item) for key, item in value["items"]}
+        raise EncodingError(f"the state has something of unknown kind {kind!r}")
+
+    return walk(structure)
