@@ -20,6 +20,8 @@ _HOME = {
     "Piecewise": "rookery.core.schedules",
     "MultiAgentArena": "rookery.envs.arena",
     "RookeryError": "rookery.core.errors",
+    "load_policy": "rookery.policies.export",
+    "CheckpointConfig": "rookery.training.settings",
     "ConfigError": "rookery.core.errors",
     "EnvError": "rookery.core.errors",
 }
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from rookery.core.schedules import Piecewise as Piecewise
     from rookery.envs.arena import MultiAgentArena as MultiAgentArena
     from rookery.models.build import ModelConfig as ModelConfig
+    from rookery.policies.export import load_policy as load_policy
+    from rookery.training.settings import CheckpointConfig as CheckpointConfig
     from rookery.training.settings import EvaluationConfig as EvaluationConfig
     from rookery.training.settings import SamplingConfig as SamplingConfig
     from rookery.training.trainer import Trainer as Trainer

@@ -13,7 +13,7 @@ def dealt(seed):
     return lambda agent, episode: "ab"[hash((seed, agent, episode.lane, episode.index)) % 2]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     lanes=st.integers(1, 3),

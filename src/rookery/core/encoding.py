@@ -1,7 +1,7 @@
 """State as files: a tree of plain values and arrays, written as JSON beside one file of arrays, and read back equal.
 
-No pickle: nothing that is read can run. What can be written: None, bool, int (any size), float, str, list, tuple, deque,
-dict (any keys of these), NumPy arrays and numbers, torch tensors. Arrays of equal content are stored once.
+No pickle: nothing that is read can run. What can be written: None, bool, int of any size, float, str, list, tuple,
+deque, dict (any keys of these), NumPy arrays and numbers, torch tensors. Arrays of equal content are stored once.
 """
 
 from __future__ import annotations

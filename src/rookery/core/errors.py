@@ -23,7 +23,7 @@ class ConfigError(RookeryError):
 
 
 class EnvError(RookeryError):
-    """An environment broke its contract, or raised; the message says where: lane, seed, episode, step, agent, action."""
+    """An environment broke its contract, or raised; says where: lane, seed, episode, step, agent, action."""
 
 
 class SpaceError(RookeryError):

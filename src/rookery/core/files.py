@@ -1,7 +1,7 @@
 """Files that are whole or not there: every checkpoint and every small record of a run is written through here.
 
-A directory is written beside its final place, each file is flushed to the disk, a manifest with sizes and SHA-256 hashes
-comes last, and one rename makes it visible. Whatever happens in between, what was there before is still there, complete.
+A directory is written beside its final place, each file is flushed to the disk, a manifest with sizes and SHA-256
+hashes comes last, and one rename makes it visible. Whatever happens in between, what was there before stays complete.
 """
 
 from __future__ import annotations
@@ -151,3 +151,41 @@ def _failed(path: Path, error: OSError) -> FileError:
     except OSError:
         free = ""
     return FileError(f"{path}: cannot be written: {error.strerror or error}{free}; what was there before is unchanged")
+
+
+def find_checkpoint(path: Path) -> Path:
+    """The checkpoint a path means: itself, or the last whole one of a run.
+
+    Args:
+        path: A checkpoint, or the directory of a run.
+
+    Raises:
+        FileError: If there is none; a broken last one names the last good one.
+    """
+    if (path / MANIFEST).exists():
+        return path
+    folder = path / "checkpoints"
+    found = list_checkpoints(folder)
+    if found:
+        return found[-1]
+    if not path.exists():
+        raise FileError(f"{path}: there is no such run or checkpoint")
+    raise FileError(f"{path}: holds no checkpoint (none was written yet, or this is not the directory of a run)")
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """The finished checkpoints in a folder, oldest first; they are ordered by name, never by time."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(TEMPORARY))
+
+
+def last_good(folder: Path) -> Path | None:
+    """The newest checkpoint in a folder that is whole, every byte of it."""
+    for path in reversed(list_checkpoints(folder)):
+        try:
+            read_directory(path)
+        except FileError:
+            continue
+        return path
+    return None

@@ -1,8 +1,8 @@
 """The inside of one environment copy, saved and put back: for environments that can say where they are.
 
 Either the environment (unwrapped) has `get_state() -> value` and `set_state(value)`, where the value is made of
-numbers, texts, arrays, lists and dicts; or it is one of Gymnasium's classics, whose state is a few attributes. Every wrapper
-around it must be one whose state is known here. Otherwise the back end replays the episode's actions.
+numbers, texts, arrays, lists and dicts; or it is one of Gymnasium's classics, whose state is a few attributes. Every
+wrapper around it must be one whose state is known here. Otherwise the back end replays the episode's actions.
 """
 
 from __future__ import annotations

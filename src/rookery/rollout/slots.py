@@ -282,6 +282,25 @@ class SlotStore(Stateful):
         self._pending[finished] = False
         self.complete += len(finished)
 
+    def interrupt(self, slot: int, slab: Tree, row: int) -> None:
+        """The episode of a slot cannot go on: its last decision counts as truncated, with what the slot saw last.
+
+        Args:
+            slot: Which slot.
+            slab: Observations of that moment.
+            row: The slot's row there.
+        """
+        if self._taken:
+            self._begin()
+        self._leave_lockstep()
+        if self._column[slot] >= 0 and self._filled[slot] and not self._starts[slot]:
+            self.complete += int(self._pending[slot])
+            self._pending[slot] = True  # for `final`, which passes over slots that decided nothing
+            self.final(np.array([slot]), {path: slab[path][row : row + 1] for path in slab}, np.array([0]))
+            self._pending[slot] = False
+            self._store["truncated"][self._filled[slot] - 1, self._column[slot]] = True
+        self._starts[slot] = True
+
     def final(self, slots: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
         """Notes the last observations of truncated agents; comes before the `outcome` of the same step.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ import torch
 
 from rookery.core.batch import Demand, Rollout
 from rookery.core.errors import ConfigError
+from rookery.core.interrupt import Interrupt
 from rookery.core.seeding import Streams
+from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
@@ -146,12 +148,14 @@ class RolloutWorker(Stateful):
             of that name has been added; must call `add_policy`.
         timers: Where to count time.
         deterministic: Play the most likely action instead of a drawn one.
+        interrupt: Sampling ends early, between two vector steps, when a signal has come.
     """
 
     saved = ("seats", "desks", "layout", "env_steps", "vector_steps", "lengths", "finished", "version", "finals_stale",
              "rewards_unclaimed")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state
-    fixed = ("env", "mapping", "streams", "seeds", "introduce", "timers", "deterministic", "after_step", "now")
+    fixed = ("env", "mapping", "streams", "seeds", "introduce", "timers", "deterministic", "interrupt", "after_step",
+             "now")  # fmt: skip
 
     def __init__(
         self,
@@ -162,6 +166,7 @@ class RolloutWorker(Stateful):
         introduce: Callable[[str, Kind], None],
         timers: Timers,
         deterministic: bool = False,
+        interrupt: Interrupt | None = None,
     ) -> None:
         self.env = env
         self.mapping = mapping
@@ -170,6 +175,7 @@ class RolloutWorker(Stateful):
         self.introduce = introduce
         self.timers = timers
         self.deterministic = deterministic
+        self.interrupt = interrupt
         self.after_step: Callable[[RolloutWorker], None] | None = None
         self.seats: dict[str, Seat] = {}
         self.now: Step | None = None
@@ -185,17 +191,57 @@ class RolloutWorker(Stateful):
         self.rewards_unclaimed = 0
         """Rewards of agents that had never had to act yet."""
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, the environments in the middle of their episodes included."""
+        state = super().state_dict()
+        state["finished"] = [asdict(episode) for episode in self.finished]
+        state["env"] = None if self.now is None else self.env.state_dict()
+        return state
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave; the policies must have been added.
+        """Takes over what `state_dict` gave; policies that had been met while playing are introduced.
 
         Raises:
-            KeyError: If the policies differ, or what is saved of them.
+            KeyError: If there are policies that the state does not have, or what is saved of one differs.
+            EnvError: If the state is of another environment.
         """
+        state = dict(state)
+        env_state = state.pop("env")
+        lost = np.zeros(self.env.num_lanes, dtype=bool)
+        if env_state is not None:
+            self.now, lost = self.env.load_state_dict(env_state, self.seeds)
+        for name, seat in state["seats"].items():
+            if name not in self.seats:
+                self.introduce(name, self.env.kinds[seat["kind"]])
         if set(state["seats"]) != set(self.seats):
             raise KeyError(f"RolloutWorker: state has policies {sorted(state['seats'])}, expected {sorted(self.seats)}")
         self.desks = [Desk(len(desk["slot_of"])) for desk in state["desks"]]
-        super().load_state_dict(state)
+        finished = [EpisodeResult(**episode) for episode in state.pop("finished")]
+        super().load_state_dict({**state, "finished": []})
+        self.finished = finished
+        self.layout = self.env.layout if self.desks else -1
         self.seats = {seat.name: seat for seat in sorted(self.seats.values(), key=lambda seat: seat.number)}
+        for lane in np.flatnonzero(lost).tolist():
+            self._abandon(lane, [rows["obs"] for rows in env_state["rows"]])
+
+    def _abandon(self, lane: int, seen: list[Tree]) -> None:
+        """The episode of a lane cannot be taken up again: its open decisions are cut off where they stood.
+
+        Args:
+            lane: Whose episode.
+            seen: The slabs of observations of that moment, one for each kind.
+        """
+        seats = list(self.seats.values())
+        for desk, kind, slab in zip(self.desks, self.env.kinds, seen, strict=True):
+            width = len(kind.agents)
+            for row in range(lane * width, (lane + 1) * width):
+                store = seats[desk.seat_of[row]].store if desk.seat_of[row] >= 0 else None
+                if store is not None:
+                    store.interrupt(int(desk.slot_of[row]), slab, row)
+                desk.returns[row] = 0.0
+                desk.joined[row] = False
+            desk.routes = None
+        self.lengths[lane] = 0
 
     # --- policies -----------------------------------------------------------------------------------------------------
 
@@ -254,6 +300,8 @@ class RolloutWorker(Stateful):
             if ready:
                 return {seat.name: self._take(seat) for seat in ready}
             if limit is not None and self.env_steps >= limit:
+                return {}
+            if self.interrupt is not None and self.interrupt.number is not None:
                 return {}
             if episodes is not None and self.now.ended.any() and self._count_played(episodes) >= episodes:
                 return {}

@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from rookery.core.errors import EnvError
+from rookery.core.interrupt import Interrupt
 from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
@@ -28,6 +29,7 @@ def play(
     episodes: int,
     deterministic: bool,
     after_step: Callable[[RolloutWorker], None] | None = None,
+    interrupt: Interrupt | None = None,
 ) -> list[EpisodeResult]:
     """Plays episodes 0 to `episodes` - 1 of the evaluation stream, dealt to the lanes in turn; each is played to its
     end.
@@ -40,6 +42,10 @@ def play(
         episodes: How many episodes.
         deterministic: Play the most likely actions.
         after_step: Called after the reset and after each vector step.
+        interrupt: Ends the measuring when somebody asks to stop.
+
+    Raises:
+        Interrupted: If somebody asked to stop.
     """
     own = Streams(streams.integer(Role.EVALUATION))
     seeds = own.episodes(Role.ENV, stride=env.num_lanes)
@@ -47,11 +53,13 @@ def play(
     def introduce(name: str, kind: Kind) -> None:
         raise EnvError(f"no policy {name!r} for agents {', '.join(kind.agents)}; train first, or map them to another")
 
-    worker = RolloutWorker(env, mapping, own, seeds, introduce, Timers(), deterministic)
+    worker = RolloutWorker(env, mapping, own, seeds, introduce, Timers(), deterministic, interrupt)
     worker.after_step = after_step
     for name, policy in policies.items():
         worker.add_policy(name, policy, demand=None)
     worker.sample(episodes=episodes)
+    if interrupt is not None:
+        interrupt.check()
     return sorted(
         (result for result in worker.drain_finished() if _number(result, env) < episodes),
         key=lambda result: _number(result, env),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rookery.core.batch import Rollout
 from rookery.core.errors import nearest
 from rookery.core.state import Stateful
 from rookery.rollout.worker import EpisodeResult
@@ -147,6 +148,30 @@ class IterationResult:
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Progress(Stateful):
+    """An iteration under way.
+
+    Args:
+        env_steps: Environment steps of the run when it began.
+        seconds: Seconds of training when it began.
+    """
+
+    saved = ("env_steps", "seconds", "learned", "sizes")
+
+    def __init__(self, env_steps: int, seconds: float) -> None:
+        self.env_steps = env_steps
+        self.seconds = seconds
+        self.learned: dict[str, list[dict[str, Any]]] = {}
+        """What each policy's updates reported."""
+        self.sizes: dict[str, tuple[int, int]] = {}
+        """Decisions and cut fragments of each policy's last rollout."""
+
+    def note(self, name: str, row: dict[str, Any], rollout: Rollout) -> None:
+        """Takes down an update of a policy."""
+        self.learned.setdefault(name, []).append(row)
+        self.sizes[name] = (rollout.num_decisions, rollout.num_cut)
 
 
 class Windows(Stateful):

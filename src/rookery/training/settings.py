@@ -57,10 +57,20 @@ class EvaluationConfig(Settings):
 
 
 @dataclass(frozen=True)
+class CheckpointConfig(Settings):
+    """When the state of the run is kept; there is always a checkpoint at the end, if there is a run directory."""
+
+    every: NonNegativeInt = 10
+    """Iterations between checkpoints; 0 = only at the end."""
+    keep_last: PositiveInt = 3
+    """How many of the latest stay; the best and pinned ones stay besides."""
+
+
+@dataclass(frozen=True)
 class LoggingConfig(Settings):
     """What is shown and kept."""
 
-    console: Literal["auto", "live", "plain", "quiet"] = "quiet"
+    console: Literal["auto", "live", "plain", "quiet", "json"] = "quiet"
     """Progress: a live line, plain lines, nothing; ``auto`` = live at a terminal, else plain."""
 
 
@@ -72,6 +82,8 @@ class PolicyEntry(Settings):
     """Settings of its algorithm; in a file its keys stand beside `frozen`."""
     frozen: bool = False
     """Plays and does not learn; nothing it does is kept."""
+    init_from: str | None = None
+    """A run or checkpoint whose weights and normalizer it starts with, ``runs/x`` or ``runs/x:policy``."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +108,8 @@ class RunConfig(Settings):
     """Criteria, any of which ends training: env_steps, iterations, seconds, episodes, or a metric that must reach a
     value.
     """
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    """When the state of the run is kept."""
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     """What is shown and kept."""
     seed: NonNegativeInt | None = None
@@ -113,6 +127,7 @@ SHORTHANDS = {
     "console": "logging.console",
     "evaluation_every": "evaluation.every",
     "evaluation_episodes": "evaluation.episodes",
+    "checkpoint_every": "checkpoint.every",
 }
 """Keywords of `Trainer` that stand for a path."""
 

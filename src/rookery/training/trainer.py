@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,30 +16,32 @@ import torch
 
 from rookery.algorithms.algorithm import Algorithm, Row
 from rookery.core.batch import Rollout, flat
-from rookery.core.config import Resolved, resolve
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer, import_object, yaml_layer
+from rookery.core.files import FileError, last_good
+from rookery.core.interrupt import Interrupt, Interrupted
+from rookery.core.layers import Layer, import_object
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
-from rookery.envs.make import env_name, make_env, random_rows
+from rookery.envs.make import make_env, random_rows
+from rookery.policies.export import load_policy, policy_files, start_from
 from rookery.policies.policy import Policy
-from rookery.rollout.mapping import EpisodeInfo, MappingFunction, PolicyMapping
+from rookery.rollout.mapping import MappingFunction
 from rookery.rollout.pool import WorkerPool
 from rookery.rollout.worker import RolloutWorker
+from rookery.training import checkpoint
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import Recorder, play, summarize
-from rookery.training.presets import find_preset, space_layer
-from rookery.training.results import EvaluationResult, IterationResult, PolicyResult, Windows, mean, mean_rows
-from rookery.training.settings import RunConfig, algorithm_class, algorithm_name, spread
+from rookery.training.prepare import code_values, kinds_of, layers_of, prepare
+from rookery.training.results import EvaluationResult, IterationResult, PolicyResult, Progress, Windows, mean, mean_rows
+from rookery.training.run_dir import RunDir, versions
+from rookery.training.settings import RunConfig
 from rookery.training.stopping import Stop, StopFunction
 
 CAP = 10
-"""An iteration without a fixed length ends at the latest after this many times the largest demand, in environment
-steps.
-"""
+"""An iteration without a fixed length ends at the latest after this many times the largest demand, in env steps."""
 
 
 class Trainer(Stateful):
@@ -61,7 +62,9 @@ class Trainer(Stateful):
         config: More layers, weakest first: paths of YAML files, dicts of paths and values, or `Layer` objects.
         preset: ``none``, ``auto`` (the preset of a known environment) or the name of one.
         seed: Names all random streams; None = drawn once, see `trainer.seed`.
-        run_dir: Folder for `metrics.jsonl`, `config.yaml` and `timers.json`; None writes nothing.
+        run_dir: Directory for checkpoints, `metrics.jsonl` and the rest (docs/reference/run-directory.md); None writes
+            nothing.
+        force: Replace the run that is in `run_dir`.
         overrides: Shorthands such as ``num_envs=16``, or whole sections such as
             ``evaluation=EvaluationConfig(every=5)``.
 
@@ -71,9 +74,9 @@ class Trainer(Stateful):
     """
 
     saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
-             "last_evaluation", "frozen", "horizon")  # fmt: skip
+             "frozen", "horizon", "criteria", "progress", "score")  # fmt: skip
     fixed = ("resolved", "config", "seed", "streams", "env", "mapping", "reporter", "run_dir", "notes", "stop_function",
-             "_evaluation_env")  # fmt: skip
+             "interrupt", "_evaluation_env")  # fmt: skip
 
     def __init__(
         self,
@@ -86,12 +89,13 @@ class Trainer(Stateful):
         preset: str = "none",
         seed: int | None = None,
         run_dir: str | Path | None = None,
+        force: bool = False,
         **overrides: Any,
     ) -> None:
         torch.set_num_threads(1)
-        values = _code_values(env, algorithm, policies, policy_mapping, seed, overrides)
-        user_layers = [*_layers(config), Layer("code", values)]
-        self.resolved, self.env, self.mapping, self.notes = _prepare(user_layers, preset)
+        values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
+        user_layers = [*layers_of(config), Layer("code", values)]
+        self.resolved, self.env, self.mapping, self.notes = prepare(user_layers, preset)
         self.config: RunConfig = self.resolved.config
         self.seed: int = randbits(31) if self.config.seed is None else self.config.seed
         self.streams = Streams(self.seed)
@@ -104,52 +108,70 @@ class Trainer(Stateful):
         self.seconds = 0.0
         self.decisions: dict[str, int] = {}
         self.last_learning: dict[str, Row] = {}
-        self.last_evaluation: EvaluationResult | None = None
+        self.progress: Progress | None = None
+        """The iteration that is under way, so that a run can be stopped and taken up in the middle of it."""
+        self.criteria: dict[str, float] = {}
+        """What last ended a training, or was to end it."""
+        self.score: float | None = None
+        """What the best checkpoint is chosen by: the last evaluation's mean return, or else that of training."""
         self.horizon: int | None = None
         self.stop_function: StopFunction | None = None
         self.reporter: Reporter = reporter(self.config.logging.console)
         self._evaluation_env: VectorEnv | None = None
+        self.interrupt = Interrupt()
         worker = RolloutWorker(
-            self.env, self.mapping, self.streams, self.streams.episodes(Role.ENV), self._introduce, self.timers
+            self.env,
+            self.mapping,
+            self.streams,
+            self.streams.episodes(Role.ENV),
+            self._introduce,
+            self.timers,
+            interrupt=self.interrupt,
         )
         self.pool = WorkerPool(worker)
-        for name, kind in _kinds_of(self.env, self.mapping).items():
+        for name, kind in kinds_of(self.env, self.mapping).items():
             self._introduce(name, kind)
-        self.run_dir = None if run_dir is None else Path(run_dir)
-        if self.run_dir is not None:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-            (self.run_dir / "config.yaml").write_text(self.resolved.to_yaml(), encoding="utf-8")
+        self.run_dir: RunDir | None = None
+        if run_dir is not None:
+            self.run_dir = RunDir(Path(run_dir))
+            try:
+                self.run_dir.begin(self.resolved, force)
+            except Exception:
+                self.run_dir.close()
+                raise
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def train_iteration(self) -> IterationResult:
-        """Plays and learns for one iteration: `sampling.iteration_steps` environment steps, or one update of every
-        learner.
-        """
-        began, before = perf_counter(), self.env_steps
-        learned: dict[str, list[Row]] = {name: [] for name in self.policies}
-        sizes: dict[str, tuple[int, int]] = {}
-        with self.timers["train_iteration"]:
-            while (budget := self._remaining(before, learned)) > 0:
-                with self.timers["sample"]:
-                    rollouts = self.pool.sample(budget)
-                for name, rollout in rollouts.items():
-                    learned[name].append(self._learn(name, rollout))
-                    sizes[name] = (rollout.num_decisions, rollout.num_cut)
-                with self.timers["set_weights"]:
-                    self.pool.set_weights({name: self.policies[name] for name in rollouts})
-            self.iteration += 1
-            self.windows.add(self.pool.drain_finished())
-            evaluation = None
-            every = self.config.evaluation.every
-            if every and self.iteration % every == 0:
-                evaluation = self.evaluate()
-        took = perf_counter() - began
-        self.seconds += took
-        self.last_learning |= {name: mean_rows(rows) for name, rows in learned.items() if rows}
-        result = self._result(sizes, evaluation, (self.env_steps - before) / took)
-        self._write(result)
+        """Plays and learns for one iteration: `sampling.iteration_steps` env steps, or one update of every learner."""
+        began = perf_counter()
+        progress = self.progress = self.progress or Progress(self.env_steps, self.seconds)
+        try:
+            with self.timers["train_iteration"]:
+                while (budget := self._remaining(progress)) > 0:
+                    with self.timers["sample"]:
+                        rollouts = self.pool.sample(budget)
+                    for name, rollout in rollouts.items():
+                        progress.note(name, self._learn(name, rollout), rollout)
+                    with self.timers["set_weights"]:
+                        self.pool.set_weights({name: self.policies[name] for name in rollouts})
+                    self.interrupt.check()
+                evaluation = self._evaluate_when_due()
+        finally:
+            self.seconds += perf_counter() - began
+        self.iteration += 1
+        self.progress = None
+        self.windows.add(self.pool.drain_finished())
+        self.last_learning |= {name: mean_rows(rows) for name, rows in progress.learned.items()}
+        result = self._result(progress.sizes, evaluation, progress.env_steps, progress.seconds)
+        self.score = result.return_mean if evaluation is None else evaluation.return_mean
+        if self.run_dir is not None:
+            self.run_dir.append_row(result.row())
         return result
+
+    def _evaluate_when_due(self) -> EvaluationResult | None:
+        every = self.config.evaluation.every
+        return self.evaluate() if every and (self.iteration + 1) % every == 0 else None
 
     def _learn(self, name: str, rollout: Rollout) -> Row:
         """One update of one policy; its observation statistics move afterwards, and only here."""
@@ -163,14 +185,14 @@ class Trainer(Stateful):
         self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions
         return row
 
-    def _remaining(self, before: int, learned: dict[str, list[Row]]) -> int:
-        """Environment steps this iteration may still take."""
-        played = self.env_steps - before
+    def _remaining(self, progress: Progress) -> int:
+        """Environment steps the iteration may still take."""
+        played = self.env_steps - progress.env_steps
         if self.config.sampling.iteration_steps is not None:
             return self.config.sampling.iteration_steps - played
         if not self.learners:
             return (1000 if self.policies or not played else 0) - played
-        if all(learned[name] for name in self.learners):
+        if all(name in progress.learned for name in self.learners):
             return 0
         demands = [learner.demand for learner in self.learners.values()]
         largest = max(d.decisions or d.fragment_length * self.env.num_lanes for d in demands)
@@ -184,15 +206,42 @@ class Trainer(Stateful):
     def train(self, stop: Mapping[str, float] | StopFunction | None = None) -> IterationResult:
         """Trains until any criterion is reached; returns the last result.
 
+        With a run directory, a checkpoint is written every `checkpoint.every` iterations and at the end. Ctrl-C (or
+        SIGTERM) once stops after the vector step under way, writes a checkpoint and raises; twice stops at once.
+
         Args:
             stop: Criteria such as ``{"return_mean": 18, "env_steps": 200_000}`` on the whole life of the run, added to
-                those of
-                the configuration; or a function that looks at each result and says True to stop.
+                those of the configuration; or a function that looks at each result and says True to stop.
 
         Raises:
             ConfigError: If nothing would ever end the training, or a criterion names no metric.
+            Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
         """
-        criteria = dict(self.config.stop)
+        rule = self._stop_rule(stop)
+        self.criteria = dict(rule.criteria)
+        self.reporter.start(self, rule.criteria)
+        try:
+            with self.interrupt.watching():
+                result = self._standing_result()
+                reason = rule.reason(result) if self.iteration and self.progress is None else ""
+                while not reason:
+                    result = self.train_iteration()
+                    reason = rule.reason(result)
+                    self.reporter.iteration(replace(result, stop_reason=reason))
+                    self._save_when_due(ending=bool(reason))
+            return replace(result, stop_reason=reason)
+        except Interrupted:
+            if self.run_dir is not None:
+                self.reporter.event(f"stopped; checkpoint {self.save()}")
+            raise
+        finally:
+            self.reporter.finish(self)
+            if self.run_dir is not None:
+                self.run_dir.write_timers(self.timers)
+
+    def _stop_rule(self, stop: Mapping[str, float] | StopFunction | None) -> Stop:
+        """The criteria of the settings and of `stop` together; sets the horizon of schedules at the first start."""
+        criteria = dict(self.config.stop) | self.criteria
         if callable(stop):
             self.stop_function = stop
         elif isinstance(stop, Mapping):
@@ -207,19 +256,8 @@ class Trainer(Stateful):
             raise ConfigError(f"stop.{measured[0]}: nothing is evaluated in training; set evaluation.every, to 5 say")
         if self.horizon is None and "env_steps" in criteria:
             self.horizon = int(criteria["env_steps"])
-        self._warn_of_schedules(criteria)
-        self.reporter.start(self, criteria)
-        try:
-            while True:
-                result = self.train_iteration()
-                reason = rule.reason(result)
-                result = replace(result, stop_reason=reason)
-                self.reporter.iteration(result)
-                if reason:
-                    return result
-        finally:
-            self.reporter.finish(self)
-            self._write_timers()
+        self._warn_of_schedules()
+        return rule
 
     def evaluate(self, episodes: int | None = None, deterministic: bool | None = None) -> EvaluationResult:
         """Plays episodes to measure; nothing is learned, and training goes on as if it had not happened.
@@ -240,9 +278,16 @@ class Trainer(Stateful):
                 if env is not None:
                     env.close()
                 env = self._evaluation_env = self._make_env(lanes)
-            results = play(env, self.policies, self.mapping, self.streams, episodes=count, deterministic=greedy)
-        self.last_evaluation = summarize(results, env_steps=self.env_steps, deterministic=greedy)
-        return self.last_evaluation
+            results = play(
+                env,
+                self.policies,
+                self.mapping,
+                self.streams,
+                episodes=count,
+                deterministic=greedy,
+                interrupt=self.interrupt,
+            )
+        return summarize(results, env_steps=self.env_steps, deterministic=greedy)
 
     def record(
         self,
@@ -279,12 +324,102 @@ class Trainer(Stateful):
         recorder.save(Path(path), frames_per_second)
         return summarize(results, env_steps=self.env_steps, deterministic=greedy)
 
+    # --- stopping and going on ----------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path | None = None, pin: bool = False) -> Path:
+        """Writes a checkpoint: all that is needed to go on exactly, in one directory that is whole or not there.
+
+        Args:
+            path: Where; None = the run directory, where the last `checkpoint.keep_last`, the best and pinned ones stay.
+            pin: Never remove it to make room.
+
+        Raises:
+            ConfigError: If there is no run directory, or `path` exists.
+            FileError: If it cannot be written; says which checkpoint is the last good one.
+        """
+        folder = None if self.run_dir is None or path is not None else self.run_dir.checkpoints
+        if folder is None and path is None:
+            raise ConfigError("save: this trainer has no run directory; say where, as in trainer.save('my-checkpoint')")
+        target = Path(str(path)) if folder is None else folder / checkpoint.next_name(folder, self.iteration)
+        if target.exists():
+            raise ConfigError(f"save: {target} exists; choose another path")
+        models = {name: self.config.policies[name].algorithm.model for name in self.policies}
+        extra = {"config.json": checkpoint.config_file(self.resolved, self.seed), **policy_files(self.policies, models)}
+        facts = {
+            "iteration": self.iteration,
+            "env_steps": self.env_steps,
+            "score": self.score,
+            "exact": self.env.exact,
+            "pinned": pin,
+            "versions": versions(),
+        }
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            checkpoint.write_checkpoint(target, self.state_dict(), extra, facts)
+        except (FileError, OSError) as error:
+            good = None if folder is None else last_good(folder)
+            raise FileError(f"{error}; the last good checkpoint is {good}" if good else str(error)) from None
+        if folder is not None:
+            checkpoint.note_best(folder, target.name, self.score)
+            checkpoint.tidy(folder, self.config.checkpoint.keep_last)
+        return target
+
+    def _save_when_due(self, ending: bool) -> None:
+        every = self.config.checkpoint.every
+        if self.run_dir is not None and (ending or (every and self.iteration % every == 0)):
+            self.reporter.event(f"checkpoint {self.save().name}")
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        resume: bool = False,
+        env: Any = None,
+        policy_mapping: Mapping[str, str] | MappingFunction | None = None,
+        config: Any = (),
+        **overrides: Any,
+    ) -> Self:
+        """A trainer as it was when a checkpoint was written.
+
+        Args:
+            path: A run (its last checkpoint) or a checkpoint.
+            resume: Go on writing in the run's directory: later rows and checkpoints of it are forgotten.
+            env: The environment, if it was made in code that cannot be found by name (in a script or notebook).
+            policy_mapping: The mapping function, likewise.
+            config: Other such settings by path, or settings to change.
+            overrides: Shorthands, as for the constructor.
+
+        Raises:
+            FileError: If there is no checkpoint, or it is broken; names the last good one.
+            ConfigError: If something made in code has to be given again; names all of it.
+        """
+        saved = checkpoint.read_checkpoint(Path(path))
+        layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
+        checkpoint.need_again(saved, {path for layer in layers for path in layer.values})
+        trainer = cls(config=[Layer(str(saved.path), saved.values), *layers])
+        trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
+        trainer.load_state_dict(saved.state)
+        if resume:
+            trainer.run_dir = RunDir(saved.path.parent.parent)
+            trainer.run_dir.cut_rows(trainer.iteration)
+            checkpoint.forget_later(trainer.run_dir.checkpoints, saved.path.name)
+        return trainer
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
+        self.progress = None if state["progress"] is None else Progress(0, 0.0)
+        super().load_state_dict(state)
+
     def close(self) -> None:
-        """Frees the environments."""
+        """Frees the environments and the run directory."""
         self.pool.close()
         if self._evaluation_env is not None:
             self._evaluation_env.close()
             self._evaluation_env = None
+        if self.run_dir is not None:
+            self.run_dir.close()
+            self.run_dir = None
 
     def __enter__(self) -> Self:
         return self
@@ -309,7 +444,9 @@ class Trainer(Stateful):
         generator = torch.Generator().manual_seed(self.streams.integer(Role.INIT, name, 0))
         policy = Policy(kind.obs, kind.action, entry.algorithm.model, name=name, generator=generator)
         self.policies[name] = policy
-        if policy.normalizer is not None and self.config.sampling.warmup_steps:
+        if entry.init_from is not None:
+            start_from(policy, load_policy(entry.init_from), entry.init_from)
+        elif policy.normalizer is not None and self.config.sampling.warmup_steps:
             self._warm_up(policy, kind)
         if entry.frozen:
             policy.requires_grad_(False)
@@ -332,7 +469,7 @@ class Trainer(Stateful):
             if other.obs == kind.obs and other.action == kind.action:
                 policy.normalizer.update({path: torch.from_numpy(array) for path, array in tree.items()})
 
-    def _warn_of_schedules(self, criteria: Mapping[str, float]) -> None:
+    def _warn_of_schedules(self) -> None:
         if self.horizon is not None:
             return
         for name, learner in self.learners.items():
@@ -345,8 +482,16 @@ class Trainer(Stateful):
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 
+    def _standing_result(self) -> IterationResult:
+        """Where the run stands, without an iteration of its own."""
+        return self._result({}, None, 0, 0.0)
+
     def _result(
-        self, sizes: dict[str, tuple[int, int]], evaluation: EvaluationResult | None, speed: float
+        self,
+        sizes: Mapping[str, tuple[int, int]],
+        evaluation: EvaluationResult | None,
+        steps_before: int,
+        seconds_before: float,
     ) -> IterationResult:
         windows = self.windows
         policies = {}
@@ -373,130 +518,6 @@ class Trainer(Stateful):
             policies=policies,
             evaluation=evaluation,
             seconds=self.seconds,
-            steps_per_second=speed,
+            steps_per_second=(self.env_steps - steps_before) / max(self.seconds - seconds_before, 1e-9),
             exact=self.env.exact,
         )
-
-    def _write(self, result: IterationResult) -> None:
-        if self.run_dir is not None:
-            with (self.run_dir / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(result.row()) + "\n")
-
-    def _write_timers(self) -> None:
-        if self.run_dir is not None:
-            (self.run_dir / "timers.json").write_text(json.dumps(self.timers.state_dict(), indent=1), encoding="utf-8")
-
-
-def _code_values(
-    env: Any,
-    algorithm: Settings | None,
-    policies: Mapping[str, Any] | Sequence[str] | None,
-    policy_mapping: Any,
-    seed: int | None,
-    overrides: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The arguments of `Trainer` as one layer of paths and values."""
-    sections = {"sampling", "evaluation", "stop", "logging", "device"}
-    values = spread(overrides, lambda name: name in sections)
-    if env is not None:
-        values["env.name"] = env
-    if algorithm is not None:
-        values["algorithm"] = algorithm
-    if policies is not None:
-        names = [policies] if isinstance(policies, str) else policies
-        named = names if isinstance(names, Mapping) else dict.fromkeys(names)
-        values["policies"] = {name: {} if entry is None else entry for name, entry in named.items()}
-    if policy_mapping is not None:
-        values["policy_mapping"] = policy_mapping
-    if seed is not None:
-        values["seed"] = seed
-    return values
-
-
-def _layers(config: Any) -> list[Layer]:
-    """Layers from paths, dicts and layers, one or several."""
-    items = config if isinstance(config, list | tuple) else [config]
-    layers = []
-    for item in items:
-        if isinstance(item, Layer):
-            layers.append(item)
-        elif isinstance(item, str | Path):
-            layers.append(yaml_layer(Path(item)))
-        elif isinstance(item, Mapping):
-            layers.append(Layer("code", item))
-        else:
-            raise ConfigError(f"code: config = {item!r}: use a path of a YAML file, a dict or a Layer")
-    return layers
-
-
-def _prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv, PolicyMapping, list[str]]:
-    """Resolves the settings and makes the environments, which presets depend on."""
-    first = resolve(RunConfig, user_layers, algorithm_class)
-    env_cfg = first.config.env
-    if env_cfg.name is None:
-        raise ConfigError(
-            "env.name is missing: say which environment, as in Trainer('CartPole-v1') or env: {name: CartPole-v1}"
-        )
-    name = env_name(env_cfg.name)
-    notes = []
-    layers = list(user_layers)
-    found = find_preset(preset, name)
-    if found is not None:
-        notes.append(f"preset {found[0]}")
-        layers.insert(0, Layer(f"preset {found[0]}", found[1]))
-    second = resolve(RunConfig, layers, algorithm_class)
-    env = make_env(
-        env_cfg.name, env_cfg.config, env_cfg.wrappers, second.config.sampling.num_envs, env_cfg.implementation
-    )
-    notes.extend(env.notes)
-    names = list(second.config.policies) or ["main"]
-    if not second.config.policies:
-        layers.append(Layer("default", {"policies.main": {}}))
-    mapping = PolicyMapping(second.config.policy_mapping, names)
-    space_layers = _space_layers(second, env, mapping, names)
-    resolved = resolve(RunConfig, [*space_layers, *layers], algorithm_class)
-    notes.extend(resolved.notes)
-    return resolved, env, mapping, notes
-
-
-def _space_layers(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping, names: list[str]) -> list[Layer]:
-    """Space presets: of the `algorithm` section where all policies agree on one, else of each policy."""
-    kinds = _kinds_of(env, mapping)
-    entries = resolved.config.policies
-
-    def layer(name: str, prefix: str) -> Layer:
-        entry = entries.get(name)
-        cfg = resolved.config.algorithm if entry is None else entry.algorithm
-        kind = kinds.get(name, env.kinds[0])
-        return space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix)
-
-    common = {str(layer(name, "algorithm")) for name in names}
-    if len(common) == 1:
-        return [layer(names[0], "algorithm")]
-    own = []
-    for name in names:
-        made = layer(name, f"policies.{name}")
-        # a policy's own entry would beat what the user said for all: such paths are left to the user
-        said = {path: value for path, value in made.values.items()
-                if not resolved.given(path.replace(f"policies.{name}", "algorithm", 1))}  # fmt: skip
-        own.append(Layer(made.source, said))
-    return own
-
-
-def _kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
-    """The kind of each policy's agents, as far as it is known before playing."""
-    found: dict[str, Kind] = {}
-    if not mapping.is_static:
-        return dict.fromkeys(mapping.policies, env.kinds[0]) if len(env.kinds) == 1 else {}
-    info = EpisodeInfo(0, 0, Streams(0))
-    for kind in env.kinds:
-        for agent in kind.agents:
-            name = mapping(agent, info)
-            if name in found and found[name] is not kind:
-                raise ConfigError(
-                    f"policy_mapping: policy {name!r} cannot play both {found[name].agents[0]!r} (observes "
-                    f"{found[name].obs.space}, acts in {found[name].action.space}) and {agent!r} (observes "
-                    f"{kind.obs.space}, acts in {kind.action.space}); give them policies of their own"
-                )
-            found[name] = kind
-    return found

@@ -1,0 +1,61 @@
+"""Ctrl-C and SIGTERM as a request: the first is acted on between two vector steps, the second stops at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was asked to stop, and stopped in good order.
+
+    Attributes:
+        signal: Number of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.signal = number
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+
+
+class Interrupt:
+    """Whether somebody asked to stop.
+
+    Attributes:
+        number: The signal that came, or None.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While this lasts, SIGINT and SIGTERM set `number`; a second one raises KeyboardInterrupt where the code is.
+
+        Outside the main thread Python gives no signals: nothing is watched there.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.number is not None:
+                raise KeyboardInterrupt
+            self.number = number
+
+        watched = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, note) for number in watched}
+        self.number = None
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def check(self) -> None:
+        """Raises `Interrupted` if a signal has come."""
+        if self.number is not None:
+            raise Interrupted(self.number)

@@ -1,0 +1,68 @@
+"""Spaces as JSON, so that a policy can be used where its environment is not installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import SpaceError
+
+
+def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
+    """A description of the space that `space_from_json` turns into an equal one.
+
+    Spaces that Rookery cannot observe (texts, graphs, an environment's own kinds) come back as a Text, which it leaves out
+    of observations just the same.
+    """
+    if isinstance(space, spaces.Box):
+        bounds = {"low": space.low.astype(float).ravel().tolist(), "high": space.high.astype(float).ravel().tolist()}
+        for name, values in bounds.items():
+            if len(set(values)) == 1:
+                bounds[name] = values[:1]
+        return {"kind": "Box", **bounds, "shape": list(space.shape), "dtype": str(space.dtype)}
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        start = np.broadcast_to(space.start, space.nvec.shape).tolist()
+        return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": start, "dtype": str(space.dtype)}
+    if isinstance(space, spaces.MultiBinary):
+        shape = [int(n) for n in space.shape] if space.shape else []
+        return {"kind": "MultiBinary", "shape": shape}
+    if isinstance(space, spaces.Dict):
+        return {"kind": "Dict", "spaces": [[key, space_to_json(inner)] for key, inner in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "Tuple", "spaces": [space_to_json(inner) for inner in space.spaces]}
+    return {"kind": "Text", "max_length": getattr(space, "max_length", 1)}
+
+
+def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
+    """The space that `space_to_json` described.
+
+    Raises:
+        SpaceError: If the description is of no known kind.
+    """
+    kind = text.get("kind")
+    if kind == "Box":
+        shape, dtype = tuple(text["shape"]), np.dtype(text["dtype"])
+        low, high = (
+            np.broadcast_to(np.array(text[name]), int(np.prod(shape)) if len(text[name]) == 1 else len(text[name]))
+            for name in ("low", "high")
+        )
+        return spaces.Box(low.reshape(shape).astype(dtype), high.reshape(shape).astype(dtype), shape, dtype.type)
+    if kind == "Discrete":
+        return spaces.Discrete(text["n"], start=text["start"])
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(
+            np.array(text["nvec"]), dtype=np.dtype(text["dtype"]).type, start=np.array(text["start"])
+        )
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(text["shape"])
+    if kind == "Dict":
+        return spaces.Dict({key: space_from_json(inner) for key, inner in text["spaces"]})
+    if kind == "Tuple":
+        return spaces.Tuple([space_from_json(inner) for inner in text["spaces"]])
+    if kind == "Text":
+        return spaces.Text(text["max_length"])
+    raise SpaceError(f"a space of unknown kind {kind!r}")

@@ -1,0 +1,122 @@
+"""A policy as files, and back: what serves it on a machine that has neither its environment nor its trainer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import spaces
+
+from rookery.core.encoding import decode, encode
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.files import FileError, find_checkpoint, last_good, read_directory
+from rookery.core.settings import object_name
+from rookery.core.space_files import space_from_json, space_to_json
+from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy
+
+FILE = "policies.json"
+ARRAYS = "policies.safetensors"
+
+
+def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfig]) -> dict[str, bytes]:
+    """Files that `load_policy` reads: spaces, network settings, weights and normalizer of each policy."""
+    described = {}
+    for name, policy in policies.items():
+        described[name] = {
+            "obs_space": space_to_json(policy.obs_spec.space),
+            "action_space": space_to_json(policy.action_spec.space),
+            "info_mask": _masks_in_info(policy),
+            "model": _model_to_json(models[name]),
+            "state": dict(policy.state_dict()),
+        }
+    structure, arrays = encode(described)
+    return {FILE: json.dumps(structure).encode(), ARRAYS: arrays}
+
+
+def load_policy(path: str | Path, name: str | None = None) -> Policy:
+    """A trained policy, to act with: ``load_policy("runs/x").predict(obs)``.
+
+    Args:
+        path: A run (its last checkpoint) or a checkpoint; ``runs/x:pol1`` names the policy too.
+        name: Which policy; not needed where there is one.
+
+    Raises:
+        FileError: If there is no checkpoint, or it is broken; names the last good one.
+        ConfigError: If there is no policy of that name.
+    """
+    place, given = split_name(path)
+    name = name or given
+    checkpoint = find_checkpoint(place)
+    try:
+        files, _ = read_directory(checkpoint)
+    except FileError as error:
+        good = last_good(checkpoint.parent)
+        raise FileError(
+            f"{error}; {'the last good checkpoint is ' + str(good) if good else 'no other is whole'}"
+        ) from None
+    if FILE not in files:
+        raise FileError(f"{checkpoint}: holds no policies: it is not a checkpoint of Rookery")
+    described: dict[str, Any] = decode(json.loads(files[FILE]), files[ARRAYS])
+    if name is None and len(described) == 1:
+        name = next(iter(described))
+    if name is None or name not in described:
+        hint = nearest(name, list(described)) if name else f"; say which, as in {place}:{next(iter(described))}"
+        raise ConfigError(f"{checkpoint}: policy {name!r} is not one of {', '.join(described)}{hint}")
+    return _build(name, described[name])
+
+
+def start_from(policy: Policy, other: Policy, source: str) -> None:
+    """Gives a policy the weights and the normalizer of another.
+
+    Raises:
+        ConfigError: If their spaces or networks differ.
+    """
+    if policy.obs_spec != other.obs_spec or policy.action_spec != other.action_spec:
+        raise ConfigError(
+            f"init_from = {source!r}: that policy observes {other.obs_spec.space} and acts in "
+            f"{other.action_spec.space}, policy {policy.name!r} observes {policy.obs_spec.space} and acts in "
+            f"{policy.action_spec.space}"
+        )
+    mine, theirs = policy.state_dict(), other.state_dict()
+    if {name: value.shape for name, value in mine.items()} != {name: value.shape for name, value in theirs.items()}:
+        raise ConfigError(
+            f"init_from = {source!r}: that policy has another network; give {policy.name!r} the same model"
+        )
+    policy.load_state_dict(theirs)
+
+
+def split_name(path: str | Path) -> tuple[Path, str | None]:
+    """A path and the policy named behind its last colon, unless all of it is a path that exists."""
+    text = str(path)
+    before, colon, name = text.rpartition(":")
+    if colon and not Path(text).exists() and "/" not in name:
+        return Path(before), name
+    return Path(text), None
+
+
+def _build(name: str, described: dict[str, Any]) -> Policy:
+    action_space = space_from_json(described["action_space"])
+    obs = obs_spec(space_from_json(described["obs_space"]), action_space, info_mask=described["info_mask"])
+    model = ModelConfig(**described["model"])
+    policy = Policy(obs, action_spec(action_space), model, name, generator=torch.Generator().manual_seed(0))
+    policy.load_state_dict(described["state"])
+    policy.requires_grad_(False)
+    return policy.eval()
+
+
+def _masks_in_info(policy: Policy) -> bool:
+    space = policy.obs_spec.space
+    return policy.obs_spec.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
+
+
+def _model_to_json(model: ModelConfig) -> dict[str, Any]:
+    values = {field.name: getattr(model, field.name) for field in fields(model)}
+    if values["module"] is not None and not isinstance(values["module"], str):
+        values["module"] = object_name(values["module"])
+    return values

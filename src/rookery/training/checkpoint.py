@@ -1,0 +1,205 @@
+"""Checkpoints: everything a run needs to go on as if it had not stopped, in one directory that is whole or not there.
+
+checkpoints/000012/
+  state.json, arrays.safetensors         the state of every object of the trainer (`core/state.py`)
+  policies.json, policies.safetensors    each policy by itself, for `load_policy`
+  config.json                            every setting and where it came from
+  manifest.json                          sizes and hashes of the files; facts about the moment
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rookery.core.config import Resolved
+from rookery.core.encoding import EncodingError, decode, encode
+from rookery.core.errors import ConfigError
+from rookery.core.files import (
+    FileError,
+    find_checkpoint,
+    last_good,
+    list_checkpoints,
+    read_directory,
+    read_manifest,
+    remove_directory,
+    write_directory,
+    write_file,
+)
+from rookery.core.layers import flow
+from rookery.core.schedules import Schedule, write_schedule
+from rookery.core.settings import object_name
+
+FORMAT = 1
+"""Grows when what is written changes; older ones stay readable."""
+
+BEST = "best.json"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds.
+
+    Attributes:
+        path: Where it lies.
+        state: The trainer's state.
+        values: Every setting by path; objects of code as ``module:Name``.
+        missing: Paths of settings that could not be written, with what stood there: they must be given again.
+        history: Every value each setting was given, as text, with its source.
+        facts: The manifest.
+    """
+
+    path: Path
+    state: dict[str, Any]
+    values: dict[str, Any]
+    missing: dict[str, str]
+    history: dict[str, list[tuple[str, Any]]]
+    facts: dict[str, Any]
+
+
+def config_file(resolved: Resolved, seed: int) -> bytes:
+    """The settings as JSON: winning values with the seed that was used, what could not be written, and the history."""
+    values: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for path, given in resolved.history.items():
+        try:
+            values[path] = _plain(given[-1][1])
+        except EncodingError:
+            missing[path] = repr(given[-1][1])
+    values["seed"] = seed
+    history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}
+    return json.dumps({"values": values, "missing": missing, "history": history}, indent=1).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Schedule):
+        return write_schedule(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    name = object_name(value)
+    if not name or "<" in name or name.startswith("__main__:"):
+        raise EncodingError(f"{value!r} cannot be found again by name")
+    return name
+
+
+def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
+    """Writes a checkpoint.
+
+    Args:
+        path: Where; must not exist.
+        state: The trainer's state.
+        extra: More files.
+        facts: What the manifest says about the moment.
+
+    Raises:
+        FileError: If it cannot be written.
+        EncodingError: If something in the state is not made of plain values and arrays.
+    """
+    structure, arrays = encode(state)
+    files = {"state.json": json.dumps(structure).encode(), "arrays.safetensors": arrays, **extra}
+    write_directory(path, files, {"format": FORMAT, **facts})
+
+
+def read_checkpoint(path: Path) -> Saved:
+    """Reads a checkpoint, or the last one of a run, and compares every byte with its hash.
+
+    Raises:
+        FileError: If there is none, or it is broken, foreign or of a newer format; names the last good one.
+    """
+    place = find_checkpoint(path)
+    try:
+        files, facts = read_directory(place)
+        if "state.json" not in files or "config.json" not in files:
+            raise FileError(f"{place}: is not a checkpoint of Rookery: there is no state.json in its manifest")
+        if facts.get("format", 0) > FORMAT:
+            raise FileError(f"{place}: was written by a newer version of Rookery (format {facts['format']})")
+        state = decode(json.loads(files["state.json"]), files["arrays.safetensors"])
+        config = json.loads(files["config.json"])
+    except FileError as error:
+        good = last_good(place.parent)
+        way_out = f"the last good checkpoint is {good}" if good else "no other checkpoint beside it is whole"
+        raise FileError(f"{error}; {way_out}") from None
+    history = {path: [(source, value) for source, value in given] for path, given in config["history"].items()}
+    return Saved(place, state, config["values"], config["missing"], history, facts)
+
+
+def next_name(folder: Path, iteration: int) -> str:
+    """The name of a checkpoint after `iteration`; a later one after the same has a number behind it."""
+    taken = {path.name for path in list_checkpoints(folder)}
+    name, number = f"{iteration:06d}", 0
+    while name in taken:
+        number += 1
+        name = f"{iteration:06d}-{number}"
+    return name
+
+
+def best_name(folder: Path) -> str | None:
+    """The name of the best checkpoint, if one was ever called so."""
+    try:
+        name: str = json.loads((folder / BEST).read_text(encoding="utf-8"))["name"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return name if (folder / name).is_dir() else None
+
+
+def note_best(folder: Path, name: str, score: float | None) -> bool:
+    """Calls a checkpoint the best if its score beats that of the best so far; says whether it did."""
+    if score is None:
+        return False
+    best = best_name(folder)
+    if best is not None:
+        held = json.loads((folder / BEST).read_text(encoding="utf-8")).get("score")
+        if held is not None and held >= score:
+            return False
+    write_file(folder / BEST, json.dumps({"name": name, "score": score}).encode())
+    return True
+
+
+def tidy(folder: Path, keep_last: int) -> None:
+    """Removes checkpoints that are neither among the last, nor the best, nor pinned, nor the last that is whole."""
+    found = list_checkpoints(folder)
+    kept = {path.name for path in found[-keep_last:]} | {best_name(folder)}
+    for path in found[:-keep_last]:
+        try:
+            pinned = bool(read_manifest(path).get("pinned"))
+        except FileError:
+            pinned = False
+        if path.name not in kept and not pinned:
+            remove_directory(path)
+
+
+def joined_history(saved: Saved, resolved: Resolved) -> dict[str, list[tuple[str, Any]]]:
+    """The history of each setting over both lives of a run: what was said when it began, then what was said since."""
+    joined = dict(resolved.history)
+    for path, before in saved.history.items():
+        since = [entry for entry in joined.get(path, ()) if entry[0] not in ("default", str(saved.path))]
+        joined[path] = [*before, *since]
+    return joined
+
+
+def forget_later(folder: Path, name: str) -> None:
+    """Removes the checkpoints after one that a run goes on from: they belong to a future that will not be."""
+    for path in list_checkpoints(folder):
+        if path.name > name:
+            remove_directory(path)
+
+
+def need_again(saved: Saved, given: Collection[str]) -> None:
+    """Refuses to go on without what could not be written.
+
+    Raises:
+        ConfigError: Naming each such setting.
+    """
+    wanted = [f"{path} was {text}" for path, text in saved.missing.items() if path not in given]
+    if wanted:
+        raise ConfigError(
+            f"{saved.path}: these were made in code and cannot be found by name; give them again, as in "
+            f"Trainer.load(..., env=MyEnv, policy_mapping=...): {'; '.join(wanted)}"
+        )

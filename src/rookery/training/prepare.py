@@ -1,0 +1,133 @@
+"""From what a user says to what a run is made of: layers of settings, the environment, the mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rookery.core.config import Resolved, resolve
+from rookery.core.errors import ConfigError
+from rookery.core.layers import Layer, yaml_layer
+from rookery.core.seeding import Streams
+from rookery.core.settings import Settings
+from rookery.envs.base import Kind, VectorEnv
+from rookery.envs.make import env_name, make_env
+from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.training.presets import find_preset, space_layer
+from rookery.training.settings import RunConfig, algorithm_class, algorithm_name, spread
+
+
+def code_values(
+    env: Any,
+    algorithm: Settings | None,
+    policies: Mapping[str, Any] | Sequence[str] | None,
+    policy_mapping: Any,
+    seed: int | None,
+    overrides: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The arguments of `Trainer` as one layer of paths and values."""
+    sections = {"sampling", "evaluation", "checkpoint", "stop", "logging", "device"}
+    values = spread(overrides, lambda name: name in sections)
+    if env is not None:
+        values["env.name"] = env
+    if algorithm is not None:
+        values["algorithm"] = algorithm
+    if policies is not None:
+        names = [policies] if isinstance(policies, str) else policies
+        named = names if isinstance(names, Mapping) else dict.fromkeys(names)
+        values["policies"] = {name: {} if entry is None else entry for name, entry in named.items()}
+    if policy_mapping is not None:
+        values["policy_mapping"] = policy_mapping
+    if seed is not None:
+        values["seed"] = seed
+    return values
+
+
+def layers_of(config: Any) -> list[Layer]:
+    """Layers from paths, dicts and layers, one or several."""
+    items = config if isinstance(config, list | tuple) else [config]
+    layers = []
+    for item in items:
+        if isinstance(item, Layer):
+            layers.append(item)
+        elif isinstance(item, str | Path):
+            layers.append(yaml_layer(Path(item)))
+        elif isinstance(item, Mapping):
+            layers.append(Layer("code", item))
+        else:
+            raise ConfigError(f"code: config = {item!r}: use a path of a YAML file, a dict or a Layer")
+    return layers
+
+
+def prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv, PolicyMapping, list[str]]:
+    """Resolves the settings and makes the environments, which presets depend on."""
+    first = resolve(RunConfig, user_layers, algorithm_class)
+    env_cfg = first.config.env
+    if env_cfg.name is None:
+        raise ConfigError(
+            "env.name is missing: say which environment, as in Trainer('CartPole-v1') or env: {name: CartPole-v1}"
+        )
+    name = env_name(env_cfg.name)
+    notes = []
+    layers = list(user_layers)
+    found = find_preset(preset, name)
+    if found is not None:
+        notes.append(f"preset {found[0]}")
+        layers.insert(0, Layer(f"preset {found[0]}", found[1]))
+    second = resolve(RunConfig, layers, algorithm_class)
+    env = make_env(
+        env_cfg.name, env_cfg.config, env_cfg.wrappers, second.config.sampling.num_envs, env_cfg.implementation
+    )
+    notes.extend(env.notes)
+    names = list(second.config.policies) or ["main"]
+    if not second.config.policies:
+        layers.append(Layer("default", {"policies.main": {}}))
+    mapping = PolicyMapping(second.config.policy_mapping, names)
+    space_layers = _space_layers(second, env, mapping, names)
+    resolved = resolve(RunConfig, [*space_layers, *layers], algorithm_class)
+    notes.extend(resolved.notes)
+    return resolved, env, mapping, notes
+
+
+def _space_layers(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping, names: list[str]) -> list[Layer]:
+    """Space presets: of the `algorithm` section where all policies agree on one, else of each policy."""
+    kinds = kinds_of(env, mapping)
+    entries = resolved.config.policies
+
+    def layer(name: str, prefix: str) -> Layer:
+        entry = entries.get(name)
+        cfg = resolved.config.algorithm if entry is None else entry.algorithm
+        kind = kinds.get(name, env.kinds[0])
+        return space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix)
+
+    common = {str(layer(name, "algorithm")) for name in names}
+    if len(common) == 1:
+        return [layer(names[0], "algorithm")]
+    own = []
+    for name in names:
+        made = layer(name, f"policies.{name}")
+        # a policy's own entry would beat what the user said for all: such paths are left to the user
+        said = {path: value for path, value in made.values.items()
+                if not resolved.given(path.replace(f"policies.{name}", "algorithm", 1))}  # fmt: skip
+        own.append(Layer(made.source, said))
+    return own
+
+
+def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
+    """The kind of each policy's agents, as far as it is known before playing."""
+    found: dict[str, Kind] = {}
+    if not mapping.is_static:
+        return dict.fromkeys(mapping.policies, env.kinds[0]) if len(env.kinds) == 1 else {}
+    info = EpisodeInfo(0, 0, Streams(0))
+    for kind in env.kinds:
+        for agent in kind.agents:
+            name = mapping(agent, info)
+            if name in found and found[name] is not kind:
+                raise ConfigError(
+                    f"policy_mapping: policy {name!r} cannot play both {found[name].agents[0]!r} (observes "
+                    f"{found[name].obs.space}, acts in {found[name].action.space}) and {agent!r} (observes "
+                    f"{kind.obs.space}, acts in {kind.action.space}); give them policies of their own"
+                )
+            found[name] = kind
+    return found

@@ -1,0 +1,149 @@
+"""The directory of a run: what is written there, by whom, and when.
+
+runs/<run-id>/
+  config.yaml       every setting, with the source of its value
+  provenance.json   every value each setting was given, lowest first
+  command.txt       the command that started it          versions.json   what it was made with
+  metrics.jsonl     one line an iteration                timers.json     where the time went
+  checkpoints/      000012/ ... and best.json            run.lock        who writes here
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import shlex
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rookery.core.config import Resolved
+from rookery.core.errors import ConfigError
+from rookery.core.files import FileError, clean, write_file
+from rookery.core.layers import flow
+from rookery.core.timers import Timers
+
+PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
+
+
+class RunDir:
+    """The directory of one run, locked against a second writer as long as this object is open.
+
+    Args:
+        path: The directory; made if it is missing.
+
+    Raises:
+        FileError: If it cannot be made or written, or another run is writing there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / "run.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise FileError(
+                f"{path}: cannot be written: {error.strerror}; choose another run directory, or none"
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(self._lock, 1000).decode(errors="replace").strip()
+            os.close(self._lock)
+            raise FileError(
+                f"{path}: another run is writing here ({holder or 'unknown'}); wait for it or stop it"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        os.write(self._lock, f"process {os.getpid()} on {socket.gethostname()} since {stamp}\n".encode())
+        clean(path)
+        clean(path / "checkpoints")
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self.path / "checkpoints"
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a run has been here."""
+        return (self.path / "config.yaml").exists()
+
+    def begin(self, resolved: Resolved, force: bool) -> None:
+        """Writes what is known at the start.
+
+        Args:
+            resolved: The settings.
+            force: Replace the run that is here.
+
+        Raises:
+            ConfigError: If there is a run here already and `force` is not set.
+        """
+        if self.is_used:
+            if not force:
+                raise ConfigError(
+                    f"run_dir = {str(self.path)!r}: there is a run here already; continue it (rookery resume "
+                    f"{self.path}, Trainer.load(..., resume=True)), replace it (force), or choose another directory"
+                )
+            for old in self.path.iterdir():
+                if old.is_dir() and not old.is_symlink():
+                    shutil.rmtree(old)
+                elif old.name != "run.lock":
+                    old.unlink()
+            self.checkpoints.mkdir()
+        self.write("config.yaml", resolved.to_yaml())
+        history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}
+        self.write("provenance.json", json.dumps(history, indent=1))
+        self.write("command.txt", shlex.join(sys.argv) + "\n")
+        self.write("versions.json", json.dumps(versions(), indent=1))
+
+    def write(self, name: str, text: str) -> None:
+        """Replaces a file."""
+        write_file(self.path / name, text.encode())
+
+    def append_row(self, row: Mapping[str, Any]) -> None:
+        """Adds a line to `metrics.jsonl`.
+
+        Raises:
+            FileError: If the disk is full.
+        """
+        try:
+            with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise FileError(f"{self.path / 'metrics.jsonl'}: cannot be written: {error.strerror}") from None
+
+    def cut_rows(self, iteration: int) -> None:
+        """Forgets the rows after an iteration: those a resumed run will write again."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return
+        kept = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError):  # a line that a kill cut short
+                if json.loads(line)["iteration"] <= iteration:
+                    kept.append(line + "\n")
+        write_file(path, "".join(kept).encode())
+
+    def write_timers(self, timers: Timers) -> None:
+        """Replaces `timers.json`."""
+        self.write("timers.json", json.dumps(timers.state_dict(), indent=1))
+
+    def close(self) -> None:
+        """Lets others write here."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def versions() -> dict[str, str]:
+    """What a run is made with."""
+    return {"python": platform.python_version(), "platform": platform.platform(), **{p: version(p) for p in PACKAGES}}
