@@ -21,6 +21,8 @@ _HOME = {
     "MultiAgentArena": "rookery.envs.arena",
     "RookeryError": "rookery.core.errors",
     "load_policy": "rookery.policies.export",
+    "Callback": "rookery.training.callbacks",
+    "Episode": "rookery.rollout.hooks",
     "CheckpointConfig": "rookery.training.settings",
     "ConfigError": "rookery.core.errors",
     "EnvError": "rookery.core.errors",
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from rookery.envs.arena import MultiAgentArena as MultiAgentArena
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.policies.export import load_policy as load_policy
+    from rookery.rollout.hooks import Episode as Episode
+    from rookery.training.callbacks import Callback as Callback
     from rookery.training.settings import CheckpointConfig as CheckpointConfig
     from rookery.training.settings import EvaluationConfig as EvaluationConfig
     from rookery.training.settings import SamplingConfig as SamplingConfig

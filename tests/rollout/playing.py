@@ -172,7 +172,7 @@ class ScriptedEnv:
         self.alive = dict.fromkeys(self.players, False)
         self.fresh = dict.fromkeys(self.players, True)
         self.last = dict.fromkeys(self.players)
-        self.seen = {player: (0.0, 0.0, 0.0) for player in self.players}
+        self.seen = dict.fromkeys(self.players, (0.0, 0.0, 0.0))
         self.account, self.serial, self.vector_steps, self.lost, self.paid = [], 0, 0, 0, 0.0
 
     def chance(self, probability):
@@ -239,7 +239,9 @@ class ScriptedEnv:
                 self.lost += 1
         if self.alive[player] and (over or self.chance(self.restless / 4)):
             self.alive[player], self.fresh[player] = False, True
-            terminated, truncated = [(True, False), (False, True), (True, True)][self.rng.choice(3, p=[0.45, 0.45, 0.1])]
+            terminated, truncated = [(True, False), (False, True), (True, True)][
+                self.rng.choice(3, p=[0.45, 0.45, 0.1])
+            ]
             self.rows.terminated[row], self.rows.truncated[row] = terminated, truncated
             if truncated and not terminated:
                 self.serial += 1

@@ -41,7 +41,9 @@ def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
     while worker.vector_steps < 60:
         rollouts = worker.sample(max_env_steps=7 * lanes)
         for name, rollout in rollouts.items():
-            wanted = demands[name] or worker.seats[name].store.demand.fragment_length * worker.seats[name].store.num_slots
+            wanted = (
+                demands[name] or worker.seats[name].store.demand.fragment_length * worker.seats[name].store.num_slots
+            )
             assert rollout.num_decisions >= wanted
             received[name] += decisions_of(rollout)
         worker.set_weights({name: worker.seats[name].policy for name in rollouts})

@@ -40,7 +40,7 @@ TERMINATED_AT_7 = {(s, s + 1.0, s + 1, False, False) for s in range(6)} | {(6, 7
 TRUNCATED_AT_10 = {(s, s + 1.0, s + 1, False, False) for s in range(9)} | {(9, 10.0, 10, False, True)}
 
 
-# --- one agent ----------------------------------------------------------------------------------------------------------
+# --- one agent ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
@@ -95,7 +95,7 @@ def test_finished_episodes_are_noted_with_length_and_return():
     assert worker.lengths.tolist() == [4, 4]
 
 
-# --- demands -------------------------------------------------------------------------------------------------------------
+# --- demands --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_rollout_gives_the_learner_the_memory_it_was_written_to():
     assert first.obs["obs"].is_contiguous()
 
 
-# --- two ways of writing -------------------------------------------------------------------------------------------------
+# --- two ways of writing --------------------------------------------------------------------------------------------
 
 
 def real(env, rule, policies, **arguments):
@@ -195,7 +195,7 @@ def test_lockstep_and_the_general_way_store_the_same_bytes(monkeypatch, env, pol
     assert len(pairs) > 3
 
 
-# --- agents on their own clocks ------------------------------------------------------------------------------------------
+# --- agents on their own clocks -------------------------------------------------------------------------------------
 
 
 class Slow:
@@ -314,7 +314,7 @@ def test_a_decision_pending_while_its_policy_learns_is_older_than_its_fragment()
     assert transitions(pending) == {(0, 6.0, 3, False, False)}
 
 
-# --- agents that leave, come back, and end together ------------------------------------------------------------------------
+# --- agents that leave, come back, and end together -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -403,7 +403,7 @@ def test_rewards_that_belong_to_no_decision_are_counted():
     assert worker.drain_finished()[0].agents["slow"] == 55.0
 
 
-# --- a turn-based game ---------------------------------------------------------------------------------------------------
+# --- a turn-based game ----------------------------------------------------------------------------------------------
 
 
 def replay(seeds, actions, lanes, games):
@@ -466,7 +466,7 @@ def test_a_turn_based_game_agrees_with_an_independent_replay(policies):
         assert set(result.agents) == {"player_1", "player_2"}
 
 
-# --- who plays whom ------------------------------------------------------------------------------------------------------
+# --- who plays whom -------------------------------------------------------------------------------------------------
 
 
 def test_an_agent_that_changes_its_policy_is_cut_and_nothing_is_lost():
@@ -502,7 +502,9 @@ def test_a_mapping_function_is_asked_once_an_agent_and_episode():
 
 def test_a_policy_made_for_other_spaces_is_refused_with_both_spaces():
     worker = play(CountingParallel, ["main"], {"x": "main", "y": "main"}, T=4)
-    with pytest.raises(ConfigError, match=r"agent 'y' observes Box\(.*\(2,\).*policy 'main' was made for Box\(.*\(1,\)"):
+    with pytest.raises(
+        ConfigError, match=r"agent 'y' observes Box\(.*\(2,\).*policy 'main' was made for Box\(.*\(1,\)"
+    ):
         worker.sample()
 
 
@@ -545,7 +547,7 @@ def test_actions_of_a_slot_do_not_depend_on_how_many_lanes_there_are():
     assert torch.equal(one.obs["obs"], other.obs["obs"][:, :2])
 
 
-# --- watching and measuring ----------------------------------------------------------------------------------------------
+# --- watching and measuring -----------------------------------------------------------------------------------------
 
 
 def test_whoever_watches_sees_the_reset_and_every_step():
@@ -573,7 +575,7 @@ def test_a_number_of_episodes_is_played_to_their_ends():
     assert all(played[k].length == 2 + seeds(k % 3, k // 3) % 9 for k in range(7))
 
 
-# --- state ---------------------------------------------------------------------------------------------------------------
+# --- state ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

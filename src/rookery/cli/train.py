@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
-import shlex
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from secrets import randbits
+from signal import SIGINT
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rookery import __version__
 from rookery.core.errors import ConfigError
+from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
 
 if TYPE_CHECKING:
@@ -54,6 +51,7 @@ def train(
     evaluate: Annotated[int, typer.Option(min=0, help="Episodes to evaluate at the end; 0 = none.")] = 20,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
+    json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON an iteration, nothing else.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
 ) -> None:
     """Train policies in an environment.
@@ -64,9 +62,10 @@ def train(
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     files, overrides, named = sort_arguments(what or [], env)
-    if quiet and plain:
-        raise ConfigError(f"{LINE}: --quiet and --plain exclude each other")
-    console = {"logging.console": "quiet" if quiet else "plain"} if quiet or plain else {}
+    styles = [name for name, on in (("quiet", quiet), ("plain", plain), ("json", json_rows)) if on]
+    if len(styles) > 1:
+        raise ConfigError(f"{LINE}: --{styles[0]} and --{styles[1]} exclude each other")
+    console = {"logging.console": style for style in styles}
     options = {"env.name": named, "algorithm.name": algo, "seed": seed, "sampling.num_envs": num_envs}
     given = {path: value for path, value in options.items() if value is not None}
     layers = [
@@ -78,14 +77,13 @@ def train(
     run_name, seeded = identify(layers)
     folder = claim(run_dir, run_id, run_name, force)
     try:
-        trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder)
+        trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder, force=force)
     except BaseException:
         if not any(folder.iterdir()):
             folder.rmdir()
         raise
     with trainer:
-        clear(folder)
-        run(trainer, folder, evaluate)
+        finish(trainer, {}, evaluate)
 
 
 def sort_arguments(what: Sequence[str], env: str | None) -> tuple[list[str], list[str], str | None]:
@@ -179,54 +177,40 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
     return folder
 
 
-def clear(folder: Path) -> None:
-    """Removes what an earlier run of that name left; the new one's `config.yaml` has replaced the old."""
-    for old in folder.iterdir():
-        if old.is_dir() and not old.is_symlink():
-            shutil.rmtree(old)
-        elif old.name != "config.yaml":
-            old.unlink()
+def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
+    """Trains to the end, evaluates over `episodes`, writes and shows the outcome.
 
-
-def run(trainer: Trainer, folder: Path, episodes: int) -> None:
-    """Trains, evaluates over `episodes`, writes and shows the outcome.
+    Args:
+        trainer: With a run directory.
+        stop: Criteria beside those of the settings.
+        episodes: Episodes to evaluate over; 0 = none.
 
     Raises:
-        Exit: With 130, if Ctrl-C ended it.
+        Exit: With 128 and the number of the signal (130 after Ctrl-C), if one ended it.
     """
-    write(folder / "command.txt", shlex.join(["rookery", *sys.argv[1:]]))
-    write(folder / "versions.json", json.dumps(versions(), indent=1))
-    stop = {}
-    if not trainer.config.stop:
+    assert trainer.run_dir is not None
+    folder = trainer.run_dir.path
+    if not (trainer.config.stop or trainer.criteria or stop):
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
     try:
         result = trainer.train(stop)
         evaluation = trainer.evaluate(episodes) if episodes else None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        number = error.signal if isinstance(error, Interrupted) else SIGINT
         typer.echo(
-            f"interrupted after {trainer.env_steps:,} environment steps; what there is lies in {folder}", err=True
+            f"interrupted after {trainer.env_steps:,} environment steps; go on with: rookery resume {folder}", err=True
         )
-        raise typer.Exit(130) from None
+        raise typer.Exit(128 + number) from None
     outcome = {
         "stop_reason": result.stop_reason,
         "final": result.row(),
         "evaluation": None if evaluation is None else asdict(evaluation),
     }
-    write(folder / "result.json", json.dumps(outcome, indent=1))
-    for label, text in table(result, evaluation, folder).items():
-        typer.echo(f"{label:<12}{text}")
-
-
-def write(path: Path, text: str) -> None:
-    """Writes a text file that ends in a newline."""
-    path.write_text(f"{text}\n", encoding="utf-8")
-
-
-def versions() -> Mapping[str, str]:
-    """What the run was made with."""
-    packages = {name: version(name) for name in ("torch", "numpy", "gymnasium")}
-    return {"rookery": __version__, "python": platform.python_version(), **packages}
+    trainer.run_dir.write("result.json", json.dumps(outcome, indent=1) + "\n")
+    if trainer.config.logging.console != "json":
+        for label, text in table(result, evaluation, folder).items():
+            typer.echo(f"{label:<12}{text}")
 
 
 def table(result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> Mapping[str, str]:

@@ -13,8 +13,8 @@ from rookery.core.errors import SpaceError
 def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
     """A description of the space that `space_from_json` turns into an equal one.
 
-    Spaces that Rookery cannot observe (texts, graphs, an environment's own kinds) come back as a Text, which it leaves out
-    of observations just the same.
+    Spaces that Rookery cannot observe (texts, graphs, an environment's own kinds) come back as a Text, which it leaves
+    out of observations just the same.
     """
     if isinstance(space, spaces.Box):
         bounds = {"low": space.low.astype(float).ravel().tolist(), "high": space.high.astype(float).ravel().tolist()}

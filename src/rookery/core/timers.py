@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
 from typing import Any
+
+PLACES = {
+    "train_iteration": "rookery.training.trainer:Trainer.train_iteration",
+    "sample": "rookery.rollout.worker:RolloutWorker.sample",
+    "env.reset": "rookery.rollout.worker:RolloutWorker.sample self.env.reset",
+    "act": "rookery.rollout.worker:RolloutWorker._act",
+    "env.step": "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
+    "record": "rookery.rollout.worker:RolloutWorker._record",
+    "training_step": "rookery.algorithms.algorithm:Algorithm.training_step",
+    "set_weights": "rookery.rollout.worker:RolloutWorker.set_weights",
+    "evaluate": "rookery.training.trainer:Trainer.evaluate",
+}
+"""Each label, and the function it stands for: ``module:function``, or a call in it, ``module:function self.env.step``.
+A `training_step` is that of the run's own algorithm, where that is known.
+"""
+
+
+@dataclass(frozen=True)
+class TimerRow:
+    """One node of the tree, for those who print it.
+
+    Attributes:
+        depth: How many nodes stand above it.
+        label: Its name.
+        seconds: Time spent in it.
+        share: Its part of the time of its parent, in [0, 1].
+        count: How often it was entered.
+    """
+
+    depth: int
+    label: str
+    seconds: float
+    share: float
+    count: int
 
 
 class Timer:
@@ -63,20 +98,26 @@ class Timers:
             node = here.children[label] = Timer(self, here)
         return node
 
-    def tree(self) -> str:
-        """The tree in lines: label, seconds, share of its parent, calls."""
-        lines: list[str] = []
+    def rows(self) -> list[TimerRow]:
+        """Every node, a parent before its children, the slowest child first."""
+        rows: list[TimerRow] = []
 
         def walk(node: Timer, depth: int) -> None:
             total = node.seconds or sum(child.seconds for child in node.children.values())
             for name, child in sorted(node.children.items(), key=lambda item: -item[1].seconds):
-                share = 100 * child.seconds / total if total else 0.0
-                label = "  " * depth + name
-                lines.append(f"{label:<32}{child.seconds:>10.2f} s{share:>6.1f} %{child.count:>10} x")
+                share = child.seconds / total if total else 0.0
+                rows.append(TimerRow(depth, name, child.seconds, share, child.count))
                 walk(child, depth + 1)
 
         walk(self.root, 0)
-        return "\n".join(lines)
+        return rows
+
+    def tree(self) -> str:
+        """The tree in lines: label, seconds, share of its parent, calls."""
+        return "\n".join(
+            f"{'  ' * row.depth + row.label:<32}{row.seconds:>10.2f} s{100 * row.share:>6.1f} %{row.count:>10} x"
+            for row in self.rows()
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """The whole tree."""

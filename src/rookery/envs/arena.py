@@ -274,6 +274,8 @@ class BatchedArena:
         self.exact = True
         self.name = f"MultiAgentArena {self.settings.width}x{self.settings.height}, batched"
         self.notes: tuple[str, ...] = ()
+        self.want_infos = False
+        self.infos: Sequence[Mapping[str, Any]] = ()
         self.timestep = 0
         self._seeds: SeedPlan | None = None
 

@@ -9,7 +9,7 @@ observation of another. Everything keyed by agent names stops in this package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -91,6 +91,8 @@ class VectorEnv(Protocol):
         exact: Whether an episode depends only on its seed and the actions, so that runs repeat bit for bit.
         name: What runs, in words a user knows, for messages and logs.
         notes: Lines a user should read once (parts of a space that were dropped, say).
+        want_infos: Whether to keep `infos`; off unless somebody asks for them.
+        infos: What each lane said beside its last step, by agent; empty where nothing is said or kept.
     """
 
     num_lanes: int
@@ -100,6 +102,8 @@ class VectorEnv(Protocol):
     exact: bool
     name: str
     notes: tuple[str, ...]
+    want_infos: bool
+    infos: Sequence[Mapping[str, Any]]
 
     def reset(self, seeds: SeedPlan) -> Step:
         """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""

@@ -8,7 +8,7 @@ CartPole-v1 forms them, and episodes are drawn from their seeds as it draws them
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,8 @@ class BatchedCartPole:
         self.exact = True
         self.name = "CartPole-v1, batched"
         self.notes: tuple[str, ...] = ()
+        self.want_infos = False
+        self.infos: Sequence[Mapping[str, Any]] = ()
         self.max_episode_steps = int(max_episode_steps)
         self._rewards = (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)  # while it goes on, when it terminates
         self._seeds: SeedPlan | None = None

@@ -65,7 +65,7 @@ class DictLane:
         """
         obs, infos = obs_and_infos(self.env.reset(seed=seed), "reset()")
         self._alive = dict.fromkeys(obs)
-        return LaneStep(dict(obs), masks=info_masks(infos))
+        return LaneStep(dict(obs), masks=info_masks(infos), infos=infos)
 
     def step(self, actions: dict[Agent, Any]) -> LaneStep:
         """Steps once.
@@ -89,7 +89,7 @@ class DictLane:
             {} if over or cut else {agent: obs[agent] for agent in obs if not _flagged(agent, terminateds, truncateds)}
         )
         self._alive = dict.fromkeys([*(agent for agent in self._alive if agent not in left), *acting])
-        return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), over or cut)
+        return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), over or cut, infos)
 
 
 def _flagged(agent: Agent, terminateds: Mapping[Agent, Any], truncateds: Mapping[Agent, Any]) -> bool:

@@ -52,7 +52,7 @@ class GymLane:
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
             raise Breach(f"reset() returned {shape_of(result)}, expected (obs, info); {NEW_API}", AGENT)
         obs, info = result
-        return LaneStep({AGENT: obs}, masks={AGENT: info[MASK]} if MASK in info else {})
+        return LaneStep({AGENT: obs}, masks={AGENT: info[MASK]} if MASK in info else {}, infos={AGENT: info})
 
 
 def _takes_seed(env: Any) -> bool:

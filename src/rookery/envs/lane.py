@@ -47,6 +47,7 @@ class LaneStep:
         final: Last observations of agents that ended now, where the environment gives them.
         masks: Action masks that came in `info` rather than in the observation.
         ended: The whole episode is over; `obs` is empty.
+        infos: What the environment said besides, by agent.
     """
 
     obs: dict[Agent, Any]
@@ -56,6 +57,7 @@ class LaneStep:
     final: Mapping[Agent, Any] = field(default_factory=dict)
     masks: Mapping[Agent, Any] = field(default_factory=dict)
     ended: bool = False
+    infos: Mapping[Agent, Any] = field(default_factory=dict)
 
 
 class Lane(Protocol):

@@ -31,7 +31,7 @@ class ParallelLane:
         """
         obs, infos = obs_and_infos(self.env.reset(seed=seed), "reset()")
         self._alive = list(self.env.agents)
-        return LaneStep(_observed(self._alive, obs), masks=info_masks(infos))
+        return LaneStep(_observed(self._alive, obs), masks=info_masks(infos), infos=infos)
 
     def step(self, actions: dict[Agent, Any]) -> LaneStep:
         """Steps once.
@@ -47,7 +47,7 @@ class ParallelLane:
         self._alive = [agent for agent in self.env.agents if agent not in left]
         final = {agent: obs[agent] for agent in obs if agent in left}
         acting = _observed(self._alive, obs)
-        return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), not self._alive)
+        return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), not self._alive, infos)
 
 
 class AECLane:
@@ -110,11 +110,12 @@ class AECLane:
     def _on_turn(self, masks: dict[Agent, Any]) -> LaneStep:
         env = self.env
         if not self._alive:
-            return LaneStep({}, masks=masks, ended=True)
+            return LaneStep({}, masks=masks, ended=True, infos=dict(env.infos))
         agent = env.agent_selection
         if agent not in self._alive:
             raise Breach(f"env.agent_selection is {agent!r}, expected one of env.agents: {self._alive}", agent)
-        return LaneStep({agent: env.observe(agent)}, masks=masks | info_masks({agent: env.infos.get(agent)}))
+        masks = masks | info_masks({agent: env.infos.get(agent)})
+        return LaneStep({agent: env.observe(agent)}, masks=masks, infos=dict(env.infos))
 
 
 def _spaces(env: Any, agent: Agent) -> Spaces:

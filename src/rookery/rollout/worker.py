@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
 from rookery.policies.policy import Policy
+from rookery.rollout.hooks import EpisodeWatch
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore
@@ -35,6 +36,8 @@ class EpisodeResult:
         total: Sum of rewards over all agents.
         agents: Sum of rewards of each agent that took part.
         policies: The policy each of them was played by.
+        metrics: What callbacks measured.
+        histograms: Numbers that callbacks collected.
     """
 
     lane: int
@@ -43,6 +46,8 @@ class EpisodeResult:
     total: float
     agents: dict[str, float]
     policies: dict[str, str]
+    metrics: dict[str, float] = field(default_factory=dict)
+    histograms: dict[str, list[float]] = field(default_factory=dict)
 
 
 class Seat(Stateful):
@@ -153,9 +158,9 @@ class RolloutWorker(Stateful):
 
     saved = ("seats", "desks", "layout", "env_steps", "vector_steps", "lengths", "finished", "version", "finals_stale",
              "rewards_unclaimed")  # fmt: skip
-    # `now` is what the environment shows: it comes from the environment's own state
+    # `now` is what the environment shows: it comes from the environment's own state, and `watch` goes with that
     fixed = ("env", "mapping", "streams", "seeds", "introduce", "timers", "deterministic", "interrupt", "after_step",
-             "now")  # fmt: skip
+             "watch", "now")  # fmt: skip
 
     def __init__(
         self,
@@ -177,6 +182,7 @@ class RolloutWorker(Stateful):
         self.deterministic = deterministic
         self.interrupt = interrupt
         self.after_step: Callable[[RolloutWorker], None] | None = None
+        self.watch: EpisodeWatch | None = None
         self.seats: dict[str, Seat] = {}
         self.now: Step | None = None
         self.desks: list[Desk] = []
@@ -196,6 +202,7 @@ class RolloutWorker(Stateful):
         state = super().state_dict()
         state["finished"] = [asdict(episode) for episode in self.finished]
         state["env"] = None if self.now is None else self.env.state_dict()
+        state["watch"] = None if self.watch is None else self.watch.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -206,7 +213,7 @@ class RolloutWorker(Stateful):
             EnvError: If the state is of another environment.
         """
         state = dict(state)
-        env_state = state.pop("env")
+        env_state, watched = state.pop("env"), state.pop("watch")
         lost = np.zeros(self.env.num_lanes, dtype=bool)
         if env_state is not None:
             self.now, lost = self.env.load_state_dict(env_state, self.seeds)
@@ -221,6 +228,12 @@ class RolloutWorker(Stateful):
         self.finished = finished
         self.layout = self.env.layout if self.desks else -1
         self.seats = {seat.name: seat for seat in sorted(self.seats.values(), key=lambda seat: seat.number)}
+        if self.watch is not None and self.now is not None:
+            for lane in range(self.env.num_lanes):  # lanes that were not watched, or lost their episode, begin anew
+                if watched is None or lost[lane]:
+                    self.watch.begin(lane, self.now)
+            if watched is not None:
+                self.watch.load(watched, ~lost)
         for lane in np.flatnonzero(lost).tolist():
             self._abandon(lane, [rows["obs"] for rows in env_state["rows"]])
 
@@ -291,6 +304,9 @@ class RolloutWorker(Stateful):
         if self.now is None:
             with self.timers["env.reset"]:
                 self.now = self.env.reset(self.seeds)
+            if self.watch is not None:
+                for lane in range(self.env.num_lanes):
+                    self.watch.begin(lane, self.now)
             if self.after_step is not None:
                 self.after_step(self)
         limit = None if max_env_steps is None else self.env_steps + max_env_steps
@@ -320,6 +336,8 @@ class RolloutWorker(Stateful):
             self._lay_out()
         with self.timers["act"]:
             actions = [self._act(number) for number in range(len(self.desks))]
+        if self.watch is not None:
+            self.watch.act(self.now, actions)
         with self.timers["env.step"]:
             self.now = self.env.step(actions)
         self.vector_steps += 1
@@ -424,9 +442,13 @@ class RolloutWorker(Stateful):
                     self._record_route(route, rows, flags)
             else:
                 self._record_some(desk, rows)
+        if self.watch is not None:
+            self.watch.after(step)
         if step.ended.any():
             for lane in np.flatnonzero(step.ended).tolist():
                 self._finish(lane, step)
+                if self.watch is not None:
+                    self.watch.begin(lane, step)
 
     def _record_route(self, route: Route, rows: Rows, flags: tuple[np.ndarray, np.ndarray] | None) -> None:
         """What became of rows that acted and wait again."""
@@ -484,7 +506,14 @@ class RolloutWorker(Stateful):
                 desk.joined[mine] = False
                 desk.routes = None
         index = int(self.env.episode[lane]) - 1
-        self.finished.append(EpisodeResult(lane, index, int(self.lengths[lane]), total, agents, policies))
+        length = int(self.lengths[lane])
+        if self.watch is None:
+            self.finished.append(EpisodeResult(lane, index, length, total, agents, policies))
+        else:
+            own = self.watch.episodes[lane]
+            self.finished.append(
+                EpisodeResult(lane, index, length, total, agents, policies, own.metrics, own.histograms)
+            )
         self.lengths[lane] = 0
 
     def drain_finished(self) -> list[EpisodeResult]:

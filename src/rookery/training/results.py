@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +99,8 @@ class IterationResult:
         seconds: Seconds of training so far.
         steps_per_second: Environment steps a second in this iteration.
         exact: Whether the run would repeat bit for bit.
+        metrics: Minimum, mean and maximum of what callbacks measured, over the same window.
+        histograms: What callbacks collected in the episodes that ended in this iteration.
         stop_reason: Why training ended here; empty if it goes on.
     """
 
@@ -116,6 +118,8 @@ class IterationResult:
     seconds: float
     steps_per_second: float
     exact: bool
+    metrics: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    histograms: Mapping[str, Sequence[float]] = field(default_factory=dict)
     stop_reason: str = ""
 
     def row(self) -> dict[str, Any]:
@@ -132,6 +136,8 @@ class IterationResult:
                 for key in ("return_mean", "episodes", "decisions", "valid_rows", "cut_fragments")
             }
             row |= {f"policies/{name}/{key}": value for key, value in {**own, **policy.learning}.items()}
+        for name, values in self.metrics.items():
+            row |= {f"metrics/{name}/{what}": value for what, value in zip(("min", "mean", "max"), values, strict=True)}
         if self.evaluation is not None:
             seen = self.evaluation
             row |= {
@@ -177,7 +183,7 @@ class Progress(Stateful):
 class Windows(Stateful):
     """The last finished episodes, for the running means."""
 
-    saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies")
+    saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms")
 
     def __init__(self) -> None:
         self.episodes = 0
@@ -186,13 +192,21 @@ class Windows(Stateful):
         self.lengths: deque[int] = deque(maxlen=WINDOW)
         self.agents: dict[str, deque[float]] = {}
         self.policies: dict[str, deque[float]] = {}
+        self.metrics: dict[str, deque[float]] = {}
+        self.histograms: dict[str, list[float]] = {}
+        """Of the episodes that ended in the latest iteration."""
 
     def add(self, finished: Iterable[EpisodeResult]) -> None:
-        """Takes finished episodes in the order they ended."""
+        """Takes the finished episodes of an iteration in the order they ended."""
+        self.histograms = {}
         for episode in finished:
             self.episodes += 1
             self.totals.append(episode.total)
             self.lengths.append(episode.length)
+            for name, number in episode.metrics.items():
+                self.metrics.setdefault(name, deque(maxlen=WINDOW)).append(float(number))
+            for name, numbers in episode.histograms.items():
+                self.histograms.setdefault(name, []).extend(float(number) for number in numbers)
             for agent, value in episode.agents.items():
                 policy = episode.policies[agent]
                 self.agents.setdefault(agent, deque(maxlen=WINDOW)).append(value)

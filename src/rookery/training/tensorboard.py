@@ -1,6 +1,6 @@
 """The numbers of a run as TensorBoard reads them: scalars, histograms and the settings, over environment steps.
 
-Tags are the keys of `metrics.jsonl`. Events are written here, record by record, rather than by TensorBoard's own writer:
+Tags are the keys of `metrics.jsonl`. Events are written here, record by record, and not by TensorBoard's own writer:
 that one loads TensorFlow where it finds it, and keeps a thread with what has not reached the file yet.
 """
 

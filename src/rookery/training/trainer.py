@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +29,12 @@ from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.make import make_env, random_rows
 from rookery.policies.export import load_policy, policy_files, start_from
 from rookery.policies.policy import Policy
+from rookery.rollout.hooks import EpisodeWatch
 from rookery.rollout.mapping import MappingFunction
 from rookery.rollout.pool import WorkerPool
 from rookery.rollout.worker import RolloutWorker
 from rookery.training import checkpoint
+from rookery.training.callbacks import Callback, watches_episodes
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import Recorder, play, summarize
 from rookery.training.prepare import code_values, kinds_of, layers_of, prepare
@@ -59,6 +62,7 @@ class Trainer(Stateful):
         policy_mapping: Which policy plays which agent: a dict, or a function ``(agent, episode) -> policy``. Not
             needed for a
             single policy, or where policies are named like agents.
+        callbacks: Your code in the loop, called in this order.
         config: More layers, weakest first: paths of YAML files, dicts of paths and values, or `Layer` objects.
         preset: ``none``, ``auto`` (the preset of a known environment) or the name of one.
         seed: Names all random streams; None = drawn once, see `trainer.seed`.
@@ -76,7 +80,7 @@ class Trainer(Stateful):
     saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
              "frozen", "horizon", "criteria", "progress", "score")  # fmt: skip
     fixed = ("resolved", "config", "seed", "streams", "env", "mapping", "reporter", "run_dir", "notes", "stop_function",
-             "interrupt", "_evaluation_env")  # fmt: skip
+             "interrupt", "callbacks", "_evaluation_env")  # fmt: skip
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class Trainer(Stateful):
         *,
         policies: Mapping[str, Any] | Sequence[str] | None = None,
         policy_mapping: Mapping[str, str] | MappingFunction | None = None,
+        callbacks: Sequence[Callback] = (),
         config: Any = (),
         preset: str = "none",
         seed: int | None = None,
@@ -128,6 +133,10 @@ class Trainer(Stateful):
             self.timers,
             interrupt=self.interrupt,
         )
+        self.callbacks = list(callbacks)
+        watching = [callback for callback in self.callbacks if watches_episodes(callback)]
+        if watching:
+            worker.watch = EpisodeWatch(self.env, watching)
         self.pool = WorkerPool(worker)
         for name, kind in kinds_of(self.env, self.mapping).items():
             self._introduce(name, kind)
@@ -220,6 +229,7 @@ class Trainer(Stateful):
         rule = self._stop_rule(stop)
         self.criteria = dict(rule.criteria)
         self.reporter.start(self, rule.criteria)
+        self._tell("on_train_start")
         try:
             with self.interrupt.watching():
                 result = self._standing_result()
@@ -227,8 +237,11 @@ class Trainer(Stateful):
                 while not reason:
                     result = self.train_iteration()
                     reason = rule.reason(result)
-                    self.reporter.iteration(replace(result, stop_reason=reason))
+                    result = replace(result, stop_reason=reason)
+                    self.reporter.iteration(result)
+                    self._tell("on_iteration", result)
                     self._save_when_due(ending=bool(reason))
+            self._tell("on_train_end", result)
             return replace(result, stop_reason=reason)
         except Interrupted:
             if self.run_dir is not None:
@@ -287,7 +300,9 @@ class Trainer(Stateful):
                 deterministic=greedy,
                 interrupt=self.interrupt,
             )
-        return summarize(results, env_steps=self.env_steps, deterministic=greedy)
+        evaluation = summarize(results, env_steps=self.env_steps, deterministic=greedy)
+        self._tell("on_evaluate", evaluation)
+        return evaluation
 
     def record(
         self,
@@ -362,7 +377,13 @@ class Trainer(Stateful):
         if folder is not None:
             checkpoint.note_best(folder, target.name, self.score)
             checkpoint.tidy(folder, self.config.checkpoint.keep_last)
+        self._tell("on_checkpoint", target)
         return target
+
+    def _tell(self, moment: str, *about: Any) -> None:
+        """Calls one method of every callback."""
+        for callback in self.callbacks:
+            getattr(callback, moment)(self, *about)
 
     def _save_when_due(self, ending: bool) -> None:
         every = self.config.checkpoint.every
@@ -377,6 +398,7 @@ class Trainer(Stateful):
         resume: bool = False,
         env: Any = None,
         policy_mapping: Mapping[str, str] | MappingFunction | None = None,
+        callbacks: Sequence[Callback] = (),
         config: Any = (),
         **overrides: Any,
     ) -> Self:
@@ -387,6 +409,7 @@ class Trainer(Stateful):
             resume: Go on writing in the run's directory: later rows and checkpoints of it are forgotten.
             env: The environment, if it was made in code that cannot be found by name (in a script or notebook).
             policy_mapping: The mapping function, likewise.
+            callbacks: Your code in the loop; objects are not part of a checkpoint, what they keep can be.
             config: Other such settings by path, or settings to change.
             overrides: Shorthands, as for the constructor.
 
@@ -397,7 +420,7 @@ class Trainer(Stateful):
         saved = checkpoint.read_checkpoint(Path(path))
         layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
         checkpoint.need_again(saved, {path for layer in layers for path in layer.values})
-        trainer = cls(config=[Layer(str(saved.path), saved.values), *layers])
+        trainer = cls(config=[Layer(str(saved.path), saved.values), *layers], callbacks=callbacks)
         trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
         trainer.load_state_dict(saved.state)
         if resume:
@@ -406,9 +429,18 @@ class Trainer(Stateful):
             checkpoint.forget_later(trainer.run_dir.checkpoints, saved.path.name)
         return trainer
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes, the state of callbacks included."""
+        own = [callback.state_dict() if hasattr(callback, "state_dict") else None for callback in self.callbacks]
+        return {**super().state_dict(), "callbacks": own}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
+        state = dict(state)
         self.progress = None if state["progress"] is None else Progress(0, 0.0)
+        for callback, own in zip(self.callbacks, state.pop("callbacks"), strict=False):
+            if own is not None and hasattr(callback, "load_state_dict"):
+                callback.load_state_dict(own)
         super().load_state_dict(state)
 
     def close(self) -> None:
@@ -520,4 +552,6 @@ class Trainer(Stateful):
             seconds=self.seconds,
             steps_per_second=(self.env_steps - steps_before) / max(self.seconds - seconds_before, 1e-9),
             exact=self.env.exact,
+            metrics={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.metrics.items()},
+            histograms=dict(windows.histograms),
         )

@@ -8,7 +8,7 @@ broken contract into an `EnvError` that says where.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -75,6 +75,9 @@ class SerialEnv:
         self._lanes: list[Any] = [factory() for _ in range(num_lanes)]
         self._gym = isinstance(self._lanes[0], GymLane)
         self._calls = [lane.env.step for lane in self._lanes] if self._gym else []
+        self.want_infos = False
+        self._infos: list[Mapping[str, Any]] = [{} for _ in range(num_lanes)]
+        self.infos: Sequence[Mapping[str, Any]] = self._infos
         self._plan: SeedPlan | None = None
         self._seeds = [0] * num_lanes
         self._clock = 0
@@ -213,6 +216,8 @@ class SerialEnv:
                         f"(obs, reward, terminated, truncated, info); {NEW_API}"
                     ) from None
                 rewards.append(reward)
+                if self.want_infos:
+                    self._infos[lane] = {AGENT: info}
                 if type(obs) is np.ndarray and obs.dtype is known and obs.shape == shape:
                     slab[lane] = obs
                 else:
@@ -262,6 +267,8 @@ class SerialEnv:
             try:
                 shown = self._lanes[lane].step(lane_actions)
                 self._record(lane, shown)
+                if self.want_infos:
+                    self._infos[lane] = {str(agent): info for agent, info in shown.infos.items()}
                 self._idle[lane] = 0 if shown.obs or shown.ended else self._idle[lane] + 1
                 if self._idle[lane] >= IDLE_LIMIT:
                     raise Breach(f"nobody had to act for {IDLE_LIMIT} steps, expected the episode to end")
@@ -278,7 +285,8 @@ class SerialEnv:
         self._began[lane], self._idle[lane] = self._clock, 0
         self._logs[lane].clear()
         self._ended[lane] = self._any_end = True
-        self._observe(lane, self._lanes[lane].reset(self._seeds[lane]))
+        shown = self._lanes[lane].reset(self._seeds[lane])
+        self._observe(lane, shown)
 
     # -- going on after a restart ------------------------------------------------------------------
 

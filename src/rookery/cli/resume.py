@@ -1,0 +1,29 @@
+"""``rookery resume``: go on with a run that was stopped, killed or has reached its end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(help="Directory of the run, or one of its checkpoints.")],
+    stop: Annotated[
+        list[str] | None, typer.Option(help="METRIC=NUMBER that ends training, instead of what ended it before.")
+    ] = None,
+    evaluate: Annotated[int, typer.Option(min=0, help="Episodes to evaluate over at the end; 0 = none.")] = 20,
+) -> None:
+    """Go on with a run exactly where its last checkpoint was written.
+
+    rookery resume runs/CartPole-v1-ppo-s3 --stop env_steps=200000
+    """
+    from rookery.cli.train import finish, stop_values
+    from rookery.training.trainer import Trainer
+
+    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
+    criteria = {path.removeprefix("stop."): value for path, value in stop_values(stop or []).items()}
+    with Trainer.load(run, resume=True, console="auto") as trainer:
+        finish(trainer, criteria, evaluate)

@@ -1,0 +1,149 @@
+"""Episodes as a user's code sees them while they are played. Nothing here runs unless somebody asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from rookery.core.encoding import EncodingError, encode
+from rookery.core.spaces import Tree
+from rookery.core.state import Stateful
+from rookery.envs.base import Step, VectorEnv
+
+
+class Episode(Stateful):
+    """A running episode of one lane.
+
+    Attributes:
+        lane: Which copy of the environment.
+        index: Number of the episode in that lane, from 0.
+        length: Environment steps so far.
+        obs: The latest observation of each agent that had to act, as a tree (`core/spaces.py`); when the episode has
+            ended, the final one of those that were truncated.
+        action: The latest action of each agent, as the environment got it.
+        reward: What each agent got in the latest step; agents that were not there are missing.
+        returns: The sum of rewards of each agent so far.
+        info: What the environment said beside its latest step, by agent; empty for batched environments.
+        metrics: Yours: numbers that are averaged over episodes, into results, curves and the console.
+        histograms: Yours: lists of numbers, shown as histograms.
+        user_data: Yours: whatever you need until the episode ends. Plain values and arrays survive a restart.
+    """
+
+    saved = ("index", "length", "obs", "action", "reward", "returns", "metrics", "histograms", "user_data")
+    fixed = ("lane", "info")
+
+    def __init__(self, lane: int, index: int) -> None:
+        self.lane = lane
+        self.index = index
+        self.length = 0
+        self.obs: dict[str, Tree] = {}
+        self.action: dict[str, Any] = {}
+        self.reward: dict[str, float] = {}
+        self.returns: dict[str, float] = {}
+        self.info: Mapping[str, Any] = {}
+        self.metrics: dict[str, float] = {}
+        self.histograms: dict[str, list[float]] = {}
+        self.user_data: dict[str, Any] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but user data that cannot be written without pickle."""
+        state = super().state_dict()
+        try:
+            encode(state["user_data"])
+        except EncodingError:
+            state["user_data"] = {}
+        return state
+
+
+class EpisodeHooks(Protocol):
+    """What is called while episodes are played."""
+
+    def on_episode_start(self, episode: Episode) -> None:
+        """An episode has begun; `episode.obs` holds what the first agents see."""
+        ...
+
+    def on_episode_step(self, episode: Episode) -> None:
+        """The environment was stepped; also called for the last step."""
+        ...
+
+    def on_episode_end(self, episode: Episode) -> None:
+        """The episode is over: the moment to fill `episode.metrics`."""
+        ...
+
+
+class EpisodeWatch(Stateful):
+    """Keeps an `Episode` for each lane and calls the hooks.
+
+    Args:
+        env: What is played.
+        hooks: Whom to call, in order.
+    """
+
+    saved = ("episodes",)
+    fixed = ("env", "hooks", "acting")
+
+    def __init__(self, env: VectorEnv, hooks: Sequence[EpisodeHooks]) -> None:
+        self.env = env
+        self.hooks = hooks
+        self.episodes = [Episode(lane, 0) for lane in range(env.num_lanes)]
+        self.acting: list[tuple[np.ndarray, np.ndarray]] = []
+        env.want_infos = True
+
+    def load(self, state: dict[str, Any], lanes: np.ndarray) -> None:
+        """Takes over the episodes of the lanes marked in `lanes` ``[lanes]`` from what `state_dict` gave."""
+        for lane in np.flatnonzero(lanes).tolist():
+            self.episodes[lane].load_state_dict(state["episodes"][lane])
+
+    def begin(self, lane: int, step: Step) -> None:
+        """A lane starts its next episode, and shows its beginning."""
+        episode = self.episodes[lane] = Episode(lane, int(self.env.episode[lane]))
+        self._see(episode, step)
+        episode.info = self._infos(lane)
+        for hook in self.hooks:
+            hook.on_episode_start(episode)
+
+    def act(self, step: Step, actions: list[np.ndarray]) -> None:
+        """Notes the actions about to be played, for the rows that wait."""
+        self.acting = [(np.flatnonzero(r.waiting), a.copy()) for r, a in zip(step.rows, actions, strict=True)]
+
+    def after(self, step: Step) -> None:
+        """A vector step was played; episodes that ended in it end here."""
+        for episode in self.episodes:
+            episode.length += 1
+            episode.reward = {}
+            episode.info = self._infos(episode.lane)
+        for kind, rows, (acted, actions) in zip(self.env.kinds, step.rows, self.acting, strict=True):
+            width = len(kind.agents)
+            for row, action in zip(acted.tolist(), actions, strict=True):
+                self.episodes[row // width].action[kind.agents[row % width]] = action
+            paid = rows.reward != 0.0
+            paid[acted] = True
+            for row in np.flatnonzero(paid).tolist():
+                episode, agent = self.episodes[row // width], kind.agents[row % width]
+                reward = float(rows.reward[row])
+                episode.reward[agent] = reward
+                episode.returns[agent] = episode.returns.get(agent, 0.0) + reward
+            for position, row in enumerate(rows.final_index.tolist()):
+                final = {path: array[position].copy() for path, array in rows.final_obs.items()}
+                self.episodes[row // width].obs[kind.agents[row % width]] = final
+        for episode in self.episodes:
+            if not step.ended[episode.lane]:
+                self._see(episode, step)
+            for hook in self.hooks:
+                hook.on_episode_step(episode)
+            if step.ended[episode.lane]:
+                for hook in self.hooks:
+                    hook.on_episode_end(episode)
+
+    def _see(self, episode: Episode, step: Step) -> None:
+        for kind, rows in zip(self.env.kinds, step.rows, strict=True):
+            width = len(kind.agents)
+            first = episode.lane * width
+            for row in np.flatnonzero(rows.waiting[first : first + width]).tolist():
+                seen = {path: array[first + row].copy() for path, array in rows.obs.items()}
+                episode.obs[kind.agents[row]] = seen
+
+    def _infos(self, lane: int) -> Mapping[str, Any]:
+        return self.env.infos[lane] if self.env.infos else {}
