@@ -33,6 +33,9 @@ LATE = {
     "pydantic_core": "likewise",
     "ruamel": "takes a tenth of a second; needed by those who read or write YAML",
     "rookery.envs.drawing": "loads Pillow; needed by those who look at pictures",
+    "tensorboard": "needed by runs that write a directory",
+    "matplotlib": "optional (the extra plot), and takes half a second",
+    "av": "optional (the extra video)",
 }
 """What may be imported inside a function, with the reason: it is heavy, and most runs start without it."""
 

@@ -1,5 +1,6 @@
 """What the tests of playing share: a policy that rolls dice, a worker for it, and rollouts read back one by one."""
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -251,6 +252,13 @@ class ScriptedEnv:
                 truth.next = None if terminated else finals[-1][1]
         if not over and self.chance(1 - self.restless if self.alive[player] else self.restless / 2):
             self.wait(player)
+
+    def state_dict(self):
+        return copy.deepcopy(vars(self))
+
+    def load_state_dict(self, state, seeds):
+        vars(self).update(copy.deepcopy(state))
+        return Step((self.rows,), np.zeros(self.num_lanes, dtype=bool)), np.zeros(self.num_lanes, dtype=bool)
 
     def close(self):
         pass

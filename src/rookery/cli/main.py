@@ -13,13 +13,15 @@ from typing import Annotated
 import typer
 
 from rookery import __version__
-from rookery.cli.envs import envs
+from rookery.cli.envs import app as envs_app
+from rookery.cli.resume import resume
 from rookery.cli.train import train
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(train)
-app.command()(envs)
+app.command()(resume)
+app.add_typer(envs_app, name="envs")
 
 NOT_THE_ENV = (
     "rookery",

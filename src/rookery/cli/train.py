@@ -65,7 +65,7 @@ def train(
     styles = [name for name, on in (("quiet", quiet), ("plain", plain), ("json", json_rows)) if on]
     if len(styles) > 1:
         raise ConfigError(f"{LINE}: --{styles[0]} and --{styles[1]} exclude each other")
-    console = {"logging.console": style for style in styles}
+    console = {"logging.console": styles[0]} if styles else {}
     options = {"env.name": named, "algorithm.name": algo, "seed": seed, "sampling.num_envs": num_envs}
     given = {path: value for path, value in options.items() if value is not None}
     layers = [

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from torch import Tensor
 
@@ -20,6 +21,12 @@ from rookery.core.errors import RookeryError
 
 TAG = "~"
 """Key of a JSON object that stands for something JSON has no word for."""
+
+LONG = 1 << 1000
+"""Integers from here on are written in base 16: Python reads and writes no decimal number of any length."""
+
+DTYPES = {"?", "b", "B", "h", "H", "i", "I", "l", "L", "q", "Q", "e", "f", "d"}
+"""Characters of the types of arrays that can be saved: bool, whole numbers and floats of up to 64 bits."""
 
 
 class EncodingError(RookeryError):
@@ -40,30 +47,43 @@ def encode(tree: Any) -> tuple[Any, bytes]:
         arrays[digest] = solid
         return digest
 
+    def put_tensor(value: Tensor, where: str) -> Any:
+        plain = value.detach().cpu()
+        if plain.dtype == torch.bfloat16:
+            return {TAG: "bfloat16", "key": put(plain.contiguous().view(torch.int16).numpy())}
+        try:
+            array = plain.numpy()
+        except (TypeError, RuntimeError):  # sparse, quantized
+            array = None
+        if array is None or array.dtype.char not in DTYPES:
+            raise EncodingError(f"{where}: a tensor of {str(value.dtype).removeprefix('torch.')} cannot be saved")
+        return {TAG: "tensor", "key": put(array)}
+
     def walk(value: Any, where: str) -> Any:
-        if value is None or type(value) in (bool, int, float, str):
+        if value is None or type(value) in (bool, float, str):
             return value
+        if type(value) is int:
+            return {TAG: "int", "hex": hex(value)} if abs(value) >= LONG else value
         if isinstance(value, Tensor):
-            plain = value.detach().cpu()
-            if plain.dtype == torch.bfloat16:
-                return {TAG: "bfloat16", "key": put(plain.contiguous().view(torch.int16).numpy())}
-            return {TAG: "tensor", "key": put(plain.numpy())}
+            return put_tensor(value, where)
         if isinstance(value, np.ndarray):
-            if value.dtype.kind not in "biuf":
+            if value.dtype.char not in DTYPES or not value.dtype.isnative:
                 raise EncodingError(f"{where}: an array of {value.dtype} cannot be saved")
             return {TAG: "array", "key": put(value)}
         if isinstance(value, np.generic):
+            if value.dtype.char not in DTYPES:
+                raise EncodingError(f"{where}: a number of type {value.dtype} cannot be saved")
             raw = base64.b64encode(value.tobytes()).decode()
             return {TAG: "number", "dtype": value.dtype.str, "bytes": raw}
         if isinstance(value, list):
             return [walk(item, f"{where}[{i}]") for i, item in enumerate(value)]
-        if isinstance(value, tuple):
+        if isinstance(value, tuple) and not hasattr(value, "_fields"):
             return {TAG: "tuple", "items": [walk(item, f"{where}[{i}]") for i, item in enumerate(value)]}
         if isinstance(value, deque):
             items = [walk(item, f"{where}[{i}]") for i, item in enumerate(value)]
             return {TAG: "deque", "items": items, "maxlen": value.maxlen}
         if isinstance(value, dict):
-            if all(isinstance(key, str) for key in value) and TAG not in value:
+            if all(type(key) is str for key in value) and TAG not in value:
                 return {key: walk(item, f"{where}.{key}") for key, item in value.items()}
             pairs = [[walk(key, where), walk(item, f"{where}[{key!r}]")] for key, item in value.items()]
             return {TAG: "dict", "items": pairs}
@@ -77,9 +97,15 @@ def decode(structure: Any, arrays: bytes) -> Any:
     """The tree that `encode` was given.
 
     Raises:
-        EncodingError: If the structure names what is not there.
+        EncodingError: If these are not what `encode` gives.
     """
-    stored = load(arrays)
+    try:
+        return _decode(structure, load(arrays))
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        raise EncodingError(f"this is no saved state: {type(error).__name__}: {error}") from error
+
+
+def _decode(structure: Any, stored: dict[str, np.ndarray]) -> Any:
 
     def get(key: str) -> np.ndarray:
         if key not in stored:
@@ -94,6 +120,8 @@ def decode(structure: Any, arrays: bytes) -> Any:
         kind = value.get(TAG)
         if kind is None:
             return {key: walk(item) for key, item in value.items()}
+        if kind == "int":
+            return int(value["hex"], 16)
         if kind == "tensor":
             return torch.from_numpy(get(value["key"]))
         if kind == "bfloat16":
@@ -101,7 +129,10 @@ def decode(structure: Any, arrays: bytes) -> Any:
         if kind == "array":
             return get(value["key"])
         if kind == "number":
-            return np.frombuffer(base64.b64decode(value["bytes"]), dtype=np.dtype(value["dtype"]))[0]
+            dtype = np.dtype(value["dtype"])
+            if dtype.char not in DTYPES:
+                raise EncodingError(f"the state has a number of type {dtype}")
+            return np.frombuffer(base64.b64decode(value["bytes"]), dtype=dtype)[0]
         if kind == "tuple":
             return tuple(walk(item) for item in value["items"])
         if kind == "deque":

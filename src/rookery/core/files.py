@@ -6,9 +6,11 @@ hashes comes last, and one rename makes it visible. Whatever happens in between,
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -18,8 +20,17 @@ from typing import Any
 from rookery.core.errors import RookeryError
 
 MANIFEST = "manifest.json"
+SIGNATURE = "sha256"
+"""Key of a manifest under which the hash of the rest of it stands."""
 TEMPORARY = ".tmp-"
 """What the names of unfinished directories and files begin with; nothing else is ever cleaned away."""
+
+
+FOLDER = "checkpoints"
+"""Where in the directory of a run its checkpoints are."""
+
+NUMBERED = re.compile(r"(\d{6,})(?:-(\d+))?")
+"""What checkpoints of a run are called: the iteration, and a number where there are several of it."""
 
 
 class FileError(RookeryError):
@@ -32,14 +43,16 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         FileError: If it cannot be written (disk full, no permission); says which file and why.
     """
-    temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}"
+    temporary, placed = _temporary_in(path.parent), False
     try:
         _write(temporary, content)
         os.replace(temporary, path)
+        placed = True
         _sync_directory(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise _failed(path, error) from error
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise _failed(path, error, len(content), placed) from error
 
 
 def write_directory(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
@@ -51,23 +64,25 @@ def write_directory(path: Path, files: Mapping[str, bytes], facts: Mapping[str, 
         facts: What else the manifest says.
 
     Raises:
-        FileError: If it cannot be written; nothing of it is left, and nothing else has changed.
+        FileError: If it cannot be written; nothing else has changed, and nothing of it is left unless the message
+            says so.
     """
-    temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}"
+    temporary, placed = _temporary_in(path.parent), False
     listed = {
         name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
     }
-    manifest = json.dumps({**facts, "files": listed}, indent=1, sort_keys=True).encode()
+    everything = {**files, MANIFEST: _signed({**facts, "files": listed})}
     try:
-        temporary.mkdir()
-        for name, content in {**files, MANIFEST: manifest}.items():
+        os.mkdir(temporary)
+        for name, content in everything.items():
             _write(temporary / name, content)
         _sync_directory(temporary)
         os.rename(temporary, path)
+        placed = True
         _sync_directory(path.parent)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise _failed(path, error) from error
+        raise _failed(path, error, sum(map(len, everything.values())), placed) from error
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -78,14 +93,32 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """
     file = path / MANIFEST
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        content = file.read_bytes()
+        manifest = json.loads(content)
     except FileNotFoundError:
         raise FileError(f"{path}: there is no {MANIFEST}: this is no checkpoint, or not all of one") from None
-    except (OSError, ValueError) as error:
-        raise FileError(f"{file}: cannot be read: {error}") from None
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+    except OSError as error:
+        raise FileError(f"{file}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{file}: cannot be understood: {error}") from None
+    if not isinstance(manifest, dict) or not _lists_files(manifest.get("files")):
         raise FileError(f"{file}: is not the manifest of a checkpoint")
+    if _signed({key: value for key, value in manifest.items() if key != SIGNATURE}) != content:
+        raise FileError(f"{file}: its content is not what was written (SHA-256 differs)")
     return manifest
+
+
+def _signed(manifest: Mapping[str, Any]) -> bytes:
+    """A manifest as text, with a hash of itself: the hashes of the files are worth as much as they are."""
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**manifest, SIGNATURE: digest}, indent=1, sort_keys=True).encode()
+
+
+def _lists_files(files: Any) -> bool:
+    return isinstance(files, dict) and all(
+        Path(name).name == name and isinstance(facts, dict) and {"bytes", "sha256"} <= facts.keys()
+        for name, facts in files.items()
+    )
 
 
 def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -111,19 +144,31 @@ def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
 
 
 def remove_directory(path: Path) -> None:
-    """Removes a directory so that, if it is interrupted, no half of it looks whole."""
-    doomed = path.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}"
-    os.rename(path, doomed)
+    """Removes a directory so that, if it is interrupted, no half of it looks whole.
+
+    Raises:
+        FileError: If it cannot be removed; it is whole then.
+    """
+    doomed = _temporary_in(path.parent)
+    try:
+        os.rename(path, doomed)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be removed: {error.strerror or error}") from error
     shutil.rmtree(doomed, ignore_errors=True)
 
 
 def clean(parent: Path) -> None:
     """Removes what interrupted writes have left in `parent`; only names of our own temporary pattern."""
     for path in parent.glob(f"{TEMPORARY}*"):
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _temporary_in(parent: Path) -> Path:
+    return parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -145,12 +190,16 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _failed(path: Path, error: OSError) -> FileError:
+def _failed(path: Path, error: OSError, size: int, placed: bool) -> FileError:
+    """What to say of a failed write; `placed` = it failed after the rename, so that the new content is there."""
+    reason = error.strerror or str(error)
+    if placed:
+        return FileError(f"{path}: is written, but the disk did not confirm it ({reason}): a power cut may undo it")
     try:
-        free = f"; {shutil.disk_usage(path.parent).free:,} bytes are free there"
+        free = f" ({shutil.disk_usage(path.parent).free:,} are free there)"
     except OSError:
         free = ""
-    return FileError(f"{path}: cannot be written: {error.strerror or error}{free}; what was there before is unchanged")
+    return FileError(f"{path}: {size:,} bytes cannot be written: {reason}{free}; what was there before is unchanged")
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -164,8 +213,9 @@ def find_checkpoint(path: Path) -> Path:
     """
     if (path / MANIFEST).exists():
         return path
-    folder = path / "checkpoints"
-    found = list_checkpoints(folder)
+    if path.is_dir() and path.parent.name == FOLDER and checkpoint_number(path.name):
+        return path  # its manifest is lost, which those who read it will say
+    found = list_checkpoints(path / FOLDER)
     if found:
         return found[-1]
     if not path.exists():
@@ -173,16 +223,47 @@ def find_checkpoint(path: Path) -> Path:
     raise FileError(f"{path}: holds no checkpoint (none was written yet, or this is not the directory of a run)")
 
 
+def checkpoint_number(name: str) -> tuple[int, int] | None:
+    """What a run's checkpoints are ordered by: ``000012-1`` is (12, 1); None for the name of anything else."""
+    match = NUMBERED.fullmatch(name)
+    return (int(match[1]), int(match[2] or 0)) if match else None
+
+
 def list_checkpoints(folder: Path) -> list[Path]:
     """The finished checkpoints in a folder, oldest first; they are ordered by name, never by time."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(TEMPORARY))
+    numbered = {path: checkpoint_number(path.name) for path in folder.iterdir() if path.is_dir()}
+    return [path for path, _ in sorted(((p, n) for p, n in numbered.items() if n), key=lambda pair: pair[1])]
 
 
-def last_good(folder: Path) -> Path | None:
-    """The newest checkpoint in a folder that is whole, every byte of it."""
+def read_checkpoint_files(path: Path) -> tuple[Path, dict[str, bytes], dict[str, Any]]:
+    """Where a checkpoint is, all its files, each compared with its hash, and its manifest.
+
+    Args:
+        path: A checkpoint, or the directory of a run, which stands for its last one.
+
+    Raises:
+        FileError: If there is none, or it is broken; names the last good one.
+    """
+    place = find_checkpoint(path)
+    try:
+        return place, *read_directory(place)
+    except FileError as error:
+        raise with_last_good(error, place) from None
+
+
+def with_last_good(error: Exception, place: Path) -> FileError:
+    """The error, with the name of the newest checkpoint beside `place` that can be used instead."""
+    good = last_good(place.parent, besides=place)
+    return FileError(f"{error}; {f'the last good checkpoint is {good}' if good else 'there is no other beside it'}")
+
+
+def last_good(folder: Path, besides: Path | None = None) -> Path | None:
+    """The newest checkpoint in a folder that is whole, every byte of it; `besides` does not count."""
     for path in reversed(list_checkpoints(folder)):
+        if path == besides:
+            continue
         try:
             read_directory(path)
         except FileError:

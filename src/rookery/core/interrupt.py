@@ -47,13 +47,13 @@ class Interrupt:
             self.number = number
 
         watched = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, note) for number in watched}
         self.number = None
+        before = {number: signal.signal(number, note) for number in watched}
         try:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
 
     def check(self) -> None:
         """Raises `Interrupted` if a signal has come."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -17,19 +18,19 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
     out of observations just the same.
     """
     if isinstance(space, spaces.Box):
-        bounds = {"low": space.low.astype(float).ravel().tolist(), "high": space.high.astype(float).ravel().tolist()}
+        bounds = {"low": space.low.ravel().tolist(), "high": space.high.ravel().tolist()}
         for name, values in bounds.items():
             if len(set(values)) == 1:
                 bounds[name] = values[:1]
         return {"kind": "Box", **bounds, "shape": list(space.shape), "dtype": str(space.dtype)}
     if isinstance(space, spaces.Discrete):
-        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start), "dtype": str(space.dtype)}
     if isinstance(space, spaces.MultiDiscrete):
         start = np.broadcast_to(space.start, space.nvec.shape).tolist()
         return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": start, "dtype": str(space.dtype)}
     if isinstance(space, spaces.MultiBinary):
-        shape = [int(n) for n in space.shape] if space.shape else []
-        return {"kind": "MultiBinary", "shape": shape}
+        n = space.n if isinstance(space.n, int | np.integer) else [int(size) for size in space.n]
+        return {"kind": "MultiBinary", "n": int(n) if isinstance(n, np.integer) else n}
     if isinstance(space, spaces.Dict):
         return {"kind": "Dict", "spaces": [[key, space_to_json(inner)] for key, inner in space.spaces.items()]}
     if isinstance(space, spaces.Tuple):
@@ -46,21 +47,19 @@ def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
     kind = text.get("kind")
     if kind == "Box":
         shape, dtype = tuple(text["shape"]), np.dtype(text["dtype"])
-        low, high = (
-            np.broadcast_to(np.array(text[name]), int(np.prod(shape)) if len(text[name]) == 1 else len(text[name]))
-            for name in ("low", "high")
-        )
-        return spaces.Box(low.reshape(shape).astype(dtype), high.reshape(shape).astype(dtype), shape, dtype.type)
+        low, high = (np.resize(np.array(text[name], dtype=dtype), shape) for name in ("low", "high"))
+        return spaces.Box(low, high, shape, dtype.type)
     if kind == "Discrete":
-        return spaces.Discrete(text["n"], start=text["start"])
+        own = {} if text["dtype"] == "int64" else {"dtype": np.dtype(text["dtype"]).type}
+        return spaces.Discrete(text["n"], start=text["start"], **own)
     if kind == "MultiDiscrete":
-        return spaces.MultiDiscrete(
-            np.array(text["nvec"]), dtype=np.dtype(text["dtype"]).type, start=np.array(text["start"])
-        )
+        dtype = np.dtype(text["dtype"])
+        nvec, start = (np.array(text[name], dtype=dtype) for name in ("nvec", "start"))
+        return spaces.MultiDiscrete(nvec, dtype=dtype.type, start=start)
     if kind == "MultiBinary":
-        return spaces.MultiBinary(text["shape"])
-    if kind == "Dict":
-        return spaces.Dict({key: space_from_json(inner) for key, inner in text["spaces"]})
+        return spaces.MultiBinary(text["n"])
+    if kind == "Dict":  # ordered, because the order of a plain dict would be that of its sorted keys
+        return spaces.Dict(OrderedDict((key, space_from_json(inner)) for key, inner in text["spaces"]))
     if kind == "Tuple":
         return spaces.Tuple([space_from_json(inner) for inner in text["spaces"]])
     if kind == "Text":

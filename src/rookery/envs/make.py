@@ -76,8 +76,37 @@ def make_env(
             return _build_vector(twin, num_lanes, settings, name)
         if implementation == "batched":
             raise EnvError(f"{name}: env implementation 'batched' cannot be used: {reason}; use 'serial' or 'auto'")
+    return SerialEnv(lane_maker(env, config, wrappers, render=render), num_lanes, name)
+
+
+def lane_maker(
+    env: Any, config: Mapping[str, Any] | None, wrappers: Sequence[Any], *, render: bool = False
+) -> Callable[[], Any]:
+    """What makes one copy a call, wrapped, in the adapter for its style: a `GymLane` or another `Lane`.
+
+    Args:
+        env: As for `make_env`, except a class of many copies.
+        config: Keyword arguments of its constructor.
+        wrappers: Applied in order.
+        render: Build it so that it draws pictures, where it can.
+
+    Raises:
+        EnvError: If there is no such environment or wrapper; from the calls, if it cannot be built.
+    """
+    settings, name, found = dict(config or {}), env_name(env), _find(env)
+    if _is_vector_class(found):
+        raise EnvError(f"{name} plays many copies at once: there is no single one")
     wraps = [(_wrapper_name(wrapper), _find_wrapper(wrapper)) for wrapper in wrappers]
-    return SerialEnv(lambda: _lane(_build(found, settings, wraps, name, render), name), num_lanes, name)
+    return lambda: _lane(_build(found, settings, wraps, name, render), name)
+
+
+def is_vector(env: Any) -> bool:
+    """Whether `env` names or is a class whose objects play many copies.
+
+    Raises:
+        EnvError: If there is no such environment.
+    """
+    return _is_vector_class(_find(env))
 
 
 def env_name(env: Any) -> str:

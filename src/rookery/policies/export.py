@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from rookery.core.encoding import decode, encode
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FileError, find_checkpoint, last_good, read_directory
+from rookery.core.files import FileError, read_checkpoint_files
 from rookery.core.settings import object_name
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
@@ -52,15 +52,8 @@ def load_policy(path: str | Path, name: str | None = None) -> Policy:
     """
     place, given = split_name(path)
     name = name or given
-    checkpoint = find_checkpoint(place)
-    try:
-        files, _ = read_directory(checkpoint)
-    except FileError as error:
-        good = last_good(checkpoint.parent)
-        raise FileError(
-            f"{error}; {'the last good checkpoint is ' + str(good) if good else 'no other is whole'}"
-        ) from None
-    if FILE not in files:
+    checkpoint, files, _ = read_checkpoint_files(place)
+    if FILE not in files or ARRAYS not in files:
         raise FileError(f"{checkpoint}: holds no policies: it is not a checkpoint of Rookery")
     described: dict[str, Any] = decode(json.loads(files[FILE]), files[ARRAYS])
     if name is None and len(described) == 1:

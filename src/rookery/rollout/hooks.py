@@ -88,7 +88,7 @@ class EpisodeWatch(Stateful):
         self.env = env
         self.hooks = hooks
         self.episodes = [Episode(lane, 0) for lane in range(env.num_lanes)]
-        self.acting: list[tuple[np.ndarray, np.ndarray]] = []
+        self.acting: list[tuple[int, str, Any]] = []  # lane, agent and action; rows may move while the env steps
         env.want_infos = True
 
     def load(self, state: dict[str, Any], lanes: np.ndarray) -> None:
@@ -106,7 +106,11 @@ class EpisodeWatch(Stateful):
 
     def act(self, step: Step, actions: list[np.ndarray]) -> None:
         """Notes the actions about to be played, for the rows that wait."""
-        self.acting = [(np.flatnonzero(r.waiting), a.copy()) for r, a in zip(step.rows, actions, strict=True)]
+        self.acting = [
+            (row // len(kind.agents), kind.agents[row % len(kind.agents)], action)
+            for kind, rows, chosen in zip(self.env.kinds, step.rows, actions, strict=True)
+            for row, action in zip(np.flatnonzero(rows.waiting).tolist(), chosen.copy(), strict=True)
+        ]
 
     def after(self, step: Step) -> None:
         """A vector step was played; episodes that ended in it end here."""
@@ -114,13 +118,14 @@ class EpisodeWatch(Stateful):
             episode.length += 1
             episode.reward = {}
             episode.info = self._infos(episode.lane)
-        for kind, rows, (acted, actions) in zip(self.env.kinds, step.rows, self.acting, strict=True):
+        for lane, agent, action in self.acting:
+            episode = self.episodes[lane]
+            episode.action[agent] = action
+            episode.reward[agent] = 0.0
+            episode.returns.setdefault(agent, 0.0)
+        for kind, rows in zip(self.env.kinds, step.rows, strict=True):
             width = len(kind.agents)
-            for row, action in zip(acted.tolist(), actions, strict=True):
-                self.episodes[row // width].action[kind.agents[row % width]] = action
-            paid = rows.reward != 0.0
-            paid[acted] = True
-            for row in np.flatnonzero(paid).tolist():
+            for row in np.flatnonzero(rows.reward).tolist():
                 episode, agent = self.episodes[row // width], kind.agents[row % width]
                 reward = float(rows.reward[row])
                 episode.reward[agent] = reward

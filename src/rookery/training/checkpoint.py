@@ -10,6 +10,7 @@ checkpoints/000012/
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +20,14 @@ from rookery.core.config import Resolved
 from rookery.core.encoding import EncodingError, decode, encode
 from rookery.core.errors import ConfigError
 from rookery.core.files import (
+    FOLDER,
     FileError,
-    find_checkpoint,
-    last_good,
+    checkpoint_number,
     list_checkpoints,
-    read_directory,
+    read_checkpoint_files,
     read_manifest,
     remove_directory,
+    with_last_good,
     write_directory,
     write_file,
 )
@@ -37,6 +39,8 @@ FORMAT = 1
 """Grows when what is written changes; older ones stay readable."""
 
 BEST = "best.json"
+
+INIT_FROM = re.compile(r"policies\.[^.]+\.init_from")
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        if not all(isinstance(key, str) for key in value):
+            raise EncodingError(f"{value!r} has keys that are no texts")
+        return {key: _plain(item) for key, item in value.items()}
     name = object_name(value)
     if not name or "<" in name or name.startswith("__main__:"):
         raise EncodingError(f"{value!r} cannot be found again by name")
@@ -113,19 +119,20 @@ def read_checkpoint(path: Path) -> Saved:
     Raises:
         FileError: If there is none, or it is broken, foreign or of a newer format; names the last good one.
     """
-    place = find_checkpoint(path)
+    place, files, facts = read_checkpoint_files(path)
     try:
-        files, facts = read_directory(place)
-        if "state.json" not in files or "config.json" not in files:
-            raise FileError(f"{place}: is not a checkpoint of Rookery: there is no state.json in its manifest")
-        if facts.get("format", 0) > FORMAT:
-            raise FileError(f"{place}: was written by a newer version of Rookery (format {facts['format']})")
+        lost = {"state.json", "arrays.safetensors", "config.json"} - files.keys()
+        if lost:
+            raise FileError(f"{place}: is not a checkpoint of Rookery: it has no {', '.join(sorted(lost))}")
+        if facts.get("format") not in range(1, FORMAT + 1):
+            raise FileError(
+                f"{place}: has format {facts.get('format')}, which this version of Rookery cannot read "
+                f"(up to {FORMAT}); a newer one wrote it"
+            )
         state = decode(json.loads(files["state.json"]), files["arrays.safetensors"])
         config = json.loads(files["config.json"])
-    except FileError as error:
-        good = last_good(place.parent)
-        way_out = f"the last good checkpoint is {good}" if good else "no other checkpoint beside it is whole"
-        raise FileError(f"{error}; {way_out}") from None
+    except (FileError, EncodingError, ValueError) as error:
+        raise with_last_good(error, place) from None
     history = {path: [(source, value) for source, value in given] for path, given in config["history"].items()}
     return Saved(place, state, config["values"], config["missing"], history, facts)
 
@@ -144,9 +151,9 @@ def best_name(folder: Path) -> str | None:
     """The name of the best checkpoint, if one was ever called so."""
     try:
         name: str = json.loads((folder / BEST).read_text(encoding="utf-8"))["name"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return name if (folder / name).is_dir() else None
+    return name if checkpoint_number(name) and (folder / name).is_dir() else None
 
 
 def note_best(folder: Path, name: str, score: float | None) -> bool:
@@ -163,7 +170,7 @@ def note_best(folder: Path, name: str, score: float | None) -> bool:
 
 
 def tidy(folder: Path, keep_last: int) -> None:
-    """Removes checkpoints that are neither among the last, nor the best, nor pinned, nor the last that is whole."""
+    """Removes checkpoints that are neither among the last, nor the best, nor pinned; called when one was written."""
     found = list_checkpoints(folder)
     kept = {path.name for path in found[-keep_last:]} | {best_name(folder)}
     for path in found[:-keep_last]:
@@ -184,11 +191,32 @@ def joined_history(saved: Saved, resolved: Resolved) -> dict[str, list[tuple[str
     return joined
 
 
-def forget_later(folder: Path, name: str) -> None:
+def run_of(path: Path) -> Path:
+    """The directory of the run that a path means: itself, or the one whose checkpoint it is.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if (path / FOLDER).is_dir():
+        return path
+    if path.parent.name == FOLDER and checkpoint_number(path.name):
+        return path.parent.parent
+    raise ConfigError(
+        f"resume: {path} is neither the directory of a run nor one of its checkpoints; leave resume out to go on "
+        "without a run directory"
+    )
+
+
+def forget_later(place: Path) -> None:
     """Removes the checkpoints after one that a run goes on from: they belong to a future that will not be."""
-    for path in list_checkpoints(folder):
-        if path.name > name:
-            remove_directory(path)
+    found = list_checkpoints(place.parent)
+    for path in found[found.index(place) + 1 :]:
+        remove_directory(path)
+
+
+def values_to_load(saved: Saved) -> dict[str, Any]:
+    """Every setting by path; but nothing starts from another run's weights now, which need not be there any more."""
+    return {path: None if INIT_FROM.fullmatch(path) else value for path, value in saved.values.items()}
 
 
 def need_again(saved: Saved, given: Collection[str]) -> None:
@@ -197,7 +225,11 @@ def need_again(saved: Saved, given: Collection[str]) -> None:
     Raises:
         ConfigError: Naming each such setting.
     """
-    wanted = [f"{path} was {text}" for path, text in saved.missing.items() if path not in given]
+    wanted = [
+        f"{path} was {text}"
+        for path, text in saved.missing.items()
+        if not any(path == known or path.startswith(f"{known}.") for known in given)
+    ]
     if wanted:
         raise ConfigError(
             f"{saved.path}: these were made in code and cannot be found by name; give them again, as in "

@@ -1,7 +1,9 @@
-"""What a person sees while training: one live line at a terminal, plain lines elsewhere."""
+"""What a person sees while training: a live panel at a terminal, plain lines elsewhere, JSON for programs."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -11,10 +13,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from rookery.training.panel import Panel, span
 from rookery.training.results import IterationResult
 
 if TYPE_CHECKING:
     from rookery.training.trainer import Trainer
+
+PAUSE = 0.25
+"""Shortest time between two drawings of the panel, in seconds."""
+
+PATIENCE = 100
+"""The panel waits this many times as long as its last drawing took: drawing costs at most 1 % of a run."""
 
 
 class Reporter(Protocol):
@@ -26,6 +35,10 @@ class Reporter(Protocol):
 
     def iteration(self, result: IterationResult) -> None:
         """An iteration is over."""
+        ...
+
+    def event(self, text: str) -> None:
+        """Something has happened: a checkpoint was written, say."""
         ...
 
     def note(self, line: str) -> None:
@@ -46,6 +59,9 @@ class Quiet:
     def iteration(self, result: IterationResult) -> None:
         """Shows nothing."""
 
+    def event(self, text: str) -> None:
+        """Shows nothing."""
+
     def note(self, line: str) -> None:
         """To standard error."""
         sys.stderr.write(f"note: {line}\n")
@@ -54,12 +70,20 @@ class Quiet:
         """Shows nothing."""
 
 
+class JsonRows(Quiet):
+    """A row of `metrics.jsonl` an iteration on standard output, and nothing else there."""
+
+    def iteration(self, result: IterationResult) -> None:
+        """The row."""
+        sys.stdout.write(json.dumps(result.row()) + "\n")
+        sys.stdout.flush()
+
+
 class Plain:
     """A line an iteration, at most one a second."""
 
     def __init__(self) -> None:
         self._shown = 0.0
-        self._last: IterationResult | None = None
         self._criteria: Mapping[str, float] = {}
 
     def start(self, trainer: Trainer, criteria: Mapping[str, float]) -> None:
@@ -70,12 +94,15 @@ class Plain:
 
     def iteration(self, result: IterationResult) -> None:
         """The result in one line."""
-        self._last = result
         if time.monotonic() - self._shown >= 1.0 or result.stop_reason or result.evaluation:
             self._shown = time.monotonic()
             self._write(summary(result, self._criteria))
         if result.stop_reason:
             self._write(f"stopped: {result.stop_reason}")
+
+    def event(self, text: str) -> None:
+        """The event in a line."""
+        self._write(text)
 
     def note(self, line: str) -> None:
         """A note."""
@@ -90,43 +117,77 @@ class Plain:
         sys.stdout.flush()
 
 
-class LiveLine(Plain):
-    """One line that is drawn anew; notes and the end stay on the screen."""
+class LivePanel:
+    """A panel that is drawn anew as the run goes on; notes and its last state stay on the screen.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._console = Console(highlight=False)
+    Args:
+        console: Where to draw.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._trainer: Trainer | None = None
+        self._panel = Panel("", {})
         self._live: Live | None = None
+        self._due = 0.0
+
+    def start(self, trainer: Trainer, criteria: Mapping[str, float]) -> None:
+        """What is trained, and until when; then the panel."""
+        self._trainer = trainer
+        for line in opening(trainer, criteria):
+            self._print(line)
+        self._panel = Panel(f"{trainer.env.name}, seed {trainer.seed}", criteria)
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._live.start()
+        self._draw()
 
     def iteration(self, result: IterationResult) -> None:
-        """Draws the line."""
-        if self._live is None:
-            self._live = Live(console=self._console, refresh_per_second=8, transient=False)
-            self._live.start()
-        self._live.update(Text(summary(result, self._criteria)))
-        if result.stop_reason:
-            self._close()
-            self._write(f"stopped: {result.stop_reason}")
+        """Draws the panel, if it is time."""
+        self._panel.update(result)
+        if time.monotonic() >= self._due:
+            self._draw()
+
+    def event(self, text: str) -> None:
+        """Adds to the panel's last events."""
+        self._panel.event(text)
+        if time.monotonic() >= self._due:
+            self._draw()
+
+    def note(self, line: str) -> None:
+        """Above the panel, where it stays."""
+        self._print(f"note: {line}")
 
     def finish(self, trainer: Trainer) -> None:
-        """Leaves the last line and shows where the time went."""
-        self._close()
-        super().finish(trainer)
-
-    def _close(self) -> None:
+        """Leaves the whole panel on the screen."""
         if self._live is not None:
+            self._draw(whole=True)
             self._live.stop()
             self._live = None
+        if self._panel.result is not None and self._panel.result.stop_reason:
+            self._print(f"stopped: {self._panel.result.stop_reason}")
 
-    def _write(self, line: str) -> None:
+    def _draw(self, whole: bool = False) -> None:
+        if self._live is None or self._trainer is None:
+            return
+        began = time.monotonic()
+        height = None if whole else self._console.height
+        if whole:
+            self._live.vertical_overflow = "visible"
+        self._live.update(self._panel.draw(self._console, self._trainer.timers, height), refresh=True)
+        ended = time.monotonic()
+        self._due = ended + max(PAUSE, PATIENCE * (ended - began))
+
+    def _print(self, line: str) -> None:
         self._console.print(Text(line))
 
 
 def reporter(style: str) -> Reporter:
-    """The reporter for ``auto``, ``live``, ``plain`` or ``quiet``."""
+    """The reporter for ``auto``, ``live``, ``plain``, ``quiet`` or ``json``."""
     if style == "auto":
-        style = "live" if sys.stdout.isatty() else "plain"
-    styles: dict[str, type[Quiet | Plain]] = {"live": LiveLine, "plain": Plain, "quiet": Quiet}
+        style = "live" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "plain"
+    if style == "live":
+        return LivePanel(Console(highlight=False))
+    styles: dict[str, type[Quiet | Plain]] = {"plain": Plain, "quiet": Quiet, "json": JsonRows}
     return styles[style]()
 
 
@@ -171,11 +232,5 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
         parts.append(f"evaluation {result.evaluation.return_mean:.2f} [{low:.2f}, {high:.2f}]")
     parts.append(f"{result.steps_per_second:,.0f} steps/s")
     if budget and result.env_steps < budget and result.steps_per_second > 0:
-        parts.append(f"{_span((budget - result.env_steps) / (result.env_steps / max(result.seconds, 1e-9)))} left")
+        parts.append(f"{span((budget - result.env_steps) / (result.env_steps / max(result.seconds, 1e-9)))} left")
     return " | ".join(parts)
-
-
-def _span(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

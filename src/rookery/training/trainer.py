@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from secrets import randbits
@@ -241,6 +242,7 @@ class Trainer(Stateful):
                     self.reporter.iteration(result)
                     self._tell("on_iteration", result)
                     self._save_when_due(ending=bool(reason))
+                self.interrupt.check()
             self._tell("on_train_end", result)
             return replace(result, stop_reason=reason)
         except Interrupted:
@@ -250,7 +252,8 @@ class Trainer(Stateful):
         finally:
             self.reporter.finish(self)
             if self.run_dir is not None:
-                self.run_dir.write_timers(self.timers)
+                with suppress(FileError):  # of a full disk the checkpoint has told
+                    self.run_dir.write_timers(self.timers)
 
     def _stop_rule(self, stop: Mapping[str, float] | StopFunction | None) -> Stop:
         """The criteria of the settings and of `stop` together; sets the horizon of schedules at the first start."""
@@ -417,16 +420,27 @@ class Trainer(Stateful):
             FileError: If there is no checkpoint, or it is broken; names the last good one.
             ConfigError: If something made in code has to be given again; names all of it.
         """
-        saved = checkpoint.read_checkpoint(Path(path))
-        layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
-        checkpoint.need_again(saved, {path for layer in layers for path in layer.values})
-        trainer = cls(config=[Layer(str(saved.path), saved.values), *layers], callbacks=callbacks)
-        trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
-        trainer.load_state_dict(saved.state)
-        if resume:
-            trainer.run_dir = RunDir(saved.path.parent.parent)
-            trainer.run_dir.cut_rows(trainer.iteration)
-            checkpoint.forget_later(trainer.run_dir.checkpoints, saved.path.name)
+        run_dir = RunDir(checkpoint.run_of(Path(path))) if resume else None  # first: nobody else may write from now on
+        trainer = None
+        try:
+            saved = checkpoint.read_checkpoint(Path(path))
+            layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
+            checkpoint.need_again(saved, {path for layer in layers for path in layer.values})
+            before = Layer(str(saved.path), checkpoint.values_to_load(saved))
+            trainer = cls(config=[before, *layers], callbacks=callbacks)
+            trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
+            trainer.load_state_dict(saved.state)
+            if run_dir is not None:
+                run_dir.cut_rows(trainer.iteration)
+                checkpoint.forget_later(saved.path)
+        except BaseException:
+            for opened in (trainer, run_dir):
+                if opened is not None:
+                    opened.close()
+            raise
+        trainer.run_dir = run_dir
+        if saved.facts["exact"] and not trainer.env.exact:
+            trainer.reporter.note("unfinished episodes could not be taken up again: this run is no longer exact")
         return trainer
 
     def state_dict(self) -> dict[str, Any]:

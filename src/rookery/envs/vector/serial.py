@@ -86,6 +86,7 @@ class SerialEnv:
         self._actions: Any = None  # those of the running step, for messages
         self._logs: list[list[Any]] = [[] for _ in range(num_lanes)]  # actions of the running episodes
         self._logged = [i for i, lane in enumerate(self._lanes) if not (self._gym and can_capture(lane.env))]
+        self._earned = np.zeros(num_lanes)  # all rewards of the running episode; kept where there are logs
         self._finals: list[_Final] = []
         self._any_end = False
         self._masks_in_info = False
@@ -188,6 +189,10 @@ class SerialEnv:
             self._step_gym(given)
         else:
             self._step_agents(given)
+        if self._logged:
+            for rows in self._rows:
+                self._earned += rows.reward.reshape(self.num_lanes, -1).sum(axis=1, dtype=np.float64)
+            self._earned[self._ended] = 0.0
         return self._shown()
 
     def _step_gym(self, given: list[np.ndarray]) -> None:
@@ -200,7 +205,7 @@ class SerialEnv:
         self._actions = given[0]
         for lane in self._logged:
             if len(self._logs[lane]) < LOG_LIMIT:
-                self._logs[lane].append(given[0][lane])
+                self._logs[lane].append(given[0][lane].copy())  # the environment may write into what it gets
         leaf = spec.leaves[0]
         slab, shape, known = rows.obs[leaf.path], leaf.shape, self._known_dtype
         rewards: list[Any] = []
@@ -263,7 +268,7 @@ class SerialEnv:
         self._actions = actions
         for lane, lane_actions in enumerate(actions):
             if len(self._logs[lane]) < LOG_LIMIT:
-                self._logs[lane].append([(*self._place[agent], action) for agent, action in lane_actions.items()])
+                self._logs[lane].append([(*self._place[agent], act.copy()) for agent, act in lane_actions.items()])
             try:
                 shown = self._lanes[lane].step(lane_actions)
                 self._record(lane, shown)
@@ -311,6 +316,8 @@ class SerialEnv:
             "clock": self._clock,
             "began": list(self._began),
             "idle": list(self._idle),
+            "earned": self._earned.copy(),
+            "exact": self.exact,
             "lanes": lanes,
         }
 
@@ -325,16 +332,18 @@ class SerialEnv:
         """
         if "lanes" not in state or len(state["lanes"]) != self.num_lanes:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
-        for kind_ids in state["agents"]:
-            for agent in kind_ids:
-                if agent not in self._place:
+        for agent in itertools.chain(*state["agents"]):
+            if agent not in self._place:
+                try:
                     self._announce(self._lanes[0], agent)
+                except Exception as error:
+                    raise self._located(0, error) from _cause(error)
         if [list(ids) for ids in self._ids] != state["agents"]:
             raise EnvError(f"{self.name}: has agents {self._ids}, the saved state {state['agents']}")
         self._plan = seeds
         self._clock, self._seeds = state["clock"], list(state["seeds"])
         self._began, self._idle = list(state["began"]), list(state["idle"])
-        self.episode[:] = state["episode"]
+        self.episode[:], self._earned[:] = state["episode"], state["earned"]
         self._any_end = True
         self._wipe()
         for rows, saved in zip(self._rows, state["rows"], strict=True):
@@ -349,7 +358,7 @@ class SerialEnv:
                     self._leave(lane)
             except Exception as error:
                 raise self._located(lane, error) from _cause(error)
-        self.exact = self.exact and not lost.any()
+        self.exact = self.exact and state["exact"] and not lost.any()
         self._ended[:] = False
         return self._shown(), lost
 
@@ -364,17 +373,19 @@ class SerialEnv:
         if "actions" not in where:
             return False
         shown: LaneStep = copied.reset(self._seeds[lane])
+        earned = 0.0
         for action in where["actions"]:
             if self._gym:
-                obs, _, terminated, truncated, info = copied.env.step(np.array(action)[()])
-                if terminated or truncated:
-                    return False
-                shown = LaneStep({AGENT: obs}, masks={AGENT: info[MASK]} if MASK in info else {})
+                obs, reward, terminated, truncated, info = copied.env.step(action.copy())
+                masks: dict[Agent, Any] = {AGENT: info[MASK]} if MASK in info else {}
+                shown = LaneStep({AGENT: obs}, {AGENT: reward}, masks=masks, ended=bool(terminated or truncated))
             else:
-                shown = copied.step({self._ids[k][column]: value for k, column, value in action})
-                if shown.ended:
-                    return False
-        return self._shows_as_saved(lane, shown)
+                shown = copied.step({self._ids[k][column]: value.copy() for k, column, value in action})
+            if shown.ended:
+                return False
+            earned += sum(float(np.asarray(reward).item()) for reward in shown.reward.values())
+        # rewards tell of what observations need not show, such as the statistics of a wrapper that scales them
+        return bool(np.isclose(earned, self._earned[lane], rtol=1e-9)) and self._shows_as_saved(lane, shown)
 
     def _shows_as_saved(self, lane: int, shown: LaneStep) -> bool:
         """Whether those that must act are the rows that wait, and see what these hold."""

@@ -1,0 +1,120 @@
+"""Where runs are: what a user calls one, made into its directory, or a message with those there are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+
+ROOT = Path("runs")
+"""Where runs are made, and looked for, unless a path says otherwise."""
+
+NEWEST = 5
+
+Provenance = dict[str, list[tuple[str, str]]]
+"""For each setting every (source, value as text), lowest first; the last one won."""
+
+
+def find_run(run: Path) -> Path:
+    """The directory of a run: a path of it, or its name in ``runs/``.
+
+    Raises:
+        ConfigError: If there is none; names the newest there are.
+    """
+    for place in (run, ROOT / run):
+        if (place / "config.yaml").is_file():
+            return place
+    problem = (
+        "is not the directory of a run (there is no config.yaml in it)" if run.exists() else "there is no such run"
+    )
+    roots = dict.fromkeys(root for root in (run, run.parent, ROOT) if root.is_dir())
+    found = {path for root in roots for path in root.iterdir() if (path / "config.yaml").is_file()}
+    newest = sorted(found, key=lambda path: (-(path / "config.yaml").stat().st_mtime, path.name))
+    if not newest:
+        raise ConfigError(f"{run}: {problem}, and there is no run in {ROOT}; rookery train makes one")
+    near = nearest(run.name, [path.name for path in newest])
+    raise ConfigError(f"{run}: {problem}{near}; the newest are {', '.join(map(str, newest[:NEWEST]))}")
+
+
+def find_saved(run: Path, checkpoint: str) -> Path:
+    """What to load: a checkpoint that `run` names itself, or the ``last``, the ``best`` or one by name of a run.
+
+    Raises:
+        ConfigError: If there is none of that name; lists those there are.
+    """
+    if (run / "manifest.json").is_file():
+        return run
+    run = find_run(run)
+    folder = run / "checkpoints"
+    names = (
+        sorted(path.name for path in folder.iterdir() if (path / "manifest.json").is_file()) if folder.is_dir() else []
+    )
+    if not names:
+        raise ConfigError(f"{run}: holds no checkpoint yet")
+    if checkpoint == "last":
+        return folder / names[-1]
+    wanted = checkpoint
+    if checkpoint == "best":
+        try:
+            wanted = json.loads((folder / "best.json").read_text(encoding="utf-8"))["name"]
+        except (OSError, ValueError, KeyError):
+            raise ConfigError(
+                f"{run}: none of its checkpoints was called the best; there are {', '.join(names)}"
+            ) from None
+    matching = [name for name in names if name == wanted or (wanted.isdigit() and name == f"{int(wanted):06d}")]
+    if not matching:
+        raise ConfigError(f"{run}: --checkpoint {checkpoint}: there are {', '.join(names)}, best and last")
+    return folder / matching[0]
+
+
+def read_provenance(run: Path) -> Provenance:
+    """Every value that each setting of a run was given.
+
+    Raises:
+        ConfigError: If the run has no record of that, or it cannot be read.
+    """
+    return {
+        path: [(source, value) for source, value in given] for path, given in _read(run / "provenance.json").items()
+    }
+
+
+def read_timers(run: Path) -> dict[str, Any]:
+    """The timer tree of a run, as `Timers` takes it.
+
+    Raises:
+        ConfigError: If the run has none yet, or it cannot be read.
+    """
+    return _read(run / "timers.json")
+
+
+def read_rows(run: Path) -> list[dict[str, Any]]:
+    """The rows of `metrics.jsonl`; a last line that was cut short is left out.
+
+    Raises:
+        ConfigError: If the run has none yet, or a line cannot be read.
+    """
+    path = run / "metrics.jsonl"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is none yet: no iteration of this run is over") from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise ConfigError(f"{path}:{number}: is not JSON") from None
+    return rows
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; the run is too old, or has not got that far") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    return content

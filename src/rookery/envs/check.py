@@ -1,0 +1,426 @@
+"""Whether an environment keeps its contract: every breach at once, and what makes training it slow, inexact or unsafe.
+
+`check_env` plays random episodes on copies of its own and returns what it found. Nothing is learned, nothing written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import EnvError, SpaceError
+from rookery.core.seeding import Role, Streams
+from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
+from rookery.envs.gym_env import AGENT, GymLane
+from rookery.envs.lane import Agent, Breach
+from rookery.envs.make import env_name, is_vector, lane_maker, make_env, random_actions
+from rookery.envs.probe import Finding, Findings, Probe, Shown
+from rookery.envs.snapshot import can_capture
+
+REPLAY = 200
+"""Steps of an episode that are played again to compare."""
+
+IDLE = 200
+"""Steps in a row without anybody to act after which an episode counts as forgotten."""
+
+Moment = dict[Agent, tuple[str, str, str]]
+"""What a step showed, by agent: digest of the observation, reward, ends."""
+
+ORDER = {"error": 0, "warning": 1, "note": 2}
+
+
+def check_env(
+    env: Any,
+    config: Mapping[str, Any] | None,
+    wrappers: Sequence[Any],
+    *,
+    episodes: int,
+    max_steps: int,
+    seed: int,
+) -> list[Finding]:
+    """Plays random episodes and says everything that is wrong or worth knowing, errors first.
+
+    Args:
+        env: As for `make_env`.
+        config: Keyword arguments of its constructor.
+        wrappers: Applied to each copy.
+        episodes: How many.
+        max_steps: After so many steps an episode counts as endless.
+        seed: Names the seeds of the episodes and the actions.
+    """
+    findings = Findings()
+    try:
+        if is_vector(env):
+            _check_batched(env, config, findings, max_steps, Streams(seed))
+        else:
+            _Check(env, lane_maker(env, config, wrappers), findings, episodes, max_steps, Streams(seed)).run()
+    except EnvError as error:
+        findings.where = ""
+        findings.add("error", str(error))
+    return sorted(findings.found.values(), key=lambda finding: ORDER[finding.severity])
+
+
+class _Check:
+    """One run of the checks on single copies."""
+
+    def __init__(
+        self, env: Any, make: Any, findings: Findings, episodes: int, max_steps: int, streams: Streams
+    ) -> None:
+        self.env = env
+        self.make = make
+        self.findings = findings
+        self.episodes = episodes
+        self.max_steps = max_steps
+        self.streams = streams
+        self.probes: list[Probe] = []
+        self.specs: dict[Agent, tuple[ObsSpec, ActionSpec] | None] = {}
+        self.met: dict[Agent, None] = {}
+        self.lengths: list[int] = []
+        self.ends: list[str] = []
+        self.first_obs: set[str] = set()
+        self.rewards: list[float] = []
+        self.kept: list[tuple[Agent, Any, str]] = []
+
+    def run(self) -> None:
+        """All checks in turn."""
+        copy = self.probe()
+        for agent in copy.lane.agents:
+            self.spec(copy, agent)
+        transcript: list[Moment] = []
+        for number in range(self.episodes):
+            moments = self.play(copy, number, number)
+            transcript = transcript or list(islice(moments, REPLAY))
+            for _ in moments:
+                pass
+        self.about_episodes(copy)
+        if transcript:
+            self.replay(copy, transcript)
+        self.findings.where = ""
+        for probe in self.probes:
+            probe.close()
+
+    def probe(self) -> Probe:
+        """A new copy."""
+        self.probes.append(Probe(self.make(), self.findings))
+        return self.probes[-1]
+
+    # --- playing ------------------------------------------------------------------------------------------------------
+
+    def play(self, probe: Probe, episode: int, number: int | None = None) -> Iterator[Moment]:
+        """Plays an episode with random actions and gives what each step shows.
+
+        Args:
+            probe: The copy.
+            episode: Names its seed and actions.
+            number: Its number, if it is to be looked at; None = only compared.
+        """
+        seed = self.streams.integer(Role.ENV, 0, episode)
+        rng = self.streams.generator(Role.ACTION, episode)
+        looks = number is not None
+        self.findings.where = f"episode {number}, reset" if looks else ""
+        shown, step, idle = probe.reset(seed), 0, 0
+        if looks:
+            self.look(probe, shown)
+            if shown.obs:
+                self.first_obs.add(_digest(next(iter(shown.obs.values()))))
+        yield _moment(shown)
+        while not (shown.ended or shown.stuck or step == self.max_steps or idle == IDLE):
+            actions = self.draw(probe, shown, rng)
+            if actions is None:
+                return
+            step += 1
+            self.findings.where = f"episode {number}, step {step}" if looks else ""
+            before = {agent: _digest(action) for agent, action in actions.items()}
+            shown = probe.step(actions)
+            idle = 0 if shown.obs or shown.ended else idle + 1
+            if looks:
+                for agent, digest in before.items():
+                    if _digest(actions[agent]) != digest:
+                        self.findings.add("warning", "step() changes the action it is given; copy it first", agent)
+                self.look(probe, shown)
+            yield _moment(shown)
+        if looks:
+            self.finish(probe, shown, step, idle)
+
+    def draw(self, probe: Probe, shown: Shown, rng: np.random.Generator) -> dict[Agent, Any] | None:
+        """A random allowed action for each agent that must act; None if one of them has no usable spaces."""
+        actions = {}
+        for agent, obs in shown.obs.items():
+            specs = self.spec(probe, agent)
+            if specs is None:
+                return None
+            obs_layout, action_layout = specs
+            mask = shown.masks.get(agent)
+            allowed = None
+            if mask_width(action_layout.space) and (mask is not None or obs_layout.has_mask):
+                try:
+                    layout = obs_spec(obs_layout.space, action_layout.space, info_mask=mask is not None)
+                    tree = layout.allocate(1)
+                    layout.write(obs, tree, 0, mask)
+                    allowed = tree[layout.leaves[-1].path]
+                except SpaceError:
+                    allowed = None  # noted when the observation was looked at
+            drawn = random_actions(action_layout, 1, allowed, rng)
+            actions[agent] = action_layout.to_env(drawn)[0]
+        return actions
+
+    def spec(self, probe: Probe, agent: Agent) -> tuple[ObsSpec, ActionSpec] | None:
+        """Layouts of an agent's observations and actions; None, and an error noted, if they cannot be used."""
+        if agent not in self.specs:
+            self.specs[agent] = None
+            try:
+                obs, action = probe.lane.spaces(agent)
+                layouts = obs_spec(obs, action), action_spec(action)
+            except Breach as breach:
+                self.findings.add("error", breach.problem, agent)
+            except SpaceError as error:
+                self.findings.add("error", str(error), agent)
+            else:
+                self.specs[agent] = layouts
+                for dropped in layouts[0].dropped:
+                    self.findings.add("warning", f"{dropped}; that part is left out", agent)
+        return self.specs[agent]
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def look(self, probe: Probe, shown: Shown) -> None:
+        """Checks all that a reset or a step showed."""
+        for agent, obs, digest in self.kept:
+            if _digest(obs) != digest:
+                text = (
+                    "the arrays it returned as observation change in a later step; Rookery copies them, others may "
+                    "not: return a copy"
+                )
+                self.findings.add("warning", text, agent)
+        self.kept = [(agent, obs, _digest(obs)) for agent, obs in shown.obs.items()]
+        for agent, obs in [*shown.obs.items(), *shown.final.items()]:
+            self.met[agent] = None
+            specs = self.spec(probe, agent)
+            if specs is not None:
+                self.look_at_obs(agent, obs, *specs, shown.masks.get(agent), final=agent in shown.final)
+        for agent, reward in shown.reward.items():
+            value = np.asarray(reward)
+            if value.size != 1 or value.dtype.kind not in "fiub":
+                text = f"reward is {reward!r}, expected a finite number"
+                self.findings.add("error", text, agent, kind="reward type")
+            elif not np.isfinite(value).all():
+                self.findings.add("error", f"reward is {value.item()}, expected a finite number", agent)
+            else:
+                self.rewards.append(float(value.item()))
+
+    def look_at_obs(
+        self, agent: Agent, obs: Any, layout: ObsSpec, actions: ActionSpec, mask: Any, *, final: bool
+    ) -> None:
+        """Checks one observation, part by part."""
+        if mask is not None and mask_width(actions.space) and not layout.has_mask:
+            layout = obs_spec(layout.space, actions.space, info_mask=True)
+        for leaf in layout.leaves:
+            part = ObsSpec(layout.space, (leaf,))
+            tree = part.allocate(1)
+            try:
+                part.write(obs, tree, 0, mask)
+            except SpaceError as error:
+                self.findings.add("error", f"observation {error}", agent)
+                continue
+            if leaf.kind == "mask" and final:
+                continue  # nobody acts on it, and environments often allow nothing after the end
+            if problem := part.check(tree, slice(None)):
+                self.findings.add("error", f"observation {problem}", agent, kind=f"value {leaf.path}")
+        for path, problem in _doubts(layout.space, obs, ""):
+            self.findings.add(
+                "warning", f"observation {path or 'obs'}: {problem}", agent, kind=f"{path} {problem.split()[0]}"
+            )
+
+    def finish(self, probe: Probe, shown: Shown, step: int, idle: int) -> None:
+        """Notes how an episode came out."""
+        if idle == IDLE:
+            text = f"nobody had to act for {IDLE} steps and the episode did not end"
+            hint = "; if all have ended, say so: terminateds['__all__'] = True" if "dict" in probe.style else ""
+            self.findings.add("error", text + hint, kind="idle")
+        elif shown.ended:
+            self.lengths.append(step)
+            self.ends.append("truncated" if shown.truncated and not shown.terminated else "terminated")
+        elif not shown.stuck:
+            limit = "set truncated after as many steps as an episode should have"
+            if isinstance(self.env, str) and ":" not in self.env:
+                limit = "set a limit, as in env.config.max_episode_steps=1000"
+            text = f"the episode did not end within {self.max_steps:,} steps; returns are of whole episodes: {limit}"
+            self.findings.add("warning", text, kind="endless")
+
+    # --- over all episodes --------------------------------------------------------------------------------------------
+
+    def about_episodes(self, probe: Probe) -> None:
+        """What can be said of the episodes together."""
+        add, lengths = self.findings.add, self.lengths
+        self.findings.where = ""
+        if len(lengths) >= 3 and len(set(lengths)) == 1 and set(self.ends) == {"terminated"} and lengths[0] >= 10:
+            text = (
+                f"all {len(lengths)} episodes were terminated after exactly {lengths[0]} steps, like by a limit of time"
+            )
+            add("warning", f"{text}: call that truncated, so that what would have come after still counts")
+        for agent in probe.lane.agents:
+            if agent not in self.met and self.specs.get(agent) is not None:
+                add("warning", "is announced but never had to act", agent)
+        if self.rewards and not any(self.rewards):
+            add("warning", f"all {len(self.rewards):,} rewards were 0: random play meets none, learning may not either")
+        if len(self.first_obs) == 1 and self.episodes > 1 and lengths:
+            add("note", "every episode begins with the same observation, whatever the seed")
+        agents = len(self.met)
+        facts = [probe.style, f"{agents} agent{'' if agents == 1 else 's'}"]
+        if lengths:
+            low, high = min(lengths), max(lengths)
+            facts.append(f"episodes of {low} steps" if low == high else f"episodes of {low} to {high} steps")
+        if self.rewards:
+            facts.append(f"rewards from {min(self.rewards):g} to {max(self.rewards):g}")
+        add("note", ", ".join(facts))
+        for agent, specs in self.specs.items():
+            if specs is not None and agent in self.met:
+                add("note", " ".join(f"observes {specs[0].space}, acts in {specs[1].space}".split()), agent)
+        if probe.steps and probe.seconds:
+            add("note", f"{probe.steps / probe.seconds:,.0f} steps a second, one copy alone")
+        if not isinstance(probe.lane, GymLane):
+            how = "by playing its actions again"
+        elif can_capture(probe.env):
+            how = "from its state"
+        else:
+            how = "by playing its actions again; get_state() and set_state(state) would be faster"
+        add("note", f"an episode that was interrupted is taken up again {how}")
+
+    def replay(self, copy: Probe, first: list[Moment]) -> None:
+        """Whether equal seeds and actions give equal episodes, and whether copies leave each other alone."""
+        self.findings.where = ""
+        other = self.probe()
+        if difference := _difference(first, list(islice(self.play(other, 0), REPLAY))):
+            text = f"not deterministic: {difference} between two copies with the same seed and the same actions"
+            hint = "draw from self.np_random after super().reset(seed=seed); runs cannot repeat exactly (exact: false)"
+            self.findings.add("warning", f"{text}; {hint}")
+            return
+        if difference := _difference(first, list(islice(self.play(copy, 0), REPLAY))):
+            text = f"not deterministic: {difference} when the same copy plays the same episode again"
+            self.findings.add("warning", f"{text}; something of an earlier episode outlives reset(seed)")
+            return
+        alone = list(islice(self.play(other, 1), REPLAY))
+        beside = self.play(other, 1)
+        mixed = []
+        for moment, _ in zip_longest(islice(beside, REPLAY), islice(self.play(copy, 2), REPLAY)):
+            if moment is not None:
+                mixed.append(moment)
+        if difference := _difference(alone, mixed):
+            text = f"copies share state: {difference} in one copy when another is stepped beside it"
+            self.findings.add("error", f"{text}; keep what changes in self, not in the class or the module")
+
+
+def _check_batched(
+    env: Any, config: Mapping[str, Any] | None, findings: Findings, max_steps: int, streams: Streams
+) -> None:
+    """Plays a class of many copies: its own code answers for the rows, so only what they show is looked at."""
+    lanes = 4
+    pair = [make_env(env, config, (), lanes, "auto") for _ in range(2)]
+    generators = [streams.generator(Role.ACTION, 0) for _ in pair]
+    shown = [one.reset(streams.episodes(Role.ENV)) for one in pair]
+    ended = 0
+    steps = min(max_steps, 1000)
+    for step in range(steps):
+        findings.where = f"step {step}"
+        for k, kind in enumerate(pair[0].kinds):
+            rows, twin = shown[0].rows[k], shown[1].rows[k]
+            who = kind.agents[0] if len(kind.agents) == 1 else ", ".join(kind.agents)
+            waiting = {path: array[rows.waiting] for path, array in rows.obs.items()}
+            if problem := kind.obs.check(waiting, slice(None)):
+                findings.add("error", f"observation {problem}", who, kind="obs")
+            if not np.isfinite(rows.reward).all():
+                findings.add("error", "a reward is not finite", who)
+            same = all(np.array_equal(rows.obs[path], twin.obs[path]) for path in rows.obs)
+            if not (same and np.array_equal(rows.reward, twin.reward)):
+                findings.add("warning", "not deterministic: differs between two with the same seeds and actions", who)
+        ended += int(shown[0].ended.sum())
+        for number, one in enumerate(pair):
+            actions = []
+            for kind, rows in zip(one.kinds, shown[number].rows, strict=True):
+                mask = rows.obs[kind.obs.leaves[-1].path][rows.waiting] if kind.obs.has_mask else None
+                drawn = random_actions(kind.action, int(rows.waiting.sum()), mask, generators[number])
+                actions.append(kind.action.to_env(drawn))
+            shown[number] = one.step(actions)
+    findings.where = ""
+    if not ended:
+        findings.add("warning", f"no episode ended within {steps:,} steps of {lanes} copies")
+    agents = sum(len(kind.agents) for kind in pair[0].kinds)
+    findings.add(
+        "note", f"{env_name(env)} plays many copies in one call, {agents} agent{'' if agents == 1 else 's'} each"
+    )
+    for one in pair:
+        one.close()
+
+
+def _doubts(space: spaces.Space[Any], obs: Any, path: str) -> Iterator[tuple[str, str]]:
+    """What an observation is other than its space says, though it can be used: type, bounds, extra parts."""
+    if isinstance(space, spaces.Dict) and isinstance(obs, Mapping):
+        extra = [key for key in obs if key not in space.spaces]
+        if extra:
+            yield path, f"has {', '.join(map(repr, extra))}, which the space does not name: left out"
+        for key, inner in space.spaces.items():
+            if key in obs:
+                yield from _doubts(inner, obs[key], f"{path}/{key}" if path else str(key))
+    elif isinstance(space, spaces.Tuple) and isinstance(obs, tuple | list):
+        for number, (inner, part) in enumerate(zip(space.spaces, obs, strict=False)):
+            yield from _doubts(inner, part, f"{path}/{number}" if path else str(number))
+    elif isinstance(space, spaces.Box):
+        value = np.asarray(obs)
+        if value.shape != space.shape or value.dtype.kind not in "fiub":
+            return
+        if value.dtype != space.dtype:
+            yield path, f"dtype {value.dtype} where the space says {space.dtype}: converted in each step"
+        finite = np.isfinite(value)
+        outside = finite & ((value < space.low) | (value > space.high))
+        if outside.any():
+            worst = value[outside][0]
+            low, high = space.low[outside][0], space.high[outside][0]
+            yield path, f"value {worst:g} is outside the bounds {low:g} to {high:g} that the space gives"
+
+
+def _moment(shown: Shown) -> Moment:
+    """What can be compared of a step."""
+    moment: Moment = {}
+    for agent in dict.fromkeys([*shown.obs, *shown.final, *shown.reward, *shown.terminated, *shown.truncated]):
+        obs = shown.obs.get(agent, shown.final.get(agent))
+        ends = f"{'acts ' if agent in shown.obs else ''}{'terminated ' if agent in shown.terminated else ''}"
+        ends += "truncated" if agent in shown.truncated else ""
+        moment[agent] = (_digest(obs), repr(_number(shown.reward.get(agent, 0.0))), ends)
+    return moment
+
+
+def _number(reward: Any) -> Any:
+    value = np.asarray(reward)
+    return value.item() if value.size == 1 else value.tolist()
+
+
+def _digest(value: Any) -> str:
+    """A text that is equal for equal values: arrays by type, shape and bytes, containers part by part."""
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{key}:{_digest(value[key])}' for key in value)}}}"
+    if isinstance(value, tuple | list):
+        return f"({','.join(map(_digest, value))})"
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        return f"{value.dtype}{value.shape}{hashlib.blake2b(value.tobytes(), digest_size=12).hexdigest()}"
+    return repr(value)
+
+
+def _difference(first: list[Moment], second: list[Moment]) -> str:
+    """The first place where two episodes part: ``step 3, agent 'a': the reward differs (0.0 and 1.0)``, or nothing."""
+    for step, (one, two) in enumerate(zip_longest(first, second)):
+        if one is None or two is None:
+            return f"step {step}: one episode has ended, the other has not, they differ"
+        for agent in dict.fromkeys([*one, *two]):
+            where = f"step {step}" + ("" if agent == AGENT else f", agent {str(agent)!r}")
+            if agent not in one or agent not in two:
+                return f"{where}: who takes part differs"
+            for name, mine, other in zip(("observation", "reward", "end"), one[agent], two[agent], strict=True):
+                if mine != other:
+                    values = f" ({mine} and {other})" if name == "reward" else ""
+                    return f"{where}: the {name} differs{values}"
+    return ""

@@ -1,0 +1,71 @@
+"""The first Ctrl-C is a request, the second an order; SIGTERM counts as one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from rookery.core.interrupt import Interrupt, Interrupted
+
+HANDLED = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", HANDLED)
+def test_the_first_signal_is_noted_and_acted_on_when_asked(number):
+    interrupt = Interrupt()
+    with interrupt.watching():
+        interrupt.check()  # nothing came
+        signal.raise_signal(number)
+        assert interrupt.number == number
+        with pytest.raises(Interrupted, match=f"stopped by {signal.Signals(number).name}") as caught:
+            interrupt.check()
+    assert caught.value.signal == number
+    assert isinstance(caught.value, KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("first", HANDLED)
+@pytest.mark.parametrize("second", HANDLED)
+def test_the_second_signal_stops_at_once(first, second):
+    interrupt = Interrupt()
+    with interrupt.watching():
+        signal.raise_signal(first)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            signal.raise_signal(second)
+    assert not isinstance(caught.value, Interrupted)
+
+
+def test_what_was_before_is_there_afterwards_whatever_happened():
+    before = [signal.getsignal(number) for number in HANDLED]
+    interrupt = Interrupt()
+    with interrupt.watching():
+        assert [signal.getsignal(number) for number in HANDLED] != before
+    assert [signal.getsignal(number) for number in HANDLED] == before
+    with pytest.raises(ZeroDivisionError), interrupt.watching():
+        1 / 0  # noqa: B018
+    assert [signal.getsignal(number) for number in HANDLED] == before
+
+
+def test_a_signal_of_an_earlier_time_does_not_count():
+    interrupt = Interrupt()
+    with interrupt.watching():
+        signal.raise_signal(signal.SIGINT)
+    with interrupt.watching():
+        interrupt.check()
+        signal.raise_signal(signal.SIGINT)  # the first again
+        assert interrupt.number == signal.SIGINT
+
+
+def test_in_another_thread_nothing_is_watched():
+    before = [signal.getsignal(number) for number in HANDLED]
+    seen = []
+
+    def watch():
+        with Interrupt().watching():
+            seen.append([signal.getsignal(number) for number in HANDLED])
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    thread.join()
+    assert seen == [before]
