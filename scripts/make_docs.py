@@ -13,7 +13,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from rookery.algorithms.a2c import A2CConfig
 from rookery.algorithms.ppo import PPOConfig
+from rookery.algorithms.reinforce import ReinforceConfig
 from rookery.core.layers import flow
 from rookery.core.settings import default_of, describe, fields_of, hints_of
 from rookery.models.build import ModelConfig
@@ -35,6 +37,8 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("env", "env.", EnvConfig),
     ("sampling", "sampling.", SamplingConfig),
     ("algorithm: ppo", "algorithm.", PPOConfig),
+    ("algorithm: a2c", "algorithm.", A2CConfig),
+    ("algorithm: reinforce", "algorithm.", ReinforceConfig),
     ("algorithm.model", "algorithm.model.", ModelConfig),
     ("policies.NAME (beside the settings of its algorithm)", "policies.NAME.", PolicyEntry),
     ("evaluation", "evaluation.", EvaluationConfig),
@@ -92,8 +96,8 @@ def presets_page() -> str:
         "",
         "## By space",
         "",
-        "These always apply: *image* if any part of the observation is a picture, else *continuous* if actions are a",
-        "Box, else *discrete*.",
+        "These always apply: *image* if any part of the observation is a picture, else *continuous* if any part of an",
+        "action is a Box, else *discrete*.",
         "",
     ]
     for algorithm, kinds in SPACE_PRESETS.items():
@@ -107,8 +111,10 @@ def presets_page() -> str:
         'On by default at the command line (`--preset none` turns it off); in code `Trainer(..., preset="auto")`.',
         "",
     ]
-    for env, values in ENV_PRESETS.items():
-        lines.append(f"- **{env}**: {', '.join(f'`{path}={flow(value)}`' for path, value in values.items())}")
+    for algorithm, by_env in ENV_PRESETS.items():
+        for env, values in by_env.items():
+            text = ", ".join(f"`{path}={flow(value)}`" for path, value in values.items())
+            lines.append(f"- **{algorithm}, {env}**: {text}")
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,10 @@ _HOME = {
     "Trainer": "rookery.training.trainer",
     "PPOConfig": "rookery.algorithms.ppo",
     "PPO": "rookery.algorithms.ppo",
+    "A2CConfig": "rookery.algorithms.a2c",
+    "A2C": "rookery.algorithms.a2c",
+    "ReinforceConfig": "rookery.algorithms.reinforce",
+    "Reinforce": "rookery.algorithms.reinforce",
     "ModelConfig": "rookery.models.build",
     "EvaluationConfig": "rookery.training.settings",
     "SamplingConfig": "rookery.training.settings",
@@ -31,8 +35,12 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
+    from rookery.algorithms.a2c import A2C as A2C
+    from rookery.algorithms.a2c import A2CConfig as A2CConfig
     from rookery.algorithms.ppo import PPO as PPO
     from rookery.algorithms.ppo import PPOConfig as PPOConfig
+    from rookery.algorithms.reinforce import Reinforce as Reinforce
+    from rookery.algorithms.reinforce import ReinforceConfig as ReinforceConfig
     from rookery.core.errors import ConfigError as ConfigError
     from rookery.core.errors import EnvError as EnvError
     from rookery.core.errors import RookeryError as RookeryError

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
-from test_trainer import FAST, TWO, arena, cart_pole, weights
+
 
 from rookery import Callback, Trainer
 from rookery.core.errors import RookeryError

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from rookery.rollout.worker import EpisodeResult
+from rookery.rollout.hooks import EpisodeResult
 from rookery.training.results import (
     WINDOW,
     EvaluationResult,

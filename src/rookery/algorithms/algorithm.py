@@ -1,8 +1,7 @@
 """What a learning algorithm is: something that turns the experience of one policy into better weights.
 
 It never sees an environment, a worker or another policy. A class outside the package is an equal of those inside: give
-the
-trainer a settings class whose `algorithm` names it.
+the trainer a settings class whose `algorithm` names it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from rookery.core.batch import Demand, Rollout
 from rookery.core.errors import TrainingError
-from rookery.core.optim import Adam
+from rookery.core.optim import Optimizer
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings
 from rookery.core.state import Stateful
@@ -48,8 +47,8 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         name: The policy's name, for streams and messages.
     """
 
-    saved = ("policy", "env_steps", "horizon", "updates")
-    fixed = ("cfg", "name", "streams")
+    saved: ClassVar[tuple[str, ...]] = ("policy", "env_steps", "horizon", "updates")
+    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams")
 
     def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
         self.policy = policy
@@ -77,7 +76,7 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         resolved: Any = self.cfg.at(self.env_steps, self.horizon)
         return resolved  # type: ignore[no-any-return]
 
-    def check_finite(self, optimizer: Adam) -> int:
+    def check_finite(self, optimizer: Optimizer) -> int:
         """Steps skipped so far because their gradient was not finite.
 
         Raises:

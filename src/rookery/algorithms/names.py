@@ -4,4 +4,6 @@ class.
 
 ALGORITHMS = {
     "ppo": "rookery.algorithms.ppo:PPOConfig",
+    "a2c": "rookery.algorithms.a2c:A2CConfig",
+    "reinforce": "rookery.algorithms.reinforce:ReinforceConfig",
 }

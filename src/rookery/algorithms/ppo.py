@@ -1,4 +1,4 @@
-"""Proximal policy optimization (Schulman et al. 2017, arXiv:1707.06347), the clipped version.
+"""Proximal policy optimization (Schulman et al. 2017, arXiv:1707.06347): clipped, and with a penalty if asked for.
 
 The details that decide are in docs/algorithms/ppo.md. The file reads from the settings down to the update.
 """
@@ -9,19 +9,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.core.batch import Demand, Minibatch, Rollout, TensorTree, flat
+from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.ops import following, gae
 from rookery.core.optim import Adam, flatten, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
-from rookery.core.spaces import MASK
-from rookery.models.build import ModelConfig, build_trunk
-from rookery.models.distributions import Distribution
-from rookery.models.heads import ValueHead
+from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
 
@@ -64,6 +61,12 @@ class PPOConfig(AlgorithmConfig):
     """
     target_kl: PositiveFloat | None = None
     """Ends the update after the epoch whose mean KL divergence passes 1.5 times this; none = never."""
+    kl_coef: NonNegative = 0.0
+    """First weight of a penalty on KL(old || new) (beta of eq. 8); it adapts to `kl_target`. 0 = no penalty."""
+    kl_target: PositiveFloat = 0.01
+    """Mean KL(old || new) of an update that the penalty aims at: above twice this its weight grows by half, below half
+    of this it is halved.
+    """
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -71,41 +74,20 @@ class PPOConfig(AlgorithmConfig):
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """What the networks say about N observations: a distribution over actions, and values ``[N]``."""
+class PenaltyMinibatch(Minibatch):
+    """A minibatch that remembers the distributions before the update, to be kept near.
 
-    distribution: Distribution
-    value: Tensor
-
-
-class ActorCritic(nn.Module):
-    """The policy and a value function, on one trunk or on two.
-
-    Takes observations that are normalized already (once an update, instead of once a gradient step).
+    Attributes:
+        old: ``[N, P]`` their parameters.
+        kl_coef: ``[N]`` weight of the penalty in this update.
     """
 
-    def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
-        super().__init__()
-        self.policy = policy
-        self.critic_trunk = None if model.shared_trunk else build_trunk(policy.obs_spec, model, generator=generator)
-        self.value_head = ValueHead(policy.num_features, generator=generator)
-
-    def forward(self, batch: Minibatch) -> Outputs:
-        """Distribution and value for each row."""
-        features = self.policy.trunk(batch.obs)
-        distribution = self.policy.head(features, batch.obs.get(MASK))
-        seen = features if self.critic_trunk is None else self.critic_trunk(batch.obs)
-        return Outputs(distribution, self.value_head(seen))
-
-    def value(self, obs: TensorTree) -> Tensor:
-        """Values ``[N]`` alone."""
-        trunk = self.policy.trunk if self.critic_trunk is None else self.critic_trunk
-        value: Tensor = self.value_head(trunk(obs))
-        return value
+    old: Tensor
+    kl_coef: Tensor
 
 
 def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
-    """Negated eq. 9: clipped surrogate, value error, entropy bonus."""
+    """Negated eq. 9: clipped surrogate, value error, entropy bonus; and the penalty of eq. 8 if the batch is for it."""
     advantage = batch.advantage
     if cfg.normalize_advantage and len(advantage) > 1:
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
@@ -129,23 +111,28 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
             "kl": (ratio - 1 - log_ratio).mean(),  # Schulman's low-variance estimate of KL(old || new)
             "clip_fraction": (ratio != clipped).float().mean(),
         }
+    if isinstance(batch, PenaltyMinibatch):
+        full_kl = outputs.distribution.like(batch.old).kl(outputs.distribution)
+        loss = loss + (batch.kl_coef * full_kl).mean()
+        metrics["full_kl"] = full_kl.detach().mean()
     return loss, metrics
 
 
 class PPO(Algorithm[PPOConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
-    saved = ("net", "optimizer", "return_scale", "rng")
+    saved = ("net", "optimizer", "return_scale", "rng", "kl_coef")
     loss = staticmethod(ppo_loss)
 
     def __init__(self, policy: Policy, cfg: PPOConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.net = ActorCritic(policy, cfg.model, generator)
-        critic = [part for part in (self.net.critic_trunk, self.net.value_head) if part is not None]
-        self.optimizer = Adam(flatten([policy.head, policy.trunk, *critic]), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
         self.rng = streams.generator(Role.LEARNER, name)
+        self.kl_coef = cfg.kl_coef
+        """Weight of the KL penalty now."""
 
     @property
     def demand(self) -> Demand:
@@ -166,12 +153,14 @@ class PPO(Algorithm[PPOConfig]):
             if cfg.target_kl is not None and float(torch.stack(kl).mean()) > 1.5 * cfg.target_kl:
                 break
         self.updates += 1
+        result = means.result()
         return {
-            **means.result(),
+            **result,
             "explained_variance": explained_variance(data.value, data.value_target),
             "lr": cfg.lr,
             "clip": cfg.clip,
             "epochs": epochs,
+            **self.adapt_penalty(result.get("full_kl")),
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,
         }
@@ -180,31 +169,19 @@ class PPO(Algorithm[PPOConfig]):
     def targets(self, rollout: Rollout) -> Minibatch:
         """Advantages (eq. 11) and value targets of every valid decision, ``[N]``."""
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
-        obs = self.policy.normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
-        value = self.net.value(obs).view_as(reward)
-        next_value = self.next_value(rollout, value)
-        ended = rollout.terminated | rollout.truncated | rollout.last
-        advantage = gae(reward, value, next_value, ended, gamma=self.cfg.gamma, gae_lambda=self.cfg.gae_lambda)
-        rows = rollout.valid_rows()
-        return Minibatch(
-            obs=obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()},
-            action=flat(rollout.action, rows),
-            logp=flat(rollout.logp, rows),
-            advantage=flat(advantage, rows),
-            value_target=flat(advantage + value, rows),
-            value=flat(value, rows),
-        )
+        data = advantage_targets(self.net, rollout, reward, gamma=self.cfg.gamma, gae_lambda=self.cfg.gae_lambda)
+        if not self.cfg.kl_coef:
+            return data
+        old = self.net(data).distribution.parameters
+        return PenaltyMinibatch(**vars(data), old=old, kl_coef=torch.full((len(data),), self.kl_coef))
 
-    def next_value(self, rollout: Rollout, value: Tensor) -> Tensor:
-        """The value of what came after each decision, ``[T, F]``.
-
-        That is nothing after a terminal one, the value of the final observation after a truncated one, that of the last
-        observation at the end of a fragment, and else that of the next row.
-        """
-        last_value = self.net.value(self.policy.normalize(rollout.last_obs))
-        next_value = following(value, last_value)
-        next_value[rollout.length - 1, torch.arange(len(last_value))] = last_value
-        if len(rollout.boot_index):
-            final_value = self.net.value(self.policy.normalize(rollout.final_obs))
-            next_value[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = final_value
-        return next_value.masked_fill_(rollout.terminated, 0.0)
+    def adapt_penalty(self, full_kl: float | None) -> Row:
+        """Moves the weight of the penalty by the mean KL of an update, and says what it was in that update."""
+        if not self.cfg.kl_coef:
+            return {}
+        used = self.kl_coef
+        if full_kl is not None and full_kl > 2 * self.cfg.kl_target:
+            self.kl_coef *= 1.5
+        elif full_kl is not None and full_kl < 0.5 * self.cfg.kl_target:
+            self.kl_coef *= 0.5
+        return {"kl_coef": used}

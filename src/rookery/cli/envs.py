@@ -37,14 +37,16 @@ def list_envs() -> None:
     from rookery.training.presets import ENV_PRESETS
 
     twins = {*TWINS, object_name(MultiAgentArena)}
-    names = [*ENV_PRESETS, *sorted(twins - ENV_PRESETS.keys())]
+    presets: dict[str, list[str]] = {}
+    for algorithm, by_env in ENV_PRESETS.items():
+        for name, values in by_env.items():
+            size = f"{values['stop.env_steps']:,} steps in {values['sampling.num_envs']} copies"
+            presets.setdefault(name, []).append(f"{algorithm}: {size}")
+    names = [*presets, *sorted(twins - presets.keys())]
     width = max(len(name) for name in names)
     typer.echo(f"{'environment':<{width}}  {'implementation':<14}  preset")
     for name in names:
-        values = ENV_PRESETS.get(name)
-        preset = (
-            "none" if values is None else f"{values['stop.env_steps']:,} steps in {values['sampling.num_envs']} copies"
-        )
+        preset = "; ".join(presets.get(name, ["none"]))
         typer.echo(f"{name:<{width}}  {'batched' if name in twins else 'serial':<14}  {preset}")
 
 

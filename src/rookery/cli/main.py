@@ -13,15 +13,21 @@ from typing import Annotated
 import typer
 
 from rookery import __version__
+from rookery.cli.config import app as config_app
 from rookery.cli.envs import app as envs_app
+from rookery.cli.explain import explain
 from rookery.cli.resume import resume
+from rookery.cli.timers import timers
 from rookery.cli.train import train
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(train)
 app.command()(resume)
+app.command()(timers)
+app.command()(explain)
 app.add_typer(envs_app, name="envs")
+app.add_typer(config_app, name="config")
 
 NOT_THE_ENV = (
     "rookery",

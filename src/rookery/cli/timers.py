@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rookery.cli.runs import Provenance, find_run, read_provenance, read_timers
 from rookery.core.errors import ConfigError
 
 
@@ -15,7 +16,6 @@ def timers(
     run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
 ) -> None:
     """Show where the time of a run went: seconds, share of the step above, calls, and file:line of each step."""
-    from rookery.cli.runs import find_run, read_provenance, read_timers
     from rookery.core.source import find
     from rookery.core.timers import PLACES, Timers
 
@@ -42,7 +42,7 @@ def timers(
         typer.echo(f"{line}  {', '.join(places)}".rstrip())
 
 
-def update_functions(provenance: dict[str, list[tuple[str, str]]]) -> list[str]:
+def update_functions(provenance: Provenance) -> list[str]:
     """``module:Class.training_step`` of the algorithms of a run's policies, read from the source."""
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.source import class_text

@@ -1,14 +1,15 @@
 """The one place where weights change: `gradient_step`, and the flat memory it works on.
 
 `flatten` makes all parameters of a learner views of one tensor and their gradients views of another, so that a norm, a
-clip and an Adam step are one operation each, however many layers there are.
+clip and an optimizer's step are few operations, however many layers there are.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -65,27 +66,33 @@ def flatten(parts: Iterable[nn.Module]) -> Flat:
     return Flat(data, grad)
 
 
-class Adam:
-    """Adam (Kingma & Ba 2015) on a flat vector, one fused operation a step; steps with non-finite gradients are
-    skipped.
+class Optimizer(ABC):
+    """Moves a flat vector along its gradient; steps with non-finite gradients are skipped.
 
     The count of skipped steps stays a tensor until `read_skipped`, so that no step waits for it.
     """
 
-    def __init__(self, flat: Flat, *, betas: tuple[float, float], eps: float) -> None:
+    state: ClassVar[tuple[str, ...]] = ("skipped", "skipped_in_a_row")
+    """Names of the tensors that change while learning."""
+
+    def __init__(self, flat: Flat) -> None:
         self.flat = flat
-        self.betas = betas
-        self.eps = eps
-        self.mean = torch.zeros_like(flat.data)
-        self.square = torch.zeros_like(flat.data)
-        self.steps = torch.zeros((), device=flat.data.device)
         self.skipped = torch.zeros((), device=flat.data.device)
         self.skipped_in_a_row = torch.zeros((), device=flat.data.device)
 
+    @abstractmethod
+    def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
+        """One step; none at all, not even of the moments, if the gradient is bad.
+
+        Args:
+            lr: Learning rate.
+            bad: 1 if the gradient is not finite, else 0.
+            scale: What the gradient is divided by before it is used; None = 1.
+        """
+
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and counters."""
-        names = ("mean", "square", "steps", "skipped", "skipped_in_a_row")
-        return {name: getattr(self, name).clone() for name in names}
+        return {name: getattr(self, name).clone() for name in self.state}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continues from `state`."""
@@ -101,14 +108,72 @@ class Adam:
         return int(both[0]), int(both[1])
 
 
+class Adam(Optimizer):
+    """Adam (Kingma & Ba 2015), one fused operation a step."""
+
+    state = ("mean", "square", "steps", "skipped", "skipped_in_a_row")
+
+    def __init__(self, flat: Flat, *, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(flat)
+        self.betas = betas
+        self.eps = eps
+        self.mean = torch.zeros_like(flat.data)
+        self.square = torch.zeros_like(flat.data)
+        self.steps = torch.zeros((), device=flat.data.device)
+
+    def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
+        """One step."""
+        self.steps += 1 - bad
+        arguments: dict[str, Any] = {} if scale is None else {"grad_scale": scale}
+        torch._fused_adam_(
+            [self.flat.data],
+            [self.flat.grad],
+            [self.mean],
+            [self.square],
+            [],
+            [self.steps],
+            amsgrad=False,
+            lr=lr,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
+            weight_decay=0.0,
+            eps=self.eps,
+            maximize=False,
+            found_inf=bad,
+            **arguments,
+        )
+
+
+class RMSprop(Optimizer):
+    """RMSprop (Tieleman & Hinton 2012) as TensorFlow has it: eps is added to the mean square, which starts at 1.
+
+    Both keep the first steps short. Added to the root instead, and started at 0, the same eps lets A2C jump off.
+    """
+
+    state = ("square", "skipped", "skipped_in_a_row")
+
+    def __init__(self, flat: Flat, *, alpha: float, eps: float) -> None:
+        super().__init__(flat)
+        self.alpha = alpha
+        self.eps = eps
+        self.square = torch.ones_like(flat.data)
+
+    def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
+        """One step."""
+        gradient = self.flat.grad if scale is None else self.flat.grad / scale
+        gradient = torch.where(bad > 0, 0.0, gradient)
+        self.square.lerp_(gradient.square(), (1 - self.alpha) * (1 - bad))
+        self.flat.data.addcdiv_(gradient, (self.square + self.eps).sqrt_(), value=-lr)
+
+
 def gradient_step(
     forward: Callable[[BatchT], OutputsT],
     loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
     batch: BatchT,
-    optimizer: Adam,
+    optimizer: Optimizer,
     cfg: ConfigT,
 ) -> Metrics:
-    """One change of the weights: forward, loss, backward, clip, Adam. The only one in the library.
+    """One change of the weights: forward, loss, backward, clip, step. The only one in the library.
 
     Args:
         forward: Network(s): batch to outputs.
@@ -129,7 +194,7 @@ def compute_gradients(
     forward: Callable[[BatchT], OutputsT],
     loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
     batch: BatchT,
-    optimizer: Adam,
+    optimizer: Optimizer,
     cfg: ConfigT,
 ) -> Metrics:
     """Fills the optimizer's gradient vector with the gradient of the loss; the weights stay."""
@@ -139,31 +204,12 @@ def compute_gradients(
     return metrics
 
 
-def apply_gradients(optimizer: Adam, *, lr: float, max_grad_norm: float | None) -> Tensor:
+def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None) -> Tensor:
     """Steps along the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping."""
     norm: Tensor = torch.linalg.vector_norm(optimizer.flat.grad)
     bad = (~torch.isfinite(norm)).to(norm.dtype)
-    optimizer.steps += 1 - bad
     optimizer.skipped += bad
     optimizer.skipped_in_a_row.add_(bad).mul_(bad)
-    arguments: dict[str, Any] = {}
-    if max_grad_norm is not None:
-        arguments["grad_scale"] = ((norm + 1e-6) / max_grad_norm).clamp_(min=1.0)
-    torch._fused_adam_(
-        [optimizer.flat.data],
-        [optimizer.flat.grad],
-        [optimizer.mean],
-        [optimizer.square],
-        [],
-        [optimizer.steps],
-        amsgrad=False,
-        lr=lr,
-        beta1=optimizer.betas[0],
-        beta2=optimizer.betas[1],
-        weight_decay=0.0,
-        eps=optimizer.eps,
-        maximize=False,
-        found_inf=bad,
-        **arguments,
-    )
+    scale = None if max_grad_norm is None else ((norm + 1e-6) / max_grad_norm).clamp_(min=1.0)
+    optimizer.move(lr, bad, scale)
     return norm

@@ -8,7 +8,7 @@ builds on this file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +20,9 @@ from rookery.core.errors import SpaceError
 Tree = dict[str, np.ndarray]
 
 MASK = "action_mask"
+
+USABLE = "Discrete, MultiDiscrete, MultiBinary or Box, or Dict and Tuple of these"
+"""Action spaces there is a layout for, in words."""
 
 
 @dataclass(frozen=True)
@@ -255,39 +258,71 @@ def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: 
 
 
 def mask_width(action: spaces.Space[Any]) -> int:
-    """Flags in an action mask of `action`: n for Discrete, the sum of nvec for MultiDiscrete, 0 for others."""
+    """Flags in an action mask of `action`: n for Discrete, the sum of nvec for MultiDiscrete, for Dict and Tuple that
+    of their parts together, 0 for others.
+    """
     return sum(_choices(action))
 
 
 def _choices(action: spaces.Space[Any]) -> tuple[int, ...]:
-    """How many choices each element of a discrete action has; empty for other actions."""
+    """How many choices each element of an action has that is one of several; empty for other actions."""
     if isinstance(action, spaces.Discrete):
         return (int(action.n),)
     if isinstance(action, spaces.MultiDiscrete):
         return tuple(int(n) for n in action.nvec.ravel())
-    return ()
+    return tuple(size for _, part in _parts(action) for size in _choices(part))
+
+
+def _parts(space: spaces.Space[Any], path: str = "") -> list[tuple[str, spaces.Space[Any]]]:
+    """The spaces in a Dict or Tuple by path, those inside it taken apart too; empty for other spaces."""
+    if isinstance(space, spaces.Dict):
+        items = [(str(key), part) for key, part in space.spaces.items()]
+    elif isinstance(space, spaces.Tuple):
+        items = [(str(i), part) for i, part in enumerate(space.spaces)]
+    else:
+        return []
+    found = []
+    for key, part in items:
+        inside = f"{path}{key}"
+        nested = isinstance(part, spaces.Dict | spaces.Tuple)
+        found += _parts(part, f"{inside}/") if nested else [(inside, part)]
+    return found
+
+
+LARGEST = 2**24
+"""Choices an element of a composite action may have: float32, which it is stored in, holds integers up to here."""
 
 
 @dataclass(frozen=True, eq=False)
 class ActionSpec:
     """The layout of one agent's actions: a vector of integers or floats, and how to give it to the environment.
 
+    The elements of an action are of three sorts: choices (one of several), flags (yes or no) and numbers. A Dict or
+    Tuple space is a *composite*: one float32 vector of all choices, then all flags, then all numbers, each in the order
+    of the parts. An action mask has the flags of all choices in that order.
+
     A Box action is stored as the policy drew it. Elements with two finite bounds live in [-1, 1] and are clipped and
     rescaled to the bounds when the environment gets them; other elements are clipped to the bounds they have.
 
     Attributes:
         space: The environment's own space.
-        kind: ``discrete``, ``multi_discrete`` or ``box``.
+        kind: ``discrete``, ``multi_discrete``, ``multi_binary``, ``box`` or ``composite``.
         shape: Shape of one stored action: ``()`` for Discrete, else a flat vector.
-        dtype: int64 or float32.
-        sizes: Choices of each element of a discrete kind.
+        dtype: int64, or float32 for a box or composite.
+        sizes: How many there are to choose from, for each choice.
+        num_flags: How many flags.
+        num_numbers: How many numbers.
+        parts: Of a composite, the layouts of the spaces inside, each with the elements of the vector that are its own.
     """
 
     space: spaces.Space[Any]
-    kind: Literal["discrete", "multi_discrete", "box"]
+    kind: Literal["discrete", "multi_discrete", "multi_binary", "box", "composite"]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     sizes: tuple[int, ...] = ()
+    num_flags: int = 0
+    num_numbers: int = 0
+    parts: tuple[tuple[ActionSpec, slice], ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ActionSpec) and bool(self.space == other.space)
@@ -296,14 +331,21 @@ class ActionSpec:
         return hash((self.kind, self.shape, self.sizes))
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
-        """The environment's own actions ``[N, *space.shape]`` for stored actions ``[N, *shape]``."""
+        """The environment's own actions ``[N, *space.shape]`` for stored actions ``[N, *shape]``.
+
+        For a composite: ``[N]`` objects, each a dict or tuple of its own, with arrays of its own in it.
+        """
         if isinstance(self.space, spaces.Discrete):
             return action + self.space.start if self.space.start else action
-        if isinstance(self.space, spaces.MultiDiscrete):
-            shaped = action.reshape(len(action), *self.space.shape)
-            return np.asarray((shaped + self.space.start).astype(self.space.dtype, copy=False))
-        assert isinstance(self.space, spaces.Box)
+        if self.kind == "composite":
+            return self._composed(action)
+        assert self.space.shape is not None
         shaped = action.reshape(len(action), *self.space.shape)
+        if isinstance(self.space, spaces.MultiDiscrete):
+            return np.asarray((shaped + self.space.start).astype(self.space.dtype, copy=False))
+        if isinstance(self.space, spaces.MultiBinary):
+            return shaped.astype(self.space.dtype)
+        assert isinstance(self.space, spaces.Box)
         low, high, scaled, center, half = self._bounds()
         if scaled.all():
             shaped = center + half * np.clip(shaped, -1.0, 1.0)
@@ -312,6 +354,17 @@ class ActionSpec:
         if np.issubdtype(self.space.dtype, np.integer):
             shaped = np.rint(shaped)
         return np.asarray(shaped.astype(self.space.dtype, copy=False))
+
+    def _composed(self, action: np.ndarray) -> np.ndarray:
+        """Dicts and tuples ``[N]`` of vectors ``[N, elements]``."""
+        num = len(action)
+        columns = [
+            part.to_env(action[:, mine].astype(part.dtype).reshape(num, *part.shape)) for part, mine in self.parts
+        ]
+        composed = np.empty(num, dtype=object)
+        for row in range(num):
+            composed[row] = _nested(self.space, iter([column[row] for column in columns]))
+        return composed
 
     def _bounds(self) -> tuple[np.ndarray, ...]:
         bounds: tuple[np.ndarray, ...] | None = self.__dict__.get("_cache")
@@ -328,17 +381,52 @@ class ActionSpec:
         return bounds
 
 
+def _nested(space: spaces.Space[Any], values: Iterator[Any]) -> Any:
+    """One action in the structure of `space`, from the next of `values` for each space inside."""
+    if isinstance(space, spaces.Dict):
+        return {key: _nested(part, values) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_nested(part, values) for part in space.spaces)
+    value = next(values)
+    return value if isinstance(space, spaces.Discrete) else np.array(value)  # no view of memory that others share
+
+
 def action_spec(space: spaces.Space[Any]) -> ActionSpec:
-    """The layout of actions of `space`: Discrete, MultiDiscrete or Box.
+    """The layout of actions of `space`: Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of these, nested.
 
     Raises:
         SpaceError: For any other space.
     """
+    integer, real = np.dtype(np.int64), np.dtype(np.float32)
+    sizes = _choices(space)
     if isinstance(space, spaces.Discrete):
-        return ActionSpec(space, "discrete", (), np.dtype(np.int64), (int(space.n),))
+        return ActionSpec(space, "discrete", (), integer, sizes)
     if isinstance(space, spaces.MultiDiscrete):
-        sizes = _choices(space)
-        return ActionSpec(space, "multi_discrete", (len(sizes),), np.dtype(np.int64), sizes)
+        return ActionSpec(space, "multi_discrete", (len(sizes),), integer, sizes)
+    if isinstance(space, spaces.MultiBinary):
+        count = int(np.prod(space.shape))
+        return ActionSpec(space, "multi_binary", (count,), integer, num_flags=count)
     if isinstance(space, spaces.Box):
-        return ActionSpec(space, "box", (int(np.prod(space.shape)),), np.dtype(np.float32))
-    raise SpaceError(f"action space {space}: use Discrete, MultiDiscrete or Box")
+        count = int(np.prod(space.shape))
+        return ActionSpec(space, "box", (count,), real, num_numbers=count)
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        raise SpaceError(f"action space {space}: use {USABLE}")
+    if not (inside := _parts(space)):
+        raise SpaceError(f"action space {space} is empty: use {USABLE}")
+    specs = []
+    for path, part in inside:
+        try:
+            specs.append(action_spec(part))
+        except SpaceError as error:
+            raise SpaceError(f"part {path!r} of the action space: {error}") from None
+        if max(specs[-1].sizes, default=0) > LARGEST:
+            raise SpaceError(f"part {path!r} of the action space: {part} has more than {LARGEST:,} choices")
+    num_flags, num_numbers = sum(spec.num_flags for spec in specs), sum(spec.num_numbers for spec in specs)
+    ends = [0, len(sizes), len(sizes) + num_flags]  # where the next choices, flags, numbers of a part begin
+    parts = []
+    for spec in specs:
+        sort = 0 if spec.sizes else 1 if spec.num_flags else 2
+        count = len(spec.sizes) + spec.num_flags + spec.num_numbers
+        parts.append((spec, slice(ends[sort], ends[sort] + count)))
+        ends[sort] += count
+    return ActionSpec(space, "composite", (ends[2],), real, sizes, num_flags, num_numbers, tuple(parts))

@@ -64,6 +64,18 @@ class Rows:
             kind.obs.allocate(size), np.zeros(size), terminated, truncated, waiting, final_obs=kind.obs.allocate(0)
         )
 
+    def widened(self, kind: Kind, num_lanes: int) -> Rows:
+        """The slab after `kind` got one more agent: the old rows in their new places."""
+        wide = Rows.allocate(kind, num_lanes)
+        old = len(self.reward) // num_lanes
+        names = ("reward", "terminated", "truncated", "waiting")
+        pairs = [(getattr(self, name), getattr(wide, name)) for name in names]
+        pairs += [(self.obs[path], wide.obs[path]) for path in self.obs]
+        for source, target in pairs:
+            shape = source.shape[1:]
+            target.reshape(num_lanes, -1, *shape)[:, :old] = source.reshape(num_lanes, old, *shape)
+        return wide
+
 
 @dataclass
 class Step:

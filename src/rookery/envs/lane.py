@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
@@ -151,3 +152,17 @@ def picture(env: Any) -> np.ndarray | None:
     if isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3:
         return np.ascontiguousarray(frame, dtype=np.uint8)
     return None
+
+
+def cause_of(error: Exception) -> BaseException | None:
+    """What to show beneath an `EnvError`: the environment's own exception, from its own first line on."""
+    if isinstance(error, Breach):
+        return error.__cause__
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_next is not None and _is_ours(trace.tb_frame.f_globals.get("__name__")):
+        trace = trace.tb_next
+    return error.with_traceback(trace)
+
+
+def _is_ours(module: object) -> bool:
+    return str(module).startswith("rookery.envs.")

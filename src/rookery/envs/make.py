@@ -158,7 +158,7 @@ def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Gene
 
 
 def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """Stored actions ``[num, *spec.shape]`` drawn evenly.
+    """Stored actions ``[num, *spec.shape]`` drawn evenly: choices among those allowed, flags like coins.
 
     Bounded elements of a box are uniform in [-1, 1], others standard normal.
 
@@ -168,10 +168,21 @@ def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.
         mask: ``[num, flags]``, True where a choice is allowed, or None.
         rng: Draws them.
     """
+    if spec.kind == "composite":
+        drawn = np.zeros((num, *spec.shape), spec.dtype)
+        used = 0
+        for part, mine in spec.parts:
+            flags = sum(part.sizes)
+            allowed = None if mask is None else mask[:, used : used + flags]
+            drawn[:, mine] = random_actions(part, num, allowed, rng).reshape(num, -1)
+            used += flags
+        return drawn
     if isinstance(spec.space, spaces.Box):
         bounded = np.isfinite(spec.space.low).ravel() & np.isfinite(spec.space.high).ravel()
         size = (num, *spec.shape)
         return np.where(bounded, rng.uniform(-1.0, 1.0, size), rng.standard_normal(size)).astype(spec.dtype)
+    if spec.num_flags:
+        return rng.integers(0, 2, (num, *spec.shape), spec.dtype)
     scores = rng.random((num, sum(spec.sizes)))
     if mask is not None:
         scores = np.where(mask, scores, -1.0)

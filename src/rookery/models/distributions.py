@@ -7,9 +7,10 @@ action. Noise is given, never drawn here: a fixed amount a row, so that an actio
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -68,6 +69,15 @@ class Distribution(ABC):
     def kl(self, other: Self) -> Tensor:
         """KL(self || other) in nats."""
 
+    @property
+    @abstractmethod
+    def parameters(self) -> Tensor:
+        """All that makes this distribution what it is, ``[..., P]``, to be kept in a batch."""
+
+    @abstractmethod
+    def like(self, parameters: Tensor) -> Self:
+        """The distribution of this kind whose `parameters` these are; as many rows as there are."""
+
     def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """`sample` and `log_prob` of it, sharing work where a distribution can."""
         action = self.sample(noise)
@@ -116,6 +126,17 @@ class Categorical(Distribution):
         """KL(self || other) in nats; about 1e8 where `other` excludes a choice that `self` makes."""
         return (self.log_probs.exp() * (self.log_probs - other.log_probs)).sum(-1)
 
+    @property
+    def parameters(self) -> Tensor:
+        """The log-probabilities, ``[..., n]``."""
+        return self.log_probs
+
+    def like(self, parameters: Tensor) -> Self:
+        """Another with log-probabilities ``[..., n]``."""
+        other = copy.copy(self)
+        other.log_probs = parameters
+        return other
+
 
 class MultiCategorical(Distribution):
     """Several independent choices, int64 ``[..., k]``.
@@ -162,6 +183,68 @@ class MultiCategorical(Distribution):
         """Sum of the choices' divergences."""
         return self.choices.kl(other.choices).sum(-1)
 
+    @property
+    def parameters(self) -> Tensor:
+        """The log-probabilities of all options, each choice filled up to the widest, ``[..., k * widest]``."""
+        return self.choices.log_probs.flatten(-2)
+
+    def like(self, parameters: Tensor) -> Self:
+        """Another with log-probabilities ``[..., k * widest]``."""
+        other = copy.copy(self)
+        other.choices = self.choices.like(parameters.unflatten(-1, self.choices.log_probs.shape[-2:]))
+        return other
+
+
+class Bernoulli(Distribution):
+    """Several independent flags, int64 ``[..., k]``: 1 for yes, 0 for no.
+
+    Args:
+        logits: log(p / (1 - p)) of each flag's probability p of a yes, ``[..., k]``.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+    @property
+    def noise(self) -> NoiseSpec:
+        """A uniform number for each flag."""
+        return NoiseSpec(uniform=self.logits.shape[-1])
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Yes where the uniform number is below the probability."""
+        return (noise < torch.sigmoid(self.logits)).long()
+
+    def mode(self) -> Tensor:
+        """Yes where that is more probable than no."""
+        return (self.logits > 0).long()
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log-probability of `action`, ``[..., k]``."""
+        return -functional.softplus((1 - 2 * action) * self.logits).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats."""
+        yes, no = self._surprise()
+        return torch.lerp(no, yes, torch.sigmoid(self.logits)).sum(-1)
+
+    def kl(self, other: Self) -> Tensor:
+        """KL(self || other) in nats."""
+        (yes, no), (other_yes, other_no) = self._surprise(), other._surprise()
+        return torch.lerp(other_no - no, other_yes - yes, torch.sigmoid(self.logits)).sum(-1)
+
+    @property
+    def parameters(self) -> Tensor:
+        """The logits, ``[..., k]``."""
+        return self.logits
+
+    def like(self, parameters: Tensor) -> Self:
+        """Another with logits ``[..., k]``."""
+        return type(self)(parameters)
+
+    def _surprise(self) -> tuple[Tensor, Tensor]:
+        """-log p and -log(1 - p), never infinite."""
+        return functional.softplus(-self.logits), functional.softplus(self.logits)
+
 
 class DiagonalGaussian(Distribution):
     """A vector of independent normal numbers, float32 ``[..., k]``.
@@ -203,6 +286,15 @@ class DiagonalGaussian(Distribution):
         shift = ((self.mean - other.mean) * torch.exp(-other.log_std)).square()
         return (other.log_std - self.log_std + 0.5 * (ratio + shift - 1.0)).sum(-1)
 
+    @property
+    def parameters(self) -> Tensor:
+        """Means, then log standard deviations, ``[..., 2 * k]``."""
+        return torch.cat((self.mean, self.log_std.expand_as(self.mean)), -1)
+
+    def like(self, parameters: Tensor) -> Self:
+        """Another with means and log standard deviations ``[..., 2 * k]``."""
+        return type(self)(*parameters.chunk(2, -1))
+
     def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """`sample`, and its log-density straight from the noise."""
         return self.sample(noise), self._log_density(noise)
@@ -211,3 +303,69 @@ class DiagonalGaussian(Distribution):
         """Log-density of the point that lies `standard` standard deviations from the mean."""
         constant = self.log_std.sum(-1) + 0.5 * self.mean.shape[-1] * LOG_2PI
         return -0.5 * standard.square().sum(-1) - constant
+
+
+class Composite(Distribution):
+    """An action of several sorts: independent distributions side by side, float32 ``[..., k]``.
+
+    Args:
+        parts: The distributions, each over vectors; those that take normal noise come last.
+        widths: How many elements each of them gives.
+    """
+
+    def __init__(self, parts: Sequence[Distribution], widths: Sequence[int]) -> None:
+        self.parts = tuple(parts)
+        self.widths = tuple(widths)
+
+    @property
+    def noise(self) -> NoiseSpec:
+        """The numbers of all parts; in a row of noise they lie in the order of the parts."""
+        specs = [part.noise for part in self.parts]
+        return NoiseSpec(sum(spec.uniform for spec in specs), sum(spec.normal for spec in specs))
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Each part by its own numbers."""
+        return torch.cat([part.sample(mine).float() for part, mine in self._with_noise(noise)], -1)
+
+    def mode(self) -> Tensor:
+        """The most probable action of each part."""
+        return torch.cat([part.mode().float() for part in self.parts], -1)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Sum of the parts' log-probabilities."""
+        pieces = action.split(self.widths, -1)
+        return self._sum(
+            [
+                part.log_prob(piece if isinstance(part, DiagonalGaussian) else piece.long())
+                for part, piece in zip(self.parts, pieces, strict=True)
+            ]
+        )
+
+    def entropy(self) -> Tensor:
+        """Sum of the parts' entropies."""
+        return self._sum([part.entropy() for part in self.parts])
+
+    def kl(self, other: Self) -> Tensor:
+        """Sum of the parts' divergences."""
+        return self._sum([mine.kl(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True)])
+
+    @property
+    def parameters(self) -> Tensor:
+        """Those of the parts side by side."""
+        return torch.cat([part.parameters for part in self.parts], -1)
+
+    def like(self, parameters: Tensor) -> Self:
+        """Another with these parameters."""
+        pieces = parameters.split([part.parameters.shape[-1] for part in self.parts], -1)
+        return type(self)([part.like(mine) for part, mine in zip(self.parts, pieces, strict=True)], self.widths)
+
+    def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """`sample` and `log_prob` of it."""
+        pairs = [part.sample_logp(mine) for part, mine in self._with_noise(noise)]
+        return torch.cat([action.float() for action, _ in pairs], -1), self._sum([logp for _, logp in pairs])
+
+    def _with_noise(self, noise: Tensor) -> Iterable[tuple[Distribution, Tensor]]:
+        return zip(self.parts, noise.split([part.noise.width for part in self.parts], -1), strict=True)
+
+    def _sum(self, terms: Sequence[Tensor]) -> Tensor:
+        return torch.stack(tuple(terms)).sum(0)

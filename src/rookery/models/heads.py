@@ -1,7 +1,7 @@
 """Heads: from a trunk's features to a distribution over actions, or to a value.
 
-`output_width`, `noise_for` and `distribution_for` are where an action space meets its distribution: a new kind of
-action is one case in each.
+`distribution_for` is where an action space meets its distribution: a new kind of action is a case there. A head puts
+out the logits of all choices, then those of all flags, then the means of all numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from rookery.core.spaces import ActionSpec
-from rookery.models.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical, NoiseSpec
+from rookery.models.distributions import (
+    Bernoulli,
+    Categorical,
+    Composite,
+    DiagonalGaussian,
+    Distribution,
+    MultiCategorical,
+    NoiseSpec,
+)
 from rookery.models.layers import linear
 
 ACTION_GAIN = 0.01  # first actions nearly independent of the observation: no early commitment
@@ -21,12 +29,12 @@ VALUE_GAIN = 1.0
 
 def output_width(action: ActionSpec) -> int:
     """Numbers a linear layer puts out for one action of this layout."""
-    return action.shape[0] if action.kind == "box" else sum(action.sizes)
+    return sum(action.sizes) + action.num_flags + action.num_numbers
 
 
 def noise_for(action: ActionSpec) -> NoiseSpec:
     """Random numbers that drawing one action of this layout takes."""
-    return NoiseSpec(normal=action.shape[0]) if action.kind == "box" else NoiseSpec(uniform=len(action.sizes))
+    return NoiseSpec(uniform=len(action.sizes) + action.num_flags, normal=action.num_numbers)
 
 
 def distribution_for(
@@ -36,9 +44,9 @@ def distribution_for(
 
     Args:
         action: Layout of the actions.
-        output: Logits or means, ``[..., output_width(action)]``.
-        log_std: ``[k]`` or ``[..., k]`` for a box of k elements, else None.
-        mask: Allowed choices, shaped like `output`, for discrete kinds.
+        output: Logits and means, ``[..., output_width(action)]``.
+        log_std: ``[k]`` or ``[..., k]`` for k numbers, None if there are none.
+        mask: Allowed choices, ``[..., sum(action.sizes)]``.
     """
     if action.kind == "discrete":
         return Categorical(output, mask)
@@ -47,16 +55,35 @@ def distribution_for(
     if action.kind == "box":
         assert log_std is not None
         return DiagonalGaussian(output, log_std)
+    if action.kind == "multi_binary":
+        return Bernoulli(output)
+    if action.kind == "composite":
+        return _composite(action, output, log_std, mask)
     assert_never(action.kind)
 
 
+def _composite(action: ActionSpec, output: Tensor, log_std: Tensor | None, mask: Tensor | None) -> Composite:
+    """One distribution for each sort of element there is, however many parts the space has."""
+    logits, flags, means = output.split((sum(action.sizes), action.num_flags, action.num_numbers), -1)
+    parts: list[Distribution] = []
+    if action.sizes:
+        parts.append(MultiCategorical(logits, action.sizes, mask))
+    if action.num_flags:
+        parts.append(Bernoulli(flags))
+    if action.num_numbers:
+        assert log_std is not None
+        parts.append(DiagonalGaussian(means, log_std))
+    widths = (len(action.sizes), action.num_flags, action.num_numbers)
+    return Composite(parts, [width for width in widths if width])
+
+
 class ActionHead(nn.Module):
-    """A linear layer to logits or means. The spread of continuous actions is a parameter, equal in every state.
+    """A linear layer to logits and means. The spread of continuous actions is a parameter, equal in every state.
 
     Args:
         num_features: Width of the trunk's output.
         action: Layout of the actions.
-        log_std_init: First log standard deviation of each element of a box action.
+        log_std_init: First log standard deviation of each number of an action.
         generator: Draws the weights.
     """
 
@@ -69,8 +96,8 @@ class ActionHead(nn.Module):
         self.action_spec = action
         self.noise = noise_for(action)
         self.linear = linear(num_features, output_width(action), gain=ACTION_GAIN, generator=generator)
-        is_box = action.kind == "box"
-        self.log_std = nn.Parameter(torch.full(action.shape, float(log_std_init))) if is_box else None
+        numbers = action.num_numbers
+        self.log_std = nn.Parameter(torch.full((numbers,), float(log_std_init))) if numbers else None
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> Distribution:
         """The distribution of each row's action, from features ``[N, F]`` and perhaps a mask ``[N, choices]``."""

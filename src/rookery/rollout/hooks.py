@@ -1,8 +1,12 @@
-"""Episodes as a user's code sees them while they are played. Nothing here runs unless somebody asks for it."""
+"""Episodes as others see them: what is noted of a finished one, and a running one as a user's code sees it.
+
+Nothing here runs while playing unless somebody asks for it, but for the note of a finished episode.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +15,31 @@ from rookery.core.encoding import EncodingError, encode
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.envs.base import Step, VectorEnv
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """A finished episode.
+
+    Attributes:
+        lane: Which copy of the environment.
+        index: Number of the episode in that lane.
+        length: Environment steps.
+        total: Sum of rewards over all agents.
+        agents: Sum of rewards of each agent that took part.
+        policies: The policy each of them was played by.
+        metrics: What callbacks measured.
+        histograms: Numbers that callbacks collected.
+    """
+
+    lane: int
+    index: int
+    length: int
+    total: float
+    agents: dict[str, float]
+    policies: dict[str, str]
+    metrics: dict[str, float] = field(default_factory=dict)
+    histograms: dict[str, list[float]] = field(default_factory=dict)
 
 
 class Episode(Stateful):

@@ -10,7 +10,8 @@ from typing import Any
 from rookery.core.batch import Demand, Rollout
 from rookery.core.state import Stateful
 from rookery.policies.policy import Policy
-from rookery.rollout.worker import EpisodeResult, RolloutWorker
+from rookery.rollout.hooks import EpisodeResult
+from rookery.rollout.worker import RolloutWorker
 
 
 class WorkerPool(Stateful):

@@ -31,7 +31,7 @@ from rookery.core.files import (
     write_directory,
     write_file,
 )
-from rookery.core.layers import flow
+from rookery.core.layers import flow, import_object
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import object_name
 
@@ -39,6 +39,9 @@ FORMAT = 1
 """Grows when what is written changes; older ones stay readable."""
 
 BEST = "best.json"
+
+OBJECT = "~object"
+"""Key under which the name of a class or function stands among saved settings."""
 
 INIT_FROM = re.compile(r"policies\.[^.]+\.init_from")
 
@@ -50,7 +53,7 @@ class Saved:
     Attributes:
         path: Where it lies.
         state: The trainer's state.
-        values: Every setting by path; objects of code as ``module:Name``.
+        values: Every setting by path; classes and functions as the names they are found by.
         missing: Paths of settings that could not be written, with what stood there: they must be given again.
         history: Every value each setting was given, as text, with its source.
         facts: The manifest.
@@ -79,6 +82,7 @@ def config_file(resolved: Resolved, seed: int) -> bytes:
 
 
 def _plain(value: Any) -> Any:
+    """A value of a setting for JSON; classes and functions as the names they are found by."""
     if isinstance(value, Schedule):
         return write_schedule(value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -86,13 +90,28 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
+        if not all(isinstance(key, str) and key != OBJECT for key in value):
             raise EncodingError(f"{value!r} has keys that are no texts")
         return {key: _plain(item) for key, item in value.items()}
     name = object_name(value)
     if not name or "<" in name or name.startswith("__main__:"):
         raise EncodingError(f"{value!r} cannot be found again by name")
-    return name
+    return {OBJECT: name}
+
+
+def _found(value: Any) -> Any:
+    """What `_plain` was given.
+
+    Raises:
+        ConfigError: If a class or function is no longer where it was.
+    """
+    if isinstance(value, list):
+        return [_found(item) for item in value]
+    if isinstance(value, dict):
+        if OBJECT in value:
+            return import_object(value[OBJECT])
+        return {key: _found(item) for key, item in value.items()}
+    return value
 
 
 def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
@@ -214,24 +233,32 @@ def forget_later(place: Path) -> None:
         remove_directory(path)
 
 
-def values_to_load(saved: Saved) -> dict[str, Any]:
-    """Every setting by path; but nothing starts from another run's weights now, which need not be there any more."""
-    return {path: None if INIT_FROM.fullmatch(path) else value for path, value in saved.values.items()}
+def values_to_load(saved: Saved, given: Collection[str]) -> dict[str, Any]:
+    """Every setting by path, as it was, but for those that nobody needs any more or that are given anew.
 
-
-def need_again(saved: Saved, given: Collection[str]) -> None:
-    """Refuses to go on without what could not be written.
+    Args:
+        saved: What was saved.
+        given: Paths that the caller sets.
 
     Raises:
-        ConfigError: Naming each such setting.
+        ConfigError: If objects made in code cannot be found by their names and are not given; names each of them.
     """
+    values: dict[str, Any] = {}
+    lost = {path: f"{path} was {text}" for path, text in saved.missing.items()}
+    for path, value in saved.values.items():
+        if INIT_FROM.fullmatch(path):  # its weights are in the checkpoint; the other run may be gone
+            values[path] = None
+            continue
+        try:
+            values[path] = _found(value)
+        except ConfigError as error:
+            lost[path] = f"{path} was {error}"
     wanted = [
-        f"{path} was {text}"
-        for path, text in saved.missing.items()
-        if not any(path == known or path.startswith(f"{known}.") for known in given)
+        text for path, text in lost.items() if not any(path == known or path.startswith(f"{known}.") for known in given)
     ]
     if wanted:
         raise ConfigError(
             f"{saved.path}: these were made in code and cannot be found by name; give them again, as in "
             f"Trainer.load(..., env=MyEnv, policy_mapping=...): {'; '.join(wanted)}"
         )
+    return values

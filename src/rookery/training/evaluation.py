@@ -15,8 +15,9 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
 from rookery.policies.policy import Policy
+from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import PolicyMapping
-from rookery.rollout.worker import EpisodeResult, RolloutWorker
+from rookery.rollout.worker import RolloutWorker
 from rookery.training.results import EvaluationResult, interval
 
 

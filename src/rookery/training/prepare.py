@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rookery.core.config import Resolved, resolve
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer, yaml_layer
-from rookery.core.seeding import Streams
+from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.envs.base import Kind, VectorEnv
-from rookery.envs.make import env_name, make_env
+from rookery.envs.make import env_name, make_env, random_rows
+from rookery.policies.policy import Policy
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.presets import find_preset, space_layer
-from rookery.training.settings import RunConfig, algorithm_class, algorithm_name, spread
+from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name, spread
 
 
 def code_values(
@@ -71,7 +74,7 @@ def prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv,
     name = env_name(env_cfg.name)
     notes = []
     layers = list(user_layers)
-    found = find_preset(preset, name)
+    found = find_preset(preset, name, algorithm_family(first.config.algorithm))
     if found is not None:
         notes.append(f"preset {found[0]}")
         layers.insert(0, Layer(f"preset {found[0]}", found[1]))
@@ -131,3 +134,22 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
                 )
             found[name] = kind
     return found
+
+
+def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisions: int) -> None:
+    """Starts observation statistics from random play.
+
+    Args:
+        policy: Whose normalizer.
+        kind: The agents it will play.
+        env: Throwaway copies; closed afterwards.
+        streams: The run's streams; only those of the warm-up are used.
+        decisions: How many decisions, of all copies together.
+    """
+    assert policy.normalizer is not None
+    seeds = Streams(streams.integer(Role.WARMUP)).episodes(Role.ENV)
+    rng = streams.generator(Role.WARMUP, policy.name)
+    steps = -(-decisions // env.num_lanes)
+    for other, tree in zip(env.kinds, random_rows(env, seeds, steps, rng), strict=True):
+        if other.obs == kind.obs and other.action == kind.action:
+            policy.normalizer.update({path: torch.from_numpy(array) for path, array in tree.items()})

@@ -2,7 +2,8 @@
 
 A space preset always applies, below everything a user says. An environment preset applies when asked for
 (``preset="auto"`` or its
-name; on by default at the command line). Both are tables of paths and values; `rookery` prints which one is used.
+name; on by default at the command line), and belongs to one algorithm. Both are tables of paths and values; `rookery`
+prints which one is used.
 """
 
 from __future__ import annotations
@@ -32,97 +33,132 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "model.shared_trunk": True,
         },
     },
+    "a2c": {
+        "discrete": {},
+        "continuous": {
+            "scale_rewards": True,
+            "model.normalize_obs": True,
+        },
+        "image": {
+            "entropy_coef": 0.01,
+            "model.shared_trunk": True,
+        },
+    },
+    "reinforce": {
+        "discrete": {},
+        "continuous": {
+            "model.normalize_obs": True,
+        },
+        "image": {},
+    },
 }
 """By algorithm name and kind of space: settings below `algorithm`."""
 
-ENV_PRESETS: dict[str, dict[str, Any]] = {
-    "CartPole-v1": {
-        "sampling.num_envs": 8,
-        "algorithm.lr": Linear(1e-3, 0.0),
-        "algorithm.clip": Linear(0.2, 0.0),
-        "algorithm.gamma": 0.98,
-        "algorithm.gae_lambda": 0.8,
-        "algorithm.fragment_length": 32,
-        "algorithm.minibatch_size": 256,
-        "algorithm.epochs": 20,
-        "algorithm.entropy_coef": 0.0,
-        "stop.env_steps": 100_000,
+ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "ppo": {
+        "CartPole-v1": {
+            "sampling.num_envs": 8,
+            "algorithm.lr": Linear(1e-3, 0.0),
+            "algorithm.clip": Linear(0.2, 0.0),
+            "algorithm.gamma": 0.98,
+            "algorithm.gae_lambda": 0.8,
+            "algorithm.fragment_length": 32,
+            "algorithm.minibatch_size": 256,
+            "algorithm.epochs": 20,
+            "algorithm.entropy_coef": 0.0,
+            "stop.env_steps": 100_000,
+        },
+        "Acrobot-v1": {
+            "sampling.num_envs": 16,
+            "algorithm.gamma": 0.99,
+            "algorithm.gae_lambda": 0.94,
+            "algorithm.fragment_length": 256,
+            "algorithm.minibatch_size": 64,
+            "algorithm.epochs": 4,
+            "algorithm.entropy_coef": 0.0,
+            "algorithm.model.normalize_obs": True,
+            "stop.env_steps": 1_000_000,
+        },
+        "MountainCar-v0": {
+            "sampling.num_envs": 16,
+            "algorithm.gamma": 0.99,
+            "algorithm.gae_lambda": 0.98,
+            "algorithm.fragment_length": 16,
+            "algorithm.minibatch_size": 64,
+            "algorithm.epochs": 4,
+            "algorithm.entropy_coef": 0.0,
+            "algorithm.model.normalize_obs": True,
+            "algorithm.scale_rewards": True,
+            "stop.env_steps": 1_000_000,
+        },
+        "Pendulum-v1": {
+            "sampling.num_envs": 4,
+            "algorithm.lr": 1e-3,
+            "algorithm.gamma": 0.9,
+            "algorithm.gae_lambda": 0.95,
+            "algorithm.fragment_length": 1024,
+            "algorithm.minibatch_size": 64,
+            "algorithm.epochs": 10,
+            "algorithm.entropy_coef": 0.0,
+            "algorithm.scale_rewards": False,
+            "algorithm.model.normalize_obs": False,
+            "stop.env_steps": 100_000,
+        },
+        "LunarLander-v3": {
+            "sampling.num_envs": 16,
+            "algorithm.gamma": 0.999,
+            "algorithm.gae_lambda": 0.98,
+            "algorithm.fragment_length": 1024,
+            "algorithm.minibatch_size": 64,
+            "algorithm.epochs": 4,
+            "algorithm.entropy_coef": 0.01,
+            "stop.env_steps": 1_000_000,
+        },
+        "MiniGrid-*": {
+            "sampling.num_envs": 8,
+            "algorithm.lr": 2.5e-4,
+            "algorithm.clip": 0.2,
+            "algorithm.fragment_length": 128,
+            "algorithm.minibatch_size": 64,
+            "algorithm.epochs": 10,
+            "algorithm.entropy_coef": 0.0,
+            "stop.env_steps": 100_000,
+        },
+        "Swimmer-v5": {
+            "sampling.num_envs": 4,
+            "algorithm.lr": 6e-4,
+            "algorithm.gamma": 0.9999,
+            "algorithm.gae_lambda": 0.98,
+            "algorithm.fragment_length": 1024,
+            "algorithm.minibatch_size": 256,
+            "algorithm.epochs": 10,
+            "stop.env_steps": 1_000_000,
+        },
     },
-    "Acrobot-v1": {
-        "sampling.num_envs": 16,
-        "algorithm.gamma": 0.99,
-        "algorithm.gae_lambda": 0.94,
-        "algorithm.fragment_length": 256,
-        "algorithm.minibatch_size": 64,
-        "algorithm.epochs": 4,
-        "algorithm.entropy_coef": 0.0,
-        "algorithm.model.normalize_obs": True,
-        "stop.env_steps": 1_000_000,
+    "a2c": {
+        "CartPole-v1": {
+            "sampling.num_envs": 8,
+            "sampling.iteration_steps": 2_000,
+            "stop.env_steps": 200_000,
+        },
     },
-    "MountainCar-v0": {
-        "sampling.num_envs": 16,
-        "algorithm.gamma": 0.99,
-        "algorithm.gae_lambda": 0.98,
-        "algorithm.fragment_length": 16,
-        "algorithm.minibatch_size": 64,
-        "algorithm.epochs": 4,
-        "algorithm.entropy_coef": 0.0,
-        "algorithm.model.normalize_obs": True,
-        "algorithm.scale_rewards": True,
-        "stop.env_steps": 1_000_000,
-    },
-    "Pendulum-v1": {
-        "sampling.num_envs": 4,
-        "algorithm.lr": 1e-3,
-        "algorithm.gamma": 0.9,
-        "algorithm.gae_lambda": 0.95,
-        "algorithm.fragment_length": 1024,
-        "algorithm.minibatch_size": 64,
-        "algorithm.epochs": 10,
-        "algorithm.entropy_coef": 0.0,
-        "algorithm.scale_rewards": False,
-        "algorithm.model.normalize_obs": False,
-        "stop.env_steps": 100_000,
-    },
-    "LunarLander-v3": {
-        "sampling.num_envs": 16,
-        "algorithm.gamma": 0.999,
-        "algorithm.gae_lambda": 0.98,
-        "algorithm.fragment_length": 1024,
-        "algorithm.minibatch_size": 64,
-        "algorithm.epochs": 4,
-        "algorithm.entropy_coef": 0.01,
-        "stop.env_steps": 1_000_000,
-    },
-    "MiniGrid-*": {
-        "sampling.num_envs": 8,
-        "algorithm.lr": 2.5e-4,
-        "algorithm.clip": 0.2,
-        "algorithm.fragment_length": 128,
-        "algorithm.minibatch_size": 64,
-        "algorithm.epochs": 10,
-        "algorithm.entropy_coef": 0.0,
-        "stop.env_steps": 100_000,
-    },
-    "Swimmer-v5": {
-        "sampling.num_envs": 4,
-        "algorithm.lr": 6e-4,
-        "algorithm.gamma": 0.9999,
-        "algorithm.gae_lambda": 0.98,
-        "algorithm.fragment_length": 1024,
-        "algorithm.minibatch_size": 256,
-        "algorithm.epochs": 10,
-        "stop.env_steps": 1_000_000,
+    "reinforce": {
+        "CartPole-v1": {
+            "sampling.num_envs": 8,
+            "stop.env_steps": 200_000,
+        },
     },
 }
-"""By environment name (``*`` stands for anything): settings by full path."""
+"""By algorithm name and environment name (``*`` stands for anything): settings by full path."""
 
 
 def space_kind(obs: ObsSpec, action: ActionSpec) -> str:
-    """Which space preset fits an agent: ``image`` before ``continuous`` before ``discrete``."""
+    """Which space preset fits an agent: ``image`` before ``continuous`` (any part of an action is a
+    number) before ``discrete``.
+    """
     if any(leaf.is_image for leaf in obs.leaves):
         return "image"
-    return "continuous" if action.kind == "box" else "discrete"
+    return "continuous" if action.num_numbers else "discrete"
 
 
 def space_layer(algorithm: str, obs: ObsSpec, action: ActionSpec, prefix: str) -> Layer:
@@ -132,26 +168,29 @@ def space_layer(algorithm: str, obs: ObsSpec, action: ActionSpec, prefix: str) -
     return Layer(f"space preset {kind}", {f"{prefix}.{path}": value for path, value in values.items()})
 
 
-def find_preset(preset: str, env_name: str) -> tuple[str, Mapping[str, Any]] | None:
+def find_preset(preset: str, env_name: str, algorithm: str) -> tuple[str, Mapping[str, Any]] | None:
     """The environment preset to use.
 
     Args:
         preset: ``none``, ``auto`` (the one for `env_name`, if there is one), or the name of one.
         env_name: What the environment is called.
+        algorithm: Short name of the algorithm, whose presets alone are looked at; empty for one without any.
 
     Raises:
-        ConfigError: If the named preset does not exist.
+        ConfigError: If the algorithm has no preset of that name.
     """
     if preset == "none":
         return None
+    known = ENV_PRESETS.get(algorithm, {})
     if preset != "auto":
-        if preset not in ENV_PRESETS:
+        if preset not in known:
+            there_are = f"; {algorithm} has {', '.join(known)}" if known else ", and this algorithm has no presets"
             raise ConfigError(
-                f"preset = {preset!r}: there is none of that name; use auto, none or one of {', '.join(ENV_PRESETS)}"
-                f"{nearest(preset, list(ENV_PRESETS))}"
+                f"preset = {preset!r}: there is none of that name; use auto or none{there_are}"
+                f"{nearest(preset, list(known))}"
             )
-        return preset, ENV_PRESETS[preset]
-    for pattern, values in ENV_PRESETS.items():
+        return preset, known[preset]
+    for pattern, values in known.items():
         if pattern == env_name or (pattern.endswith("*") and env_name.startswith(pattern[:-1])):
             return pattern, values
     return None

@@ -13,7 +13,7 @@ from typing import Any
 from rookery.core.batch import Rollout
 from rookery.core.errors import nearest
 from rookery.core.state import Stateful
-from rookery.rollout.worker import EpisodeResult
+from rookery.rollout.hooks import EpisodeResult
 
 WINDOW = 100
 """Training means are over this many finished episodes."""

@@ -155,6 +155,12 @@ def algorithm_name(cfg: Settings) -> str:
     return next((name for name, known in ALGORITHMS.items() if known == path), path)
 
 
+def algorithm_family(cfg: Settings) -> str:
+    """The short name of the algorithm whose settings these are, or extend; empty if it is none of ours."""
+    ours = {path: name for name, path in ALGORITHMS.items()}
+    return next((ours[path] for cls in type(cfg).__mro__ if (path := object_name(cls)) in ours), "")
+
+
 def spread(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> dict[str, Any]:
     """Keyword arguments as paths: shorthands, and whole sections.
 

@@ -27,7 +27,7 @@ from rookery.core.settings import Settings
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
-from rookery.envs.make import make_env, random_rows
+from rookery.envs.make import make_env
 from rookery.policies.export import load_policy, policy_files, start_from
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeWatch
@@ -38,7 +38,7 @@ from rookery.training import checkpoint
 from rookery.training.callbacks import Callback, watches_episodes
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import Recorder, play, summarize
-from rookery.training.prepare import code_values, kinds_of, layers_of, prepare
+from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, warm_up
 from rookery.training.results import EvaluationResult, IterationResult, PolicyResult, Progress, Windows, mean, mean_rows
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.settings import RunConfig
@@ -425,9 +425,8 @@ class Trainer(Stateful):
         try:
             saved = checkpoint.read_checkpoint(Path(path))
             layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
-            checkpoint.need_again(saved, {path for layer in layers for path in layer.values})
-            before = Layer(str(saved.path), checkpoint.values_to_load(saved))
-            trainer = cls(config=[before, *layers], callbacks=callbacks)
+            values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values})
+            trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks)
             trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
             trainer.load_state_dict(saved.state)
             if run_dir is not None:
@@ -493,7 +492,8 @@ class Trainer(Stateful):
         if entry.init_from is not None:
             start_from(policy, load_policy(entry.init_from), entry.init_from)
         elif policy.normalizer is not None and self.config.sampling.warmup_steps:
-            self._warm_up(policy, kind)
+            lanes = min(4, self.env.num_lanes)
+            warm_up(policy, kind, self._make_env(lanes), self.streams, self.config.sampling.warmup_steps)
         if entry.frozen:
             policy.requires_grad_(False)
             self.frozen.append(name)
@@ -502,18 +502,6 @@ class Trainer(Stateful):
         make: type[Algorithm[Any]] = import_object(entry.algorithm.algorithm)
         learner = self.learners[name] = make(policy, entry.algorithm, self.streams, name)
         self.pool.add_policy(name, policy, learner.demand)
-
-    def _warm_up(self, policy: Policy, kind: Kind) -> None:
-        """Starts observation statistics from random play on throwaway copies."""
-        assert policy.normalizer is not None
-        lanes = min(4, self.env.num_lanes)
-        env = self._make_env(lanes)
-        seeds = Streams(self.streams.integer(Role.WARMUP)).episodes(Role.ENV)
-        rng = self.streams.generator(Role.WARMUP, policy.name)
-        steps = -(-self.config.sampling.warmup_steps // lanes)
-        for other, tree in zip(env.kinds, random_rows(env, seeds, steps, rng), strict=True):
-            if other.obs == kind.obs and other.action == kind.action:
-                policy.normalizer.update({path: torch.from_numpy(array) for path, array in tree.items()})
 
     def _warn_of_schedules(self) -> None:
         if self.horizon is not None:

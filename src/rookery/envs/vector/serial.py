@@ -10,17 +10,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree, action_spec, mask_width, obs_spec
-from rookery.envs import dict_env, gym_env, pettingzoo_env
 from rookery.envs.base import Kind, Rows, SeedPlan, Step
 from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import NEW_API, Agent, Breach, Lane, LaneStep, picture, shape_of
+from rookery.envs.lane import NEW_API, Agent, Breach, Lane, LaneStep, cause_of, picture, shape_of
 from rookery.envs.snapshot import can_capture, capture, restore
 
 LOG_LIMIT = 10_000
@@ -30,8 +28,6 @@ IDLE_LIMIT = 10_000
 """Steps without anybody to act after which an episode counts as one that its environment forgot to end."""
 
 NOBODY = np.zeros(0, dtype=np.int64)
-
-OURS = {__name__, gym_env.__name__, dict_env.__name__, pettingzoo_env.__name__}
 
 
 @dataclass
@@ -98,7 +94,7 @@ class SerialEnv:
         try:
             self._survey(self._lanes[0])
         except Exception as error:
-            raise self._located(0, error) from _cause(error)
+            raise self._located(0, error) from cause_of(error)
 
     # -- layout ------------------------------------------------------------------------------------
 
@@ -136,7 +132,7 @@ class SerialEnv:
         self.kinds = (*self.kinds[:k], kind, *self.kinds[k + 1 :])
         self._place[agent] = (k, len(self._ids[k]))
         self._ids[k].append(agent)
-        self._rows[k] = _widened(self._rows[k], kind, self.num_lanes)
+        self._rows[k] = self._rows[k].widened(kind, self.num_lanes)
         self.layout += 1
 
     def _specs(self, lane: Lane, agent: Agent) -> tuple[ObsSpec, ActionSpec]:
@@ -167,7 +163,7 @@ class SerialEnv:
             try:
                 self._begin(lane)
             except Exception as error:
-                raise self._located(lane, error) from _cause(error)
+                raise self._located(lane, error) from cause_of(error)
         self._ended[:] = False
         return self._shown()
 
@@ -238,7 +234,7 @@ class SerialEnv:
                         self._keep_final(_Final(0, lane, 0, _row(rows.obs, lane), stale=False))
                     self._begin(lane)
         except Exception as error:
-            raise self._located(lane, error) from _cause(error)
+            raise self._located(lane, error) from cause_of(error)
         try:
             rows.reward[:] = rewards
             sound = bool(np.isfinite(rows.reward).all())
@@ -280,7 +276,7 @@ class SerialEnv:
                 if shown.ended:
                     self._begin(lane)
             except Exception as error:
-                raise self._located(lane, error) from _cause(error)
+                raise self._located(lane, error) from cause_of(error)
 
     def _begin(self, lane: int) -> None:
         """Starts the next episode of a lane and shows whom it waits for."""
@@ -337,7 +333,7 @@ class SerialEnv:
                 try:
                     self._announce(self._lanes[0], agent)
                 except Exception as error:
-                    raise self._located(0, error) from _cause(error)
+                    raise self._located(0, error) from cause_of(error)
         if [list(ids) for ids in self._ids] != state["agents"]:
             raise EnvError(f"{self.name}: has agents {self._ids}, the saved state {state['agents']}")
         self._plan = seeds
@@ -357,7 +353,7 @@ class SerialEnv:
                 if lost[lane]:
                     self._leave(lane)
             except Exception as error:
-                raise self._located(lane, error) from _cause(error)
+                raise self._located(lane, error) from cause_of(error)
         self.exact = self.exact and state["exact"] and not lost.any()
         self._ended[:] = False
         return self._shown(), lost
@@ -548,31 +544,9 @@ class SerialEnv:
                 close()
 
 
-def _widened(rows: Rows, kind: Kind, num_lanes: int) -> Rows:
-    """The slab of a kind that got one more agent: old rows in their new places."""
-    wide = Rows.allocate(kind, num_lanes)
-    old = len(rows.reward) // num_lanes
-    names = ("reward", "terminated", "truncated", "waiting")
-    pairs = [(getattr(rows, name), getattr(wide, name)) for name in names]
-    for source, target in itertools.chain(pairs, ((rows.obs[path], wide.obs[path]) for path in rows.obs)):
-        shape = source.shape[1:]
-        target.reshape(num_lanes, -1, *shape)[:, :old] = source.reshape(num_lanes, old, *shape)
-    return wide
-
-
 def _row(tree: Tree, row: int) -> Tree:
     return {path: array[row : row + 1].copy() for path, array in tree.items()}
 
 
 def _plain(action: Any) -> Any:
     return action.tolist() if isinstance(action, np.ndarray | np.generic) else action
-
-
-def _cause(error: Exception) -> BaseException | None:
-    """What to show beneath an `EnvError`: the environment's own exception, from its own first line on."""
-    if isinstance(error, Breach):
-        return error.__cause__
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_globals.get("__name__") in OURS:
-        trace = trace.tb_next
-    return error.with_traceback(trace)

@@ -1,0 +1,106 @@
+"""Advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783), the synchronous version: one gradient step an update.
+
+It equals the first gradient step of PPO on the same batch (Huang et al. 2022, arXiv:2205.09123). The details that
+decide are in docs/algorithms/a2c.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.metrics import Means, Metrics, explained_variance
+from rookery.core.optim import RMSprop, flatten, gradient_step
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy
+from rookery.signals.return_scale import ReturnScale
+
+
+@dataclass(frozen=True)
+class A2CConfig(AlgorithmConfig):
+    """Settings of A2C. Space and environment presets change some of them: see docs/presets.md."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.a2c:A2C"
+
+    lr: Scheduled[PositiveFloat] = 7e-4
+    """Learning rate of RMSprop."""
+    gamma: Fraction = 0.99
+    """Discount of the environment's reward."""
+    gae_lambda: Fraction = 1.0
+    """Decay of later errors in the advantage: 1 = the rewards of the fragment, then the value, as in the paper."""
+    fragment_length: PositiveInt = 5
+    """Decisions in a row of one slot (t_max) before its advantage is cut off with a value."""
+    batch_size: PositiveInt | None = None
+    """Decisions an update; none = fragment_length x the slots that the policy plays."""
+    value_coef: NonNegative = 0.5
+    """Weight of the value loss."""
+    entropy_coef: Scheduled[NonNegative] = 0.0
+    """Weight of the entropy bonus (beta)."""
+    max_grad_norm: PositiveFloat | None = 0.5
+    """Longest gradient; longer ones are scaled down. None = any."""
+    normalize_advantage: bool = False
+    """Advantages of each batch get mean 0 and standard deviation 1."""
+    scale_rewards: bool = False
+    """Rewards are divided by the running standard deviation of their discounted return."""
+    rms_alpha: Fraction = 0.99
+    """Decay of RMSprop's mean square."""
+    rms_eps: PositiveFloat = 1e-5
+    """Added to RMSprop's mean square, inside the root."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """The networks."""
+
+
+def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor, Metrics]:
+    """Score times advantage, value error, entropy bonus (section 4 of the paper, negated)."""
+    advantage = batch.advantage
+    if cfg.normalize_advantage and len(advantage) > 1:
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    policy_loss = -(outputs.distribution.log_prob(batch.action) * advantage).mean()
+    value_loss = (outputs.value - batch.value_target).square().mean()
+    entropy = outputs.distribution.entropy().mean()
+    loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
+    metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+    return loss, {name: metric.detach() for name, metric in metrics.items()}
+
+
+class A2C(Algorithm[A2CConfig]):
+    """The algorithm: `training_step` is one round of Algorithm S3 of the paper, all actors in step."""
+
+    saved = ("net", "optimizer", "return_scale")
+    loss = staticmethod(a2c_loss)
+
+    def __init__(self, policy: Policy, cfg: A2CConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
+        self.net = ActorCritic(policy, cfg.model, generator)
+        self.optimizer = RMSprop(flatten(self.net.parts), alpha=cfg.rms_alpha, eps=cfg.rms_eps)
+        self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
+
+    @property
+    def demand(self) -> Demand:
+        """Fragments of `fragment_length`, `batch_size` decisions an update."""
+        return Demand(self.cfg.fragment_length, self.cfg.batch_size)
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """One update: targets, then one gradient step on all rows."""
+        cfg = self.now()
+        reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
+        data = advantage_targets(self.net, rollout, reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda)
+        means = Means()
+        means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg))
+        self.updates += 1
+        return {
+            **means.result(),
+            "explained_variance": explained_variance(data.value, data.value_target),
+            "lr": cfg.lr,
+            "skipped_steps": self.check_finite(self.optimizer),
+            "updates": self.updates,
+        }

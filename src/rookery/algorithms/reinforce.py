@@ -1,0 +1,221 @@
+"""REINFORCE (Williams 1992, Machine Learning 8): the score of each decision times all reward that came after it.
+
+No value function and no bootstrap, so only whole episodes count. A rollout is cut wherever its batch is full; the
+decisions of episodes that still run are kept here, slot by slot, and join the update in which their episode is over.
+So each decision of a finished episode is used exactly once, and long episodes are not passed over for short ones, as
+they would be if the rest were thrown away.
+
+The price: an episode that ran through an update was begun by the weights before it. Its decisions enter with their
+score under the weights of now, as if these had made them, so for this share of the batch (metric `stale_fraction`) the
+gradient is an approximation. It shrinks with a larger `batch_size` or fewer copies of the environment. Weighting these
+decisions by the ratio of their probabilities, now to then, was tried: CartPole was learned less steadily.
+
+A truncated episode counts as ended: its return is what came until the cut. The details that decide are in
+docs/algorithms/reinforce.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.core.batch import Demand, Rollout, TensorTree, flat
+from rookery.core.errors import TrainingError
+from rookery.core.metrics import Means, Metrics
+from rookery.core.optim import Adam, flatten, gradient_step
+from rookery.core.seeding import Streams
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.spaces import MASK
+from rookery.models.build import ModelConfig
+from rookery.models.distributions import Distribution
+from rookery.policies.policy import Policy
+
+FRAGMENT = 128
+"""Decisions in a row of one slot in the rollout. It decides about memory alone: episodes are put together again."""
+
+LONGEST = 100_000
+"""Decisions of an episode after which it counts as one that will never end."""
+
+
+@dataclass(frozen=True)
+class ReinforceConfig(AlgorithmConfig):
+    """Settings of REINFORCE. Space and environment presets change some of them: see docs/presets.md."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.reinforce:Reinforce"
+
+    lr: Scheduled[PositiveFloat] = 3e-3
+    """Learning rate of Adam."""
+    gamma: Fraction = 0.99
+    """Discount of the environment's reward."""
+    batch_size: PositiveInt = 1000
+    """Decisions between updates; those of episodes that are not over yet wait for the next."""
+    normalize_returns: bool = True
+    """Returns of each batch get mean 0, which is a baseline, and standard deviation 1."""
+    entropy_coef: Scheduled[NonNegative] = 0.0
+    """Weight of an entropy bonus."""
+    max_grad_norm: PositiveFloat | None = 0.5
+    """Longest gradient; longer ones are scaled down. None = any."""
+    adam_eps: PositiveFloat = 1e-5
+    """Added to Adam's denominator."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """The network."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions of whole episodes; all fields ``[N, ...]``.
+
+    Attributes:
+        obs: Observations, normalized if the policy does that.
+        action: What was done.
+        returns: Discounted reward from it to the end of its episode.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    returns: Tensor
+
+
+def reinforce_loss(distribution: Distribution, batch: Decisions, cfg: ReinforceConfig) -> tuple[Tensor, Metrics]:
+    """Negated score times return, and the entropy bonus."""
+    returns = batch.returns
+    if cfg.normalize_returns and len(returns) > 1:
+        returns = (returns - returns.mean()) / (returns.std() + 1e-8)
+    policy_loss = -(distribution.log_prob(batch.action) * returns).mean()
+    entropy = distribution.entropy().mean()
+    metrics = {"policy_loss": policy_loss.detach(), "entropy": entropy.detach(), "return_to_go": batch.returns.mean()}
+    return policy_loss - cfg.entropy_coef * entropy, metrics
+
+
+def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:
+    """The discounted sum of rewards from each decision to the end of its episode, ``[N]``.
+
+    Args:
+        reward: ``[N]`` of whole episodes, one after the other.
+        last: ``[N]`` bool, the last decision of each.
+        gamma: Discount.
+    """
+    returns = []
+    later = 0.0
+    for earned, end in zip(reversed(reward.tolist()), reversed(last.tolist()), strict=True):
+        later = earned + (0.0 if end else gamma * later)
+        returns.append(later)
+    return torch.tensor(returns[::-1])
+
+
+class Reinforce(Algorithm[ReinforceConfig]):
+    """The algorithm: `training_step` keeps what has no end yet and makes one gradient step on what has."""
+
+    saved = ("optimizer", "kept", "dropped")
+    loss = staticmethod(reinforce_loss)
+
+    def __init__(self, policy: Policy, cfg: ReinforceConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        self.optimizer = Adam(flatten([policy.head, policy.trunk]), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.kept: dict[str, Any] = {}
+        """Decisions of episodes that are not over, as `_columns` has them, slot by slot."""
+        self.dropped = 0
+        """Decisions of episodes whose end was never seen."""
+
+    @property
+    def demand(self) -> Demand:
+        """`batch_size` decisions an update."""
+        return Demand(FRAGMENT, self.cfg.batch_size)
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """One update from the episodes that are over now; none if there are no such."""
+        cfg, means = self.now(), Means()
+        ended, stale = self.ended_episodes(rollout)
+        if ended:
+            data = Decisions(
+                obs=self.policy.normalize(ended["obs"]),
+                action=ended["action"],
+                returns=rewards_to_go(ended["reward"], ended["last"], gamma=cfg.gamma),
+            )
+            means.add(gradient_step(self.forward, self.loss, data, self.optimizer, cfg))
+            self.updates += 1
+        learned = means.result() or dict.fromkeys(("policy_loss", "entropy", "return_to_go", "grad_norm"))
+        return {
+            **learned,
+            "finished_episodes": int(ended["last"].sum()) if ended else 0,
+            "stale_fraction": stale,
+            "kept_decisions": len(self.kept["slot"]),
+            "dropped_decisions": self.dropped,
+            "lr": cfg.lr,
+            "skipped_steps": self.check_finite(self.optimizer),
+            "updates": self.updates,
+        }
+
+    def forward(self, batch: Decisions) -> Distribution:
+        """The distribution of each row's action."""
+        distribution: Distribution = self.policy.head(self.policy.trunk(batch.obs), batch.obs.get(MASK))
+        return distribution
+
+    def ended_episodes(self, rollout: Rollout) -> tuple[dict[str, Any], float | None]:
+        """The decisions of all episodes that are over, `_columns` of them, and the share that had been kept.
+
+        Those of running episodes are kept for later. Both are in the order of slots, and of time within a slot.
+
+        Raises:
+            TrainingError: If an episode does not end.
+        """
+        fresh, num_kept = _columns(rollout), 0
+        if self.kept:
+            num_kept = len(self.kept["slot"])
+            fresh = _map(torch.cat, self.kept, fresh)
+        order = torch.argsort(fresh["slot"], stable=True)  # what was kept comes before what is new, slot by slot
+        rows = _map(lambda column: column.index_select(0, order), fresh)
+        slot, last, first = rows["slot"].numpy(), rows["last"].numpy(), rows["first"].numpy()
+        leaves_slot = np.append(slot[1:] != slot[:-1], True)
+        closes = last | leaves_slot | np.append(first[1:], False)  # where an episode's known rows are all there
+        closing = np.flatnonzero(closes)[np.cumsum(closes) - closes]  # the last known row of each row's episode
+        running = torch.from_numpy(~last[closing] & leaves_slot[closing])
+        over = torch.from_numpy(last[closing])
+        self.dropped += int((~running & ~over).sum())  # the slot began another episode, and this one showed no end
+        self.kept = _map(lambda column: column[running], rows)
+        self._check_length()
+        stale = (order < num_kept)[over]
+        if not len(stale):
+            return {}, None
+        return _map(lambda column: column[over], rows), float(stale.float().mean())
+
+    def _check_length(self) -> None:
+        longest = int(torch.bincount(self.kept["slot"]).max()) if len(self.kept["slot"]) else 0
+        if longest > LONGEST:
+            raise TrainingError(
+                f"policy {self.name!r}: an episode has {longest:,} decisions and no end, but REINFORCE learns from "
+                "whole episodes; give the environment a time limit, or take another algorithm, such as a2c"
+            )
+
+
+def _columns(rollout: Rollout) -> dict[str, Any]:
+    """The valid rows of a rollout ``[N, ...]``: slot by slot where it matters, always in the order of time."""
+    num_fragments = len(rollout.length)
+    fragment, t = rollout.valid.T.nonzero(as_tuple=True)
+    rows = t * num_fragments + fragment
+    return {
+        "obs": {path: flat(leaf, rows) for path, leaf in rollout.obs.items()},
+        "action": flat(rollout.action, rows),
+        "reward": flat(rollout.reward, rows),
+        "last": flat(rollout.terminated | rollout.truncated, rows),
+        "first": rollout.first[fragment] & (t == 0),
+        "slot": rollout.slot[fragment],
+    }
+
+
+def _map(function: Callable[..., Tensor], *trees: dict[str, Any]) -> dict[str, Any]:
+    """Applies `function` to each tensor, or, of several trees, to the list of those at the same place."""
+    made: dict[str, Any] = {}
+    for name, value in trees[0].items():
+        values = [tree[name] for tree in trees]
+        if isinstance(value, dict):
+            made[name] = _map(function, *values)
+        else:
+            made[name] = function(value) if len(trees) == 1 else function(values)
+    return made

@@ -1,0 +1,40 @@
+"""``rookery config``: what a configuration file may say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def config() -> None:
+    """What a configuration file may say."""
+
+
+@app.command()
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write; standard output if none.")
+    ] = None,
+) -> None:
+    """Write the JSON Schema of configuration files, by which editors complete and check them.
+
+    rookery config schema -o rookery.schema.json
+    """
+    from rookery.core.errors import ConfigError
+    from rookery.training.schema import config_schema
+
+    text = json.dumps(config_schema(), indent=1)
+    if output is None:
+        typer.echo(text)
+        return
+    try:
+        output.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"-o {output}: cannot be written: {error.strerror}") from None
+    typer.echo(f"written: {output}; the first line of a file may name it: # yaml-language-server: $schema={output}")

@@ -1,0 +1,151 @@
+"""``rookery explain``: which value of a setting won and what it beat; and where, in the code, a run does the two things
+that matter.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rookery.cli.runs import Provenance, find_run, read_provenance
+from rookery.cli.timers import update_functions
+from rookery.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.core.config import Resolved
+    from rookery.training.call_path import Call
+
+UPDATE = "the algorithm's own training_step"
+
+TO_WEIGHTS = (
+    "rookery.training.trainer:Trainer.train_iteration self._learn",
+    "rookery.training.trainer:Trainer._learn",
+    UPDATE,
+    "rookery.core.optim:gradient_step apply_gradients",
+)
+TO_STEP = (
+    "rookery.training.trainer:Trainer.train_iteration self.pool.sample",
+    "rookery.rollout.pool:WorkerPool.sample self.worker.sample",
+    "rookery.rollout.worker:RolloutWorker.sample self._vector_step",
+    "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
+)
+"""The way as docs/map.md has it, for runs whose environment is not here to be played."""
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[PATH|weights|env.step]", help="A setting or section; or one of the two places.",
+                       show_default=False),
+    ] = None,
+) -> None:  # fmt: skip
+    """Say where the value of a setting comes from, or where in the code weights change and the environment is stepped.
+
+    rookery explain runs/CartPole-v1-ppo-s3 algorithm.gamma
+    """
+    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
+    folder = find_run(run)
+    lines: Iterable[str]
+    if what == "weights":
+        lines = weights(folder)
+    elif what == "env.step":
+        lines = env_step(folder)
+    elif what is not None:
+        lines = [history(read_provenance(folder)).explain(what)]
+    else:
+        lines = changed(read_provenance(folder))
+    for line in lines:
+        typer.echo(line)
+
+
+def history(provenance: Provenance) -> Resolved:
+    """What is known of a run's settings, to be asked for explanations."""
+    from ruamel.yaml import YAML
+
+    from rookery.core.config import Resolved
+
+    reader = YAML(typ="safe", pure=True)
+    read = {path: [(source, reader.load(text)) for source, text in given] for path, given in provenance.items()}
+    return Resolved(None, read, ())
+
+
+def changed(provenance: Provenance) -> Iterable[str]:
+    """Explanations of all settings that somebody set."""
+    from rookery.core.config import DEFAULT
+
+    known = {path: given for path, given in provenance.items() if any(source != DEFAULT for source, _ in given)}
+    own = {path: given for path, given in known.items() if " as algorithm." not in given[-1][0]}
+    if not own:
+        return ["every setting has its default"]
+    lines = [history({path: given}).explain(path) for path, given in own.items()]
+    if len(own) < len(known):
+        lines.append(f"({len(known) - len(own)} more of the policies are as in the section algorithm)")
+    return lines
+
+
+def weights(run: Path) -> Iterator[str]:
+    """Where weights change, and how this run gets there."""
+    from rookery.core.source import find
+    from rookery.training.call_path import path_to_weights
+
+    yield f"weights change in {find('rookery.core.optim:gradient_step')} gradient_step, and nowhere else"
+    try:
+        found = path_to_weights(run)
+    except Exception as error:  # whatever the user's environment, model or algorithm may raise
+        yield why_not(error)
+        for update in update_functions(read_provenance(run)):
+            yield from written(update if step == UPDATE else step for step in TO_WEIGHTS)
+        return
+    if not found:
+        yield "no policy of this run learns"
+    for algorithm, calls in found.items():
+        yield f"the way there in this run, {algorithm}:"
+        yield from seen(calls)
+
+
+def env_step(run: Path) -> Iterator[str]:
+    """Where the environment is stepped, and how this run gets there and on to the environment."""
+    from rookery.core.source import find
+    from rookery.training.call_path import path_to_step
+
+    place = find(TO_STEP[-1])
+    yield f"the environment is stepped in {place} RolloutWorker.sample, and nowhere else"
+    try:
+        found = path_to_step(run)
+    except Exception as error:  # whatever the user's environment, model or algorithm may raise
+        yield why_not(error)
+        yield from written(TO_STEP)
+        return
+    yield "the way there in this run, and on to the environment:"
+    yield from seen(found)
+
+
+def why_not(error: Exception) -> str:
+    """Why the calls could not be watched."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return f"the way there, from the source, because this run cannot be played here ({reason}):"
+
+
+def seen(calls: Iterable[Call]) -> Iterator[str]:
+    """Calls as lines: place, function, what stands there."""
+    rows = [(str(call.place), call.function, call.text) for call in calls]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    for place, function, text in rows:
+        yield f"  {place:<{widths[0]}}  {function:<{widths[1]}}  {text}"
+
+
+def written(names: Iterable[str]) -> Iterator[str]:
+    """Functions as lines, for `core/source.py:find`: place and name."""
+    from rookery.core.source import find
+
+    for name in names:
+        function = name.partition(":")[2].partition(" ")[0]
+        try:
+            yield f"  {find(name)}  {function}"
+        except ConfigError:  # the code of a run need not be here
+            yield f"  {name}"

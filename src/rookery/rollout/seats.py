@@ -1,0 +1,113 @@
+"""Who sits where: the seats of policies, the desks of rows, and the routes between them in a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rookery.core.state import Stateful
+from rookery.policies.policy import Policy
+from rookery.rollout.noise import ActionNoise
+from rookery.rollout.slots import SlotStore
+
+
+class Seat(Stateful):
+    """A policy as the worker plays it: its weights here, its slots, its open experience.
+
+    Attributes:
+        name: What the mapping calls the policy.
+        number: Its place among the seats, by which desks know it.
+        policy: Its weights and normalizer here.
+        store: Where its decisions are kept; None if nobody learns from them.
+        noise: What its actions are drawn with.
+        kind: Number of the kind whose agents it plays; -1 before the first of them.
+        taken: ``[slots]`` whether an agent holds the slot.
+        row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
+    """
+
+    saved = ("number", "policy", "store", "kind", "taken", "row_of_slot")
+    fixed = ("name", "noise")
+
+    def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
+        self.name = name
+        self.number = number
+        self.kind = -1
+        self.policy = policy
+        self.store = store
+        self.noise = noise
+        self.row_of_slot = np.zeros(0, dtype=np.int64)
+        self.taken = np.zeros(0, dtype=bool)
+
+    def sit(self, row: int) -> int:
+        """Gives a row of the slab the lowest free slot."""
+        free = np.flatnonzero(~self.taken)
+        slot = int(free[0]) if len(free) else len(self.taken)
+        if slot == len(self.taken):
+            self.taken = np.append(self.taken, False)
+            self.row_of_slot = np.append(self.row_of_slot, 0)
+        self.taken[slot] = True
+        self.row_of_slot[slot] = row
+        if self.store is not None:
+            self.store.open_slot(slot)
+        return slot
+
+    def leave(self, slot: int) -> None:
+        """Frees a slot."""
+        self.taken[slot] = False
+        if self.store is not None:
+            self.store.close_slot(slot)
+
+
+@dataclass
+class Route:
+    """Rows of one kind's slab that one policy plays in a step.
+
+    Attributes:
+        seat: The policy.
+        rows: Its rows, as a slice where they are evenly spaced.
+        slots: Its slots in the order of `rows`; None if these are all its slots in order.
+    """
+
+    seat: Seat
+    rows: slice | np.ndarray
+    slots: np.ndarray | None
+
+
+class Desk(Stateful):
+    """What the worker knows of each of the R rows of one kind: who plays it, in which slot, what it earned.
+
+    An agent keeps its slot when its episode ends, so that one whose turn comes late in the next episode, or who died
+    and comes back, goes on where its fragment stopped. It gives the slot back when another policy is to play it.
+
+    Attributes:
+        seat_of: ``[R]`` number of the seat that holds the row, or -1.
+        slot_of: ``[R]`` its slot there, or -1.
+        joined: ``[R]`` whether the agent has had to act in this episode, so that it is known who plays it.
+        returns: ``[R]`` rewards summed over the episode so far.
+        routes: How the rows split by policy when all of them wait; None when that must be found out again.
+        acted: The routes of the last step.
+        all_acted: Whether all rows acted in the last step.
+    """
+
+    saved = ("seat_of", "slot_of", "joined", "returns")
+    fixed = ("routes", "acted", "all_acted")
+
+    def __init__(self, size: int) -> None:
+        self.seat_of = np.full(size, -1)
+        self.slot_of = np.full(size, -1)
+        self.joined = np.zeros(size, dtype=bool)
+        self.returns = np.zeros(size)
+        self.routes: list[Route] | None = None
+        self.acted: list[Route] = []
+        self.all_acted = False
+
+
+def evenly(rows: np.ndarray) -> slice | np.ndarray:
+    """A slice for evenly spaced rows: views instead of copies."""
+    if len(rows) == 1:
+        return slice(int(rows[0]), int(rows[0]) + 1)
+    stride = int(rows[1] - rows[0])
+    if (np.diff(rows) == stride).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1, stride)
+    return rows

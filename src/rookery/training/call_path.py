@@ -1,0 +1,135 @@
+"""How a run gets to where weights change and where its environment is stepped: seen while a tiny twin of it plays.
+
+The twin has the run's settings, one copy of the environment and short fragments; nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from rookery.core.layers import Layer, yaml_layer
+from rookery.core.optim import apply_gradients
+from rookery.core.source import Place
+from rookery.training.trainer import Trainer
+
+FRAGMENT = 8
+"""Decisions of an update of the twin."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function on the way, at the line where it calls the next.
+
+    Attributes:
+        place: Where.
+        function: Its name, with that of its class.
+        text: The line.
+    """
+
+    place: Place
+    function: str
+    text: str
+
+
+class _SeenEnough(BaseException):
+    """Ends the twin's play."""
+
+
+def path_to_weights(run: Path) -> dict[str, list[Call]]:
+    """For each algorithm of a run, the calls from `Trainer.train_iteration` to the change of the weights."""
+    with twin(run) as trainer:
+        wanted = {type(learner).__name__ for learner in trainer.learners.values()}
+        found: dict[str, list[Call]] = {}
+
+        def look(frame: FrameType, event: str, _: Any) -> None:
+            if event != "call" or frame.f_code is not apply_gradients.__code__:
+                return
+            learner = next(
+                (f.f_locals.get("self") for f in _outwards(frame) if f.f_code.co_name == "training_step"), None
+            )
+            found.setdefault(type(learner).__name__, _calls(frame))
+            if wanted <= found.keys():
+                raise _SeenEnough
+
+        if wanted:
+            _play(trainer, look)
+        return found
+
+
+def path_to_step(run: Path) -> list[Call]:
+    """The calls from `Trainer.train_iteration` to the environment's own step."""
+    with twin(run) as trainer:
+        target: CodeType = type(trainer.env).step.__code__
+        found: list[Call] = []
+
+        def look(frame: FrameType, event: str, _: Any) -> None:
+            if frame.f_code is target or (found and frame.f_code.co_name == "step"):
+                if event == "return":
+                    raise _SeenEnough  # the innermost one is the first to return
+                if event == "call" and hasattr(frame.f_locals.get("self"), "reset"):
+                    found[:] = _calls(frame)
+
+        _play(trainer, look)
+        return found
+
+
+@contextmanager
+def twin(run: Path) -> Iterator[Trainer]:
+    """A trainer with the settings of a run, as small as they allow."""
+    written = yaml_layer(run / "config.yaml")
+    small: dict[str, Any] = {"sampling.num_envs": 1, "sampling.warmup_steps": 0, "logging.console": "quiet"}
+    policies = written.values.get("policies")
+    for name, entry in policies.items() if isinstance(policies, Mapping) else ():
+        small[f"policies.{name}.init_from"] = None
+        if isinstance(entry, Mapping):
+            small |= {f"policies.{name}.fragment_length": FRAGMENT for key in entry if key == "fragment_length"}
+            small |= {f"policies.{name}.batch_size": FRAGMENT for key in entry if key == "batch_size"}
+    with Trainer(config=[written, Layer("twin", small)]) as trainer:
+        yield trainer
+
+
+def _play(trainer: Trainer, look: Callable[[FrameType, str, Any], None]) -> None:
+    sys.setprofile(look)
+    try:
+        trainer.train_iteration()
+    except _SeenEnough:
+        pass
+    finally:
+        sys.setprofile(None)
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _calls(last: FrameType) -> list[Call]:
+    """The stack from `train_iteration` to a frame, without what belongs to others' packages on the way."""
+    calls = []
+    for frame in _outwards(last):
+        if frame is last or _is_shown(frame):
+            file, line = frame.f_code.co_filename, frame.f_lineno
+            text = linecache.getline(file, line).strip()
+            calls.append(Call(Place(Path(file), line), frame.f_code.co_qualname, text))
+        if frame.f_code is Trainer.train_iteration.__code__:
+            break
+    return calls[::-1]
+
+
+def _is_shown(frame: FrameType) -> bool:
+    """Whether a frame is Rookery's or the user's."""
+    module = str(frame.f_globals.get("__name__", ""))
+    if module.partition(".")[0] == "rookery":
+        return True
+    file = frame.f_code.co_filename
+    libraries = (sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    return not file.startswith("<") and not any(Path(file).is_relative_to(library) for library in libraries)

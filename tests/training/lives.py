@@ -1,0 +1,185 @@
+"""What the tests of stopping and going on share: small runs, environments for them, and what makes two runs equal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rookery import MultiAgentArena, PPOConfig, Trainer
+from rookery.core.encoding import encode
+
+FAST = PPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
+SLOWER = PPOConfig(fragment_length=37, epochs=1, minibatch_size=48)
+
+
+def either(agent, episode):
+    """One of two policies, drawn for each agent and episode."""
+    return "a" if (episode.rng.random() < 0.5) == (agent in ("agent1", "player_1")) else "b"
+
+
+def make(env, run_dir=None, cfg=FAST, **arguments):
+    """A trainer of a small run."""
+    return Trainer(env, cfg, **{"seed": 5, "num_envs": 3, "run_dir": run_dir, "checkpoint_every": 0, **arguments})
+
+
+def rows(folder):
+    """`metrics.jsonl` without what depends on the clock."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if not k.startswith("time/")} for line in lines]
+
+
+def digest(trainer):
+    """One hash over all that a trainer remembers but the time: weights, moments, statistics, open rows, streams."""
+    state = trainer.state_dict()
+    for name in ("timers", "seconds", "criteria"):
+        del state[name]
+    if state["progress"] is not None:
+        del state["progress"]["seconds"]
+    structure, arrays = encode(state)
+    return hashlib.sha256(json.dumps(structure).encode() + arrays).hexdigest()
+
+
+def weights(trainer):
+    """One hash over the networks."""
+    tensors = {
+        f"{name}/{key}": value.numpy().tolist()
+        for name, policy in trainer.policies.items()
+        for key, value in {
+            **policy.state_dict(),
+            **(trainer.learners[name].net.state_dict() if name in trainer.learners else {}),
+        }.items()
+    }
+    return hashlib.sha256(json.dumps(tensors).encode()).hexdigest()
+
+
+class Walk(gymnasium.Env):
+    """A random walk drawn from the seed, moved by the action, that ends after 11 to 40 steps; it can say nothing."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Box(-1, 1, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.t, self.end = np.zeros(2), 0, int(self.np_random.integers(11, 40))
+        return self.place.astype(np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        self.place = self.place + action + self.np_random.normal(size=2)
+        action *= 0  # whoever kept the array instead of its numbers has lost them
+        reward = -float(np.abs(self.place).sum())
+        return self.place.astype(np.float32), reward, self.t == self.end, self.t == 30, {}
+
+
+class Restless(Walk):
+    """A walk that is never the same again in lanes whose seeds are odd."""
+
+    steps = 0
+
+    def step(self, action):
+        Restless.steps += 1
+        obs, *rest = super().step(action)
+        if self.odd:
+            obs = obs + np.float32(Restless.steps)
+        return obs, *rest
+
+    def reset(self, *, seed=None, options=None):
+        self.odd = bool(seed % 2)
+        return super().reset(seed=seed)
+
+
+class Saying(Walk):
+    """A walk that says where it is."""
+
+    def get_state(self):
+        return {"place": self.place, "t": self.t, "end": self.end, "rng": self.np_random.bit_generator.state}
+
+    def set_state(self, state):
+        self.place, self.t, self.end = state["place"], state["t"], state["end"]
+        self.np_random.bit_generator.state = state["rng"]
+
+
+class Turns:
+    """A dict-style environment of three players who take turns; one comes late, is nowhere announced, and leaves."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        self.rng, self.t = np.random.default_rng(seed), 0
+        self.place = dict.fromkeys(("x", "y", "z"), 0.0)
+        self.end = int(self.rng.integers(12, 30))
+        return self.seen("x"), {}
+
+    def seen(self, agent):
+        return {agent: np.array([self.place[agent], self.t], np.float32)}
+
+    def step(self, actions):
+        ((agent, action),) = actions.items()
+        self.t += 1
+        self.place[agent] += int(action) - 1 + self.rng.normal()
+        players = ["x", "y", "z"] if 4 <= self.t < 10 else ["x", "y"]
+        turn = players[self.t % len(players)]
+        rewards = {agent: -abs(self.place[agent]), "x": 0.1}
+        over = self.t == self.end
+        terminateds = {"z": self.t == 10, "__all__": over}
+        return ({} if over else self.seen(turn)), rewards, terminateds, {"__all__": False}, {}
+
+
+CASES = {
+    "one policy": {"env": "CartPole-v1", "num_envs": 4},
+    "serial, by state": {"env": "CartPole-v1", "config": {"env.implementation": "serial"}},
+    "normalizers, evaluation": {
+        "env": "Pendulum-v1",
+        "cfg": FAST.replace(scale_rewards=True, model={"normalize_obs": True}),
+        "evaluation_every": 2,
+        "evaluation_episodes": 2,
+    },
+    "acrobot": {"env": "Acrobot-v1"},
+    "mountain car": {"env": "MountainCarContinuous-v0"},
+    "frozen lake": {"env": "FrozenLake-v1"},
+    "cliff": {"env": "CliffWalking-v1"},
+    "taxi": {"env": "Taxi-v4"},
+    "blackjack, by actions": {"env": "Blackjack-v1"},
+    "random mapping, batched": {
+        "env": MultiAgentArena,
+        "policies": {"a": FAST, "b": SLOWER},
+        "policy_mapping": either,
+        "evaluation_every": 3,
+        "evaluation_episodes": 2,
+        "env_config": {"max_timesteps": 23},
+    },
+    "random mapping, serial": {
+        "env": MultiAgentArena,
+        "policies": {"a": FAST, "b": SLOWER},
+        "policy_mapping": either,
+        "config": {"env.implementation": "serial"},
+        "env_config": {"max_timesteps": 23},
+    },
+    "a frozen policy": {
+        "env": MultiAgentArena,
+        "policies": {"a": FAST, "b": {"frozen": True}},
+        "policy_mapping": {"agent1": "a", "agent2": "b"},
+    },
+    "iterations of fixed length": {"env": "CartPole-v1", "config": {"sampling.iteration_steps": 50}},
+    "by actions": {"env": Walk},
+    "by its own word": {"env": Saying},
+    "turns, late agents": {"env": Turns, "policies": {"a": FAST, "b": SLOWER}, "policy_mapping": either},
+    "mujoco": {"env": "InvertedPendulum-v5", "needs": "mujoco"},
+    "mujoco, wrapped": {"env": "Hopper-v5", "num_envs": 2, "needs": "mujoco"},
+    "box2d": {"env": "LunarLander-v3", "num_envs": 2, "needs": "Box2D"},
+    "minigrid": {"env": "MiniGrid-DoorKey-5x5-v0", "num_envs": 2, "needs": "minigrid"},
+    "tictactoe": {"env": "pettingzoo.classic.tictactoe_v3", "needs": "pettingzoo"},
+    "connect four, two policies": {
+        "env": "pettingzoo.classic.connect_four_v3",
+        "needs": "pettingzoo",
+        "policies": {"a": FAST, "b": SLOWER},
+        "policy_mapping": either,
+    },
+    "particles": {"env": "mpe2.simple_spread_v3", "needs": "mpe2", "num_envs": 2},
+}
+"""Arguments of `make` for a run of each kind, and the package it needs."""
