@@ -32,9 +32,24 @@ async def later(): ...
 '''
 
 
+HEIRS = """
+import written_module
+import written_module as w
+from written_module import Config as Base
+from nowhere import Stranger
+
+class Heir(Base): ...
+class Other(w.Config):
+    algorithm = "other:Other"
+class Third(Stranger, written_module.Config): ...
+class Grandchild(Heir): ...
+"""
+
+
 @pytest.fixture
 def written(tmp_path, monkeypatch):
     (tmp_path / "written_module.py").write_text(TEXT)
+    (tmp_path / "heirs_module.py").write_text(HEIRS)
     (tmp_path / "written_module_2.py").write_text("raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
     source.module_file.cache_clear()
@@ -47,6 +62,16 @@ def test_a_function_a_method_and_a_call_are_found(written):
     assert source.find("written_module:Config.build").line == 12
     assert source.find("written_module:Config.build self.maker.make").line == 14  # the first of two
     assert source.find("written_module:later").line == 17
+
+
+def test_what_a_base_class_has_is_found_there(written):
+    for heir in ("Heir", "Other", "Third", "Grandchild"):
+        place = source.find(f"heirs_module:{heir}.build")
+        assert (place.file.name, place.line) == ("written_module.py", 12)
+    assert source.class_text("heirs_module:Grandchild", "algorithm") == "own.module:Own"
+    assert source.class_text("heirs_module:Other", "algorithm") == "other:Other"
+    with pytest.raises(ConfigError):
+        source.find("heirs_module:Third.nothing")
 
 
 def test_nothing_is_imported_to_find_it(written):

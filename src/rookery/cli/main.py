@@ -16,6 +16,7 @@ from rookery import __version__
 from rookery.cli.config import app as config_app
 from rookery.cli.envs import app as envs_app
 from rookery.cli.explain import explain
+from rookery.cli.plot import plot
 from rookery.cli.resume import resume
 from rookery.cli.timers import timers
 from rookery.cli.train import train
@@ -24,6 +25,7 @@ from rookery.core.errors import ConfigError, EnvError, RookeryError
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(train)
 app.command()(resume)
+app.command()(plot)
 app.command()(timers)
 app.command()(explain)
 app.add_typer(envs_app, name="envs")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,14 +33,15 @@ class Place:
 def find(name: str) -> Place:
     """The place of ``module:function``, ``module:Class.method``, or, after a space, of a call in it.
 
-    The line of ``package.module:Class.method self.env.step`` is that of the first call ``self.env.step(...)`` there.
+    A method is also found where a base class has it. The line of ``module:Class.method self.env.step`` is that of the
+    first call ``self.env.step(...)`` in it.
 
     Raises:
         ConfigError: If there is none of that name.
     """
     where, _, call = name.partition(" ")
-    module, _, target = where.partition(":")
-    file, node = module_file(module), _definition(where)
+    module, node = _definition(where)
+    file, target = module_file(module), where.partition(":")[2]
     if not call:
         return Place(file, node.lineno)
     lines = [
@@ -50,18 +53,19 @@ def find(name: str) -> Place:
 
 
 def class_text(name: str, attribute: str) -> str:
-    """The text that a class assigns to one of its attributes; empty if it does not."""
-    for line in _definition(name).body:
-        targets = [line.target] if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [])
-        value = getattr(line, "value", None)
-        if [ast.unparse(target) for target in targets] == [attribute] and isinstance(value, ast.Constant):
-            return str(value.value)
+    """The text that a class, or else one of its bases, assigns to an attribute; empty if none does."""
+    for _, node in _lineage(name):
+        for line in node.body:
+            targets = [line.target] if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [])
+            value = getattr(line, "value", None)
+            if [ast.unparse(target) for target in targets] == [attribute] and isinstance(value, ast.Constant):
+                return str(value.value)
     return ""
 
 
 def field_texts(name: str) -> dict[str, str]:
     """The docstrings under the fields of a class, by field."""
-    body = _definition(name).body
+    body = _definition(name)[1].body
     texts = {}
     for line, following in itertools.pairwise(body):
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(following, ast.Expr):
@@ -92,16 +96,38 @@ def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def _definition(name: str) -> Definition:
-    """The class or function ``module:Qualified.name``."""
+def _definition(name: str) -> tuple[str, Definition]:
+    """The class or function ``module:Qualified.name``, and the module it stands in."""
     module, _, target = name.partition(":")
-    body = _tree(module_file(module)).body
-    found: Definition | None = None
-    for part in target.split("."):
-        inside = (line for line in body if isinstance(line, Definition) and line.name == part)
-        found = next(inside, None)
-        if found is None:
-            raise ConfigError(f"{module}: there is no {target!r}")
-        body = found.body
-    assert found is not None
-    return found
+    *above, last = target.split(".")
+    found = _lineage(f"{module}:{'.'.join(above)}") if above else [(module, _tree(module_file(module)))]
+    for where, node in found:
+        for line in node.body:
+            if isinstance(line, Definition) and line.name == last:
+                return where, line
+    raise ConfigError(f"{module}: there is no {target!r}")
+
+
+def _lineage(name: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    """A class and its bases, the nearest first, with their modules; bases without source are left out."""
+    module, node = _definition(name)
+    if not isinstance(node, ast.ClassDef):
+        raise ConfigError(f"{name} is no class")
+    yield module, node
+    for base in node.bases:
+        with contextlib.suppress(ConfigError):
+            yield from _lineage(_import_path(module, ast.unparse(base).partition("[")[0]))
+
+
+def _import_path(module: str, name: str) -> str:
+    """What a name in a module stands for, as ``module:Name``."""
+    first, _, rest = name.partition(".")
+    for line in _tree(module_file(module)).body:
+        for alias in line.names if isinstance(line, ast.Import | ast.ImportFrom) else ():
+            if first == (alias.asname or alias.name) and isinstance(line, ast.ImportFrom):
+                return f"{line.module}:{alias.name}"
+            if first == alias.asname and rest:
+                return f"{alias.name}:{rest}"
+            if name.startswith(f"{alias.name}."):
+                return f"{alias.name}:{name.removeprefix(f'{alias.name}.')}"
+    return f"{module}:{name}"

@@ -5,8 +5,6 @@ The trainer speaks to the pool only, so that more workers elsewhere change nothi
 
 from __future__ import annotations
 
-from typing import Any
-
 from rookery.core.batch import Demand, Rollout
 from rookery.core.state import Stateful
 from rookery.policies.policy import Policy
@@ -38,8 +36,8 @@ class WorkerPool(Stateful):
         """Episodes finished since the last call, in the order they ended."""
         return self.worker.drain_finished()
 
-    def counters(self) -> dict[str, Any]:
-        """Steps played, and what could not be learned from."""
+    def counters(self) -> dict[str, int]:
+        """What could not be learned from as it should, so far."""
         return self.worker.counters()
 
     def close(self) -> None:

@@ -425,12 +425,10 @@ class RolloutWorker(Stateful):
             self.desks.append(desk)
         self.layout = self.env.layout
 
-    def counters(self) -> dict[str, Any]:
-        """Env steps, and what could not be learned from: for results and logs."""
+    def counters(self) -> dict[str, int]:
+        """What could not be learned from as it should, so far."""
         stores = [seat.store for seat in self.seats.values() if seat.store is not None]
         return {
-            "env_steps": self.env_steps,
-            "vector_steps": self.vector_steps,
             "finals_stale": self.finals_stale,
             "rewards_without_decision": self.rewards_unclaimed
             + sum(store.rewards_without_decision for store in stores),

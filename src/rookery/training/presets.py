@@ -1,9 +1,8 @@
 """Presets: settings that suit a kind of space or a known environment, as config layers like any other.
 
 A space preset always applies, below everything a user says. An environment preset applies when asked for
-(``preset="auto"`` or its
-name; on by default at the command line), and belongs to one algorithm. Both are tables of paths and values; `rookery`
-prints which one is used.
+(``preset="auto"`` or its name; on by default at the command line), and belongs to one algorithm. Both are tables of
+paths and values; `rookery` prints which one is used.
 """
 
 from __future__ import annotations

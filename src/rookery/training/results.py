@@ -99,6 +99,9 @@ class IterationResult:
         seconds: Seconds of training so far.
         steps_per_second: Environment steps a second in this iteration.
         exact: Whether the run would repeat bit for bit.
+        counters: What could not be learned from as it should, in the whole run: ``finals_stale`` (truncated agents whose
+            final observation is an older one, because they were not on turn), ``rewards_without_decision``
+            (rewards before an agent's first decision).
         metrics: Minimum, mean and maximum of what callbacks measured, over the same window.
         histograms: What callbacks collected in the episodes that ended in this iteration.
         stop_reason: Why training ended here; empty if it goes on.
@@ -118,6 +121,7 @@ class IterationResult:
     seconds: float
     steps_per_second: float
     exact: bool
+    counters: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     histograms: Mapping[str, Sequence[float]] = field(default_factory=dict)
     stop_reason: str = ""
@@ -136,6 +140,7 @@ class IterationResult:
                 for key in ("return_mean", "episodes", "decisions", "valid_rows", "cut_fragments")
             }
             row |= {f"policies/{name}/{key}": value for key, value in {**own, **policy.learning}.items()}
+        row |= {f"counters/{name}": count for name, count in self.counters.items()}
         for name, values in self.metrics.items():
             row |= {f"metrics/{name}/{what}": value for what, value in zip(("min", "mean", "max"), values, strict=True)}
         if self.evaluation is not None:

@@ -30,6 +30,8 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, clean, write_file
 from rookery.core.layers import flow
 from rookery.core.timers import Timers
+from rookery.training.results import IterationResult
+from rookery.training.tensorboard import TensorBoard
 
 PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
 
@@ -46,6 +48,7 @@ class RunDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.board: TensorBoard | None = None
         try:
             (path / "checkpoints").mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / "run.lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -121,6 +124,29 @@ class RunDir:
         except OSError as error:
             raise FileError(f"{self.path / 'metrics.jsonl'}: cannot be written: {error.strerror}") from None
 
+    def record(self, result: IterationResult, tensorboard: bool) -> None:
+        """Notes an iteration: a line of `metrics.jsonl`, and the same for TensorBoard if wanted.
+
+        Raises:
+            FileError: If the disk is full.
+        """
+        row = result.row()
+        self.append_row(row)
+        if tensorboard:
+            try:
+                self.board = self.board or TensorBoard(self.path)
+                self.board.add_row(row)
+                self.board.add_histogram(result.histograms, result.env_steps)
+            except OSError as error:
+                raise FileError(f"{self.path}: TensorBoard's file cannot be written: {error.strerror}") from None
+
+    def go_on_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
+        """Forgets what was written after the moment that a resumed run goes on from."""
+        self.cut_rows(iteration)
+        if tensorboard:
+            self.board = TensorBoard(self.path)
+            self.board.resume(env_steps)
+
     def cut_rows(self, iteration: int) -> None:
         """Forgets the rows after an iteration: those a resumed run will write again."""
         path = self.path / "metrics.jsonl"
@@ -139,6 +165,9 @@ class RunDir:
 
     def close(self) -> None:
         """Lets others write here."""
+        if self.board is not None:
+            self.board.close()
+            self.board = None
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -70,6 +70,8 @@ class CheckpointConfig(Settings):
 class LoggingConfig(Settings):
     """What is shown and kept."""
 
+    tensorboard: bool = True
+    """Whether a run directory gets event files for TensorBoard."""
     console: Literal["auto", "live", "plain", "quiet", "json"] = "quiet"
     """Progress: a live line, plain lines, nothing; ``auto`` = live at a terminal, else plain."""
 

@@ -176,7 +176,7 @@ class Trainer(Stateful):
         result = self._result(progress.sizes, evaluation, progress.env_steps, progress.seconds)
         self.score = result.return_mean if evaluation is None else evaluation.return_mean
         if self.run_dir is not None:
-            self.run_dir.append_row(result.row())
+            self.run_dir.record(result, self.config.logging.tensorboard)
         return result
 
     def _evaluate_when_due(self) -> EvaluationResult | None:
@@ -430,7 +430,7 @@ class Trainer(Stateful):
             trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
             trainer.load_state_dict(saved.state)
             if run_dir is not None:
-                run_dir.cut_rows(trainer.iteration)
+                run_dir.go_on_from(trainer.iteration, trainer.env_steps, trainer.config.logging.tensorboard)
                 checkpoint.forget_later(saved.path)
         except BaseException:
             for opened in (trainer, run_dir):
@@ -554,6 +554,7 @@ class Trainer(Stateful):
             seconds=self.seconds,
             steps_per_second=(self.env_steps - steps_before) / max(self.seconds - seconds_before, 1e-9),
             exact=self.env.exact,
+            counters=self.pool.counters(),
             metrics={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.metrics.items()},
             histograms=dict(windows.histograms),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -201,7 +202,7 @@ class SerialEnv:
         self._actions = given[0]
         for lane in self._logged:
             if len(self._logs[lane]) < LOG_LIMIT:
-                self._logs[lane].append(given[0][lane].copy())  # the environment may write into what it gets
+                self._logs[lane].append(deepcopy(given[0][lane]))  # the environment may write into what it gets
         leaf = spec.leaves[0]
         slab, shape, known = rows.obs[leaf.path], leaf.shape, self._known_dtype
         rewards: list[Any] = []
@@ -264,7 +265,7 @@ class SerialEnv:
         self._actions = actions
         for lane, lane_actions in enumerate(actions):
             if len(self._logs[lane]) < LOG_LIMIT:
-                self._logs[lane].append([(*self._place[agent], act.copy()) for agent, act in lane_actions.items()])
+                self._logs[lane].append([(*self._place[agent], deepcopy(act)) for agent, act in lane_actions.items()])
             try:
                 shown = self._lanes[lane].step(lane_actions)
                 self._record(lane, shown)
@@ -372,11 +373,11 @@ class SerialEnv:
         earned = 0.0
         for action in where["actions"]:
             if self._gym:
-                obs, reward, terminated, truncated, info = copied.env.step(action.copy())
+                obs, reward, terminated, truncated, info = copied.env.step(deepcopy(action))
                 masks: dict[Agent, Any] = {AGENT: info[MASK]} if MASK in info else {}
                 shown = LaneStep({AGENT: obs}, {AGENT: reward}, masks=masks, ended=bool(terminated or truncated))
             else:
-                shown = copied.step({self._ids[k][column]: value.copy() for k, column, value in action})
+                shown = copied.step({self._ids[k][column]: deepcopy(value) for k, column, value in action})
             if shown.ended:
                 return False
             earned += sum(float(np.asarray(reward).item()) for reward in shown.reward.values())

@@ -1,0 +1,549 @@
+"""A run that is stopped and taken up again is the run that was never stopped: every weight, every row, every object."""
+
+from __future__ import annotations
+
+import enum
+import json
+import signal
+import types
+from collections import deque
+from collections.abc import Mapping
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from lives import CASES, FAST, Restless, Saying, Turns, Walk, digest, either, make, rows, weights
+
+from rookery import Callback, ConfigError, MultiAgentArena, PPOConfig, Trainer
+from rookery.core.interrupt import Interrupted
+from rookery.core.state import Stateful
+from rookery.envs.base import VectorEnv
+from rookery.envs.vector import serial
+from rookery.training import trainer as trainer_module
+
+ITERATIONS = 6
+
+
+def arguments_of(name):
+    case = dict(CASES[name])
+    if "needs" in case:
+        pytest.importorskip(case.pop("needs"))
+    return case
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """State, weights and rows after so many iterations of a case that was never stopped."""
+    known = {}
+
+    def run(name):
+        if name not in known:
+            folder = tmp_path_factory.mktemp("uninterrupted") / "run"
+            with make(run_dir=folder, **arguments_of(name)) as trainer:
+                trainer.train({"iterations": ITERATIONS})
+                known[name] = digest(trainer), weights(trainer), rows(folder)
+        return known[name]
+
+    return run
+
+
+def outcome(trainer, folder):
+    """What must be equal."""
+    return digest(trainer), weights(trainer), rows(folder)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_stopping_half_way_changes_nothing(name, tmp_path, uninterrupted):
+    expected = uninterrupted(name)
+    with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
+        trainer.train({"iterations": ITERATIONS // 2})
+        lengths = trainer.pool.worker.lengths
+        assert lengths.any(), "no episode is under way, so that nothing was to be taken up"
+    with Trainer.load(tmp_path, resume=True) as trainer:
+        assert trainer.iteration == ITERATIONS // 2
+        trainer.train({"iterations": ITERATIONS})
+        assert trainer.env.exact
+        assert outcome(trainer, tmp_path) == expected
+    assert [row["iteration"] for row in expected[2]] == list(range(1, ITERATIONS + 1))
+    assert all(row["exact"] for row in expected[2])
+
+
+def test_the_digest_notices_the_last_bit():
+    with make("CartPole-v1") as trainer:
+        trainer.train_iteration()
+        before = digest(trainer), weights(trainer)
+        with torch.no_grad():
+            bits = next(trainer.policies["main"].parameters()).view(-1).view(torch.int32)
+            bits[0] ^= 1
+        assert digest(trainer) != before[0]
+        assert weights(trainer) != before[1]
+
+
+def interrupted_at(trainer, step):
+    """Lets a signal seem to come in the middle of a vector step."""
+
+    def come(worker):
+        if worker.vector_steps == step:
+            trainer.interrupt.number = signal.SIGINT
+
+    trainer.pool.worker.after_step = come
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one policy",
+        "serial, by state",
+        "normalizers, evaluation",
+        "random mapping, batched",
+        "random mapping, serial",
+        "iterations of fixed length",
+        "by actions",
+        "turns, late agents",
+        "tictactoe",
+        "mujoco",
+    ],
+)
+def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, uninterrupted):
+    expected = uninterrupted(name)
+    # the first step; the middle, the last and the next step of a fragment of 24; twice in one iteration; later ones
+    for step in (1, 13, 24, 25, 26, 70, 101):
+        if step == 1:
+            trainer = make(run_dir=tmp_path, **arguments_of(name))
+        else:
+            trainer = Trainer.load(tmp_path, resume=True)
+        with trainer:
+            interrupted_at(trainer, step)
+            try:
+                trainer.train({"iterations": ITERATIONS})
+            except Interrupted as caught:
+                assert trainer.pool.worker.vector_steps == step
+                assert caught.signal == signal.SIGINT
+    with Trainer.load(tmp_path, resume=True) as trainer:
+        trainer.train({"iterations": ITERATIONS})
+        assert outcome(trainer, tmp_path) == expected
+
+
+def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monkeypatch, uninterrupted):
+    name = "normalizers, evaluation"
+    expected = uninterrupted(name)
+    play = trainer_module.play
+    with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
+
+        def stopped(*arguments, **options):
+            def come(worker):
+                if worker.vector_steps == 30:
+                    trainer.interrupt.number = signal.SIGTERM
+
+            return play(*arguments, **options, after_step=come)
+
+        monkeypatch.setattr(trainer_module, "play", stopped)
+        with pytest.raises(Interrupted, match="SIGTERM"):
+            trainer.train({"iterations": ITERATIONS})
+        assert trainer.iteration == 1  # the second iteration has learned, and is not over
+        assert trainer.progress is not None
+        assert len(rows(tmp_path)) == 1
+    monkeypatch.undo()
+    with Trainer.load(tmp_path, resume=True) as trainer:
+        trainer.train({"iterations": ITERATIONS})
+        assert outcome(trainer, tmp_path) == expected
+
+
+def test_a_run_can_be_stopped_after_every_iteration(tmp_path, uninterrupted):
+    name = "random mapping, serial"
+    expected = uninterrupted(name)
+    with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
+        trainer.train({"iterations": 1})
+    for iteration in range(2, ITERATIONS + 1):
+        with Trainer.load(tmp_path, resume=True) as trainer:
+            trainer.train({"iterations": iteration})
+            found = outcome(trainer, tmp_path)
+    assert found == expected
+
+
+def test_going_on_from_an_older_checkpoint_forgets_what_came_after_it(tmp_path, uninterrupted):
+    expected = uninterrupted("one policy")
+    with make(run_dir=tmp_path, **arguments_of("one policy") | {"checkpoint_every": 1}) as trainer:
+        trainer.train({"iterations": 5})
+    assert len(rows(tmp_path)) == 5
+    with Trainer.load(tmp_path / "checkpoints" / "000003", resume=True) as trainer:
+        assert len(rows(tmp_path)) == 3
+        assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir() if path.is_dir()) == ["000003"]
+        trainer.train({"iterations": ITERATIONS})
+        assert weights(trainer) == expected[1]
+        assert rows(tmp_path) == expected[2]
+
+
+def test_a_checkpoint_saved_elsewhere_goes_on_without_a_run_directory(tmp_path, uninterrupted):
+    expected = uninterrupted("one policy")
+    with make(**arguments_of("one policy")) as trainer:
+        trainer.train({"iterations": 2})
+        assert trainer.save(tmp_path / "deep" / "mine") == tmp_path / "deep" / "mine"
+    with Trainer.load(tmp_path / "deep" / "mine") as trainer:
+        assert trainer.run_dir is None
+        trainer.train({"iterations": ITERATIONS})
+        assert weights(trainer) == expected[1]
+    assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["deep", "mine"]
+    with pytest.raises(ConfigError, match="mine is neither the directory of a run nor one of its checkpoints; leave resu"):
+        Trainer.load(tmp_path / "deep" / "mine", resume=True)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["deep", "mine"]
+
+
+def test_saving_and_loading_change_nothing_for_those_who_go_on(tmp_path):
+    with make("CartPole-v1") as saved, make("CartPole-v1") as plain:
+        for number in range(3):
+            saved.train_iteration()
+            plain.train_iteration()
+            saved.save(tmp_path / f"{number}")
+            Trainer.load(tmp_path / f"{number}").close()
+        assert digest(saved) == digest(plain)
+
+
+class Counting(Callback):
+    """Counts steps of episodes, in the episode, in itself, and in a histogram."""
+
+    def __init__(self):
+        self.episodes = 0
+
+    def on_episode_start(self, episode):
+        episode.user_data["seen"] = [np.zeros(2)]
+
+    def on_episode_step(self, episode):
+        episode.user_data["seen"].append(episode.obs["agent"]["obs"].copy())
+
+    def on_episode_end(self, episode):
+        self.episodes += 1
+        seen = np.array(episode.user_data["seen"][1:])
+        episode.metrics["first"] = float(np.abs(seen[0]).sum())
+        episode.metrics["steps"] = len(seen)
+        episode.histograms["distance"] = np.abs(seen).sum(axis=1).tolist()
+
+    def state_dict(self):
+        return {"episodes": self.episodes}
+
+    def load_state_dict(self, state):
+        self.episodes = state["episodes"]
+
+
+@pytest.mark.parametrize("env", [Walk, Saying])
+def test_what_callbacks_keep_about_unfinished_episodes_goes_on(env, tmp_path):
+    outcomes = []
+    for stops in ((), (17, 50)):
+        folder = tmp_path / str(len(stops))
+        callback = Counting()
+        trainer = make(env, run_dir=folder, callbacks=[callback])
+        for stop in stops:
+            interrupted_at(trainer, stop)
+            with pytest.raises(Interrupted):
+                trainer.train({"iterations": 4})
+            trainer.close()
+            callback = Counting()
+            trainer = Trainer.load(folder, resume=True, callbacks=[callback])
+        trainer.train({"iterations": 4})
+        outcomes.append((*outcome(trainer, folder), callback.episodes))
+        trainer.close()
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][3] > 5
+    assert outcomes[0][2][-1]["episodes"] == outcomes[0][3]
+
+
+# --- what cannot be taken up --------------------------------------------------------------------------------------
+
+
+def caught_rollouts(trainer, name="main"):
+    """The rollouts that a learner gets from now on."""
+    caught = []
+    learner = trainer.learners[name]
+    step = learner.training_step
+
+    def note(rollout):
+        caught.append(rollout)
+        return step(rollout)
+
+    learner.training_step = note
+    return caught
+
+
+def test_an_episode_that_replays_differently_is_given_up_and_the_run_is_inexact_from_then_on(tmp_path, capsys):
+    with make(Restless, run_dir=tmp_path, num_envs=6) as trainer:
+        interrupted_at(trainer, 9)
+        with pytest.raises(Interrupted):
+            trainer.train({"iterations": 2})
+        before = trainer.env.episode.copy()
+        odd = np.array([lane.env.odd for lane in trainer.env._lanes])
+        seen = trainer.pool.worker.now.rows[0].obs["obs"].copy()
+    assert odd.any()
+    assert not odd.all()
+    with Trainer.load(tmp_path, resume=True) as trainer:
+        assert not trainer.env.exact
+        assert "unfinished episodes could not be taken up again: this run is no longer exact" in capsys.readouterr().err
+        # only the lanes whose replay showed something else begin their next episode
+        assert (trainer.env.episode - before).tolist() == odd.astype(int).tolist()
+        assert ((trainer.pool.worker.lengths == 0) == odd).all()
+        rollouts = caught_rollouts(trainer)
+        result = trainer.train({"iterations": 2})
+        assert not result.exact
+        (first, _) = rollouts
+        # fragments of slots 0 to 5; the ninth decision of the abandoned ones is cut off with what was seen after it
+        cut = first.truncated[8].numpy()
+        assert (cut == odd).all()
+        assert not first.terminated[8].numpy()[odd].any()
+        which = {tuple(place): row for row, place in enumerate(first.boot_index.tolist())}
+        for lane in np.flatnonzero(odd).tolist():
+            assert first.final_obs["obs"][which[8, lane]].tolist() == seen[lane].tolist()
+        assert first.reward.shape == (24, 6)
+    assert [row["exact"] for row in rows(tmp_path)] == [False, False]
+    with Trainer.load(tmp_path, resume=True) as trainer:  # it does not become exact again
+        assert not trainer.train({"iterations": 3}).exact
+
+
+def test_an_episode_too_long_for_its_log_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(serial, "LOG_LIMIT", 5)
+    with make(Walk, run_dir=tmp_path) as trainer:
+        trainer.train({"iterations": 1})
+        long = trainer.pool.worker.lengths > 5
+        before = trainer.env.episode.copy()
+        state = trainer.env.state_dict()
+    assert long.any()
+    assert [where == {} for where in state["lanes"]] == long.tolist()
+    with Trainer.load(tmp_path, resume=True) as trainer:
+        assert (trainer.env.episode - before).tolist() == long.astype(int).tolist()
+        assert trainer.env.exact == (not long.any())
+        assert trainer.train({"iterations": 3}).iteration == 3
+
+
+def test_a_wrapper_with_a_memory_of_its_own_is_noticed_by_its_rewards(tmp_path):
+    # running statistics go on from episode to episode: a replay from the seed alone pays other rewards
+    class Forgetful(gymnasium.wrappers.NormalizeReward):
+        pass
+
+    arguments = {"wrappers": (gymnasium.wrappers.NormalizeReward,)}
+    with make("CartPole-v1", run_dir=tmp_path, **arguments) as trainer:
+        trainer.train({"iterations": 2})
+    with Trainer.load(tmp_path, resume=True) as trainer:
+        assert not trainer.env.exact
+        trainer.train({"iterations": 3})
+    assert [row["exact"] for row in rows(tmp_path)] == [True, True, False]
+
+
+class RestlessTurns(Turns):
+    """Players whose places are never the same again."""
+
+    moves = 0
+
+    def step(self, actions):
+        RestlessTurns.moves += 1
+        self.place = {agent: place + RestlessTurns.moves for agent, place in self.place.items()}
+        return super().step(actions)
+
+
+def test_players_of_an_episode_that_is_given_up_are_all_cut_off(tmp_path):
+    with make(RestlessTurns, run_dir=tmp_path, num_envs=2) as trainer:
+        interrupted_at(trainer, 7)
+        with pytest.raises(Interrupted):
+            trainer.train({"iterations": 3})
+        store = trainer.pool.worker.seats["main"].store
+        open_decisions = int(store._filled.sum())
+        assert open_decisions == 14  # one a step and lane
+    with Trainer.load(tmp_path, resume=True) as trainer:
+        store = trainer.pool.worker.seats["main"].store
+        assert not store._pending.any()
+        assert store.complete == open_decisions
+        rollouts = caught_rollouts(trainer)
+        trainer.train({"iterations": 3})
+        first = rollouts[0]
+        valid = first.valid.numpy()
+        assert int((first.truncated.numpy() & valid).sum()) == 6  # x, y and z of both lanes, once each
+        assert first.num_decisions >= 14
+
+
+def test_a_state_of_another_environment_is_refused(tmp_path):
+    with make("CartPole-v1") as trainer:
+        trainer.train_iteration()
+        trainer.save(tmp_path / "batched")
+    with pytest.raises(Exception, match="the saved state is of another environment, or of other settings"):
+        Trainer.load(tmp_path / "batched", config={"env.implementation": "serial"})
+    with pytest.raises(Exception, match="the saved state is of another environment, or of other settings"):
+        Trainer.load(tmp_path / "batched", num_envs=5)
+
+
+# --- the whole object graph ---------------------------------------------------------------------------------------
+
+DIFFERS = {
+    "Trainer.run_dir": "where the run is written, which is another directory or none",
+    "Trainer.resolved": "settings are compared by value below; their history names the checkpoint",
+    "Trainer.reporter": "what is shown, not what is done",
+    "Trainer.notes": "shown once",
+    "Trainer._evaluation_env": "made when first needed; every evaluation resets it",
+    "Trainer.interrupt": "whether somebody asked to stop",
+    "Trainer.criteria": "given to train()",
+    "Desk.routes": "found out again from the desks in the next step",
+    "Desk.acted": "of the last step; the next one sets it before it is read",
+    "Desk.all_acted": "likewise",
+    "SlotStore._at": "of the last step; the next one sets it before it is read",
+    "ActionNoise._block": "follows from the streams and the vector step",
+    "ActionNoise._number": "likewise",
+    "EpisodeWatch.acting": "of the last step; the next one sets it before it is read",
+    "Episode.info": "what the environment said beside the last step",
+    "RolloutWorker.after_step": "the hook by which these tests interrupt",
+    "Rows.reward": "of the last step: they have been recorded",
+    "Rows.terminated": "likewise",
+    "Rows.truncated": "likewise",
+    "Rows.final_index": "likewise",
+    "Rows.final_obs": "likewise",
+    "Rows.final_stale": "likewise",
+    "Step.ended": "likewise",
+    "SerialEnv._ended": "likewise",
+    "SerialEnv._any_end": "whether there is something to wipe, which there is not",
+    "SerialEnv._actions": "of the last step, for messages",
+    "SerialEnv._finals": "of the last step",
+    "SerialEnv._infos": "of the last step",
+    "SerialEnv._logs": "compared as lists; kept only for lanes that cannot say where they are",
+    "SerialEnv._known_dtype": "of the last observation, so that the next is copied faster",
+    "BatchedCartPole._any_ended": "whether there are flags to clear, which there are not",
+    "Lane": "compared where the environment can say where it is, and by what it shows elsewhere",
+}
+"""What may differ between a trainer and its copy from a checkpoint, with the reason why nothing is lost."""
+
+WORKSPACE = {"BatchedCartPole": ("_sin _cos _thrust _work _change _reach _fallen"),
+             "BatchedArena": ("_index _target _target1 _target2 _free _free1 _free2 _trails _other_free _apart _quiet "
+                              "_new _seen _event _visit _quiet_number _new_number")}  # fmt: skip
+"""Arrays that every step writes before it reads them."""
+
+
+def pieces(thing):
+    """What an object of ours holds, by name."""
+    slots = [name for base in type(thing).__mro__ for name in getattr(base, "__slots__", ())]
+    return {**getattr(thing, "__dict__", {}), **{name: getattr(thing, name) for name in slots if hasattr(thing, name)}}
+
+
+def ours(thing):
+    module = type(thing).__module__
+    return module.split(".")[0] in ("rookery", "lives") or isinstance(thing, torch.nn.Module | gymnasium.Env)
+
+
+class Differences:
+    """Walks two object graphs side by side and notes where they differ: in values, types, or in what is one object."""
+
+    def __init__(self):
+        self.found = {}
+        self.twins = {}
+        self.memory = {}
+        self.visited = set()
+
+    def note(self, path, owner, why):
+        self.found[path] = (owner, why)
+
+    def compare(self, a, b, path, owner):
+        if a is b or isinstance(a, type | types.FunctionType | types.ModuleType | enum.Enum | types.BuiltinFunctionType):
+            return
+        if type(a) is not type(b):
+            self.note(path, owner, f"{type(a).__name__} is {type(b).__name__}")
+            return
+        if isinstance(a, torch.Tensor | np.ndarray):
+            self.arrays(a, b, path, owner)
+        elif isinstance(a, np.random.Generator):
+            if a.bit_generator.state != b.bit_generator.state:
+                self.note(path, owner, "generators stand elsewhere")
+        elif isinstance(a, torch.Generator):
+            self.arrays(a.get_state(), b.get_state(), path, owner)
+        elif isinstance(a, gymnasium.Space | np.dtype | range | slice) or a is None:
+            if a != b:
+                self.note(path, owner, f"{a} is {b}")
+        elif isinstance(a, types.MethodType):
+            self.compare(a.__self__, b.__self__, path, owner)
+        elif isinstance(a, Mapping):
+            self.same_object(a, b, path, owner)
+            if list(a) != list(b):
+                self.note(path, owner, f"keys {list(a)} are {list(b)}")
+            for key in a.keys() & b.keys():
+                self.compare(a[key], b[key], f"{path}[{key!r}]", owner)
+        elif isinstance(a, list | tuple | deque):
+            if len(a) != len(b) or getattr(a, "maxlen", None) != getattr(b, "maxlen", None):
+                self.note(path, owner, f"{len(a)} items are {len(b)}")
+            for number, pair in enumerate(zip(a, b, strict=False)):
+                self.compare(*pair, f"{path}[{number}]", owner)
+        elif ours(a):
+            self.objects(a, b, path, owner)
+        elif isinstance(a, bool | int | float | str | np.generic | set | frozenset | bytes):
+            if a != b and not (a != a and b != b):
+                self.note(path, owner, f"{a!r} is {b!r}")
+
+    def arrays(self, a, b, path, owner):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            self.note(path, owner, f"{a.dtype}{tuple(a.shape)} is {b.dtype}{tuple(b.shape)}")
+            return
+        if np.asarray(a.detach() if isinstance(a, torch.Tensor) else a).tobytes() != np.asarray(
+            b.detach() if isinstance(b, torch.Tensor) else b
+        ).tobytes():
+            self.note(path, owner, "values differ")
+        where = [x.data_ptr() if isinstance(x, torch.Tensor) else x.__array_interface__["data"][0] for x in (a, b)]
+        if a.size if isinstance(a, np.ndarray) else a.numel():
+            known = self.memory.setdefault(where[0], (where[1], path))
+            if known[0] != where[1]:
+                self.note(path, owner, f"shares memory with {known[1]} in one of them only")
+
+    def same_object(self, a, b, path, owner):
+        known = self.twins.setdefault(id(a), (b, path))
+        if known[0] is not b:
+            self.note(path, owner, f"is {known[1]} in one of them only")
+
+    def objects(self, a, b, path, owner):
+        self.same_object(a, b, path, owner)
+        if (id(a), id(b)) in self.visited:
+            return
+        self.visited.add((id(a), id(b)))
+        mine, theirs = pieces(a), pieces(b)
+        kind = type(a).__name__
+        if mine.keys() != theirs.keys():
+            self.note(path, kind, f"has {sorted(mine.keys() ^ theirs.keys())} in one of them only")
+        for name in mine.keys() & theirs.keys():
+            if name not in WORKSPACE.get(kind, "").split():
+                self.compare(mine[name], theirs[name], f"{path}.{name}", f"{kind}.{name}")
+
+
+TIME = ("seconds", "_start", "count")
+
+
+def differences(a, b):
+    """Where two trainers differ, without what `DIFFERS` explains; and the explanations that were needed."""
+    walked = Differences()
+    walked.compare(a, b, "trainer", "")
+    if a.config != b.config:
+        walked.note("trainer.config", "Trainer.config", "other settings")
+    needed = {owner for owner, _ in walked.found.values()} & DIFFERS.keys()
+    rest = {path: f"{owner}: {why}" for path, (owner, why) in walked.found.items() if owner not in DIFFERS}
+    return rest, needed
+
+
+GRAPHS = [
+    "one policy", "serial, by state", "normalizers, evaluation", "random mapping, batched", "random mapping, serial",
+    "a frozen policy", "by its own word", "turns, late agents", "by actions",
+]  # fmt: skip
+
+
+def copied(trainer, folder, **again):
+    """The trainer that a checkpoint of another gives."""
+    trainer.save(folder)
+    return Trainer.load(folder, **again)
+
+
+@pytest.mark.parametrize("moment", ["between iterations", "within one"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_object_comes_back_as_it_was(name, moment, tmp_path):
+    callback = Counting() if name in ("by its own word", "by actions") else None
+    callbacks = [] if callback is None else [callback]
+    trainer = make(**arguments_of(name), callbacks=callbacks)
+    if moment == "within one":
+        interrupted_at(trainer, 61)
+        with pytest.raises(Interrupted):
+            trainer.train({"iterations": 9})
+        assert trainer.progress is not None
+    else:
+        trainer.train({"iterations": 3})
+    other = copied(trainer, tmp_path / "saved", callbacks=[Counting()] * bool(callbacks))
+    rest, _ = differences(trainer, other)
+    assert rest == {}
+    trainer.close()
+    other.close()
