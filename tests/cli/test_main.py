@@ -10,43 +10,14 @@ import sys
 from textwrap import dedent
 
 import pytest
-
-from rookery.cli.main import main
-
-TINY = ["algorithm.fragment_length=8", "algorithm.epochs=1", "sampling.num_envs=2", "--preset", "none"]
-
-
-@pytest.fixture
-def rookery(tmp_path, monkeypatch, capsys):
-    """Runs a command in an empty folder; gives its exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["rookery", *map(str, words)])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        try:
-            main()
-            code = 0
-        except SystemExit as error:
-            code = error.code or 0
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def trained(rookery):
-    """The same for a CartPole training of 64 steps with seed 3."""
-    return lambda *words: rookery(
-        "train", "CartPole-v1", "--seed", 3, "--stop", "env_steps=64", *TINY, "--evaluate", 0, *words
-    )
+from conftest import TINY
 
 
 def test_help_lists_the_verbs(rookery):
     code, out, _ = rookery("--help")
     assert code == 0
-    assert "train" in out
-    assert "envs" in out
+    for verb in ("train", "resume", "evaluate", "record", "plot", "timers", "explain", "envs", "config"):
+        assert f" {verb} " in out
 
 
 def test_a_mistyped_verb_is_a_usage_error_that_names_the_nearest(rookery):
@@ -56,7 +27,7 @@ def test_a_mistyped_verb_is_a_usage_error_that_names_the_nearest(rookery):
 
 
 def test_envs_lists_presets_and_twins_without_torch(tmp_path):
-    script = "import sys; from rookery.cli.envs import envs; envs(); print('torch' in sys.modules)"
+    script = "import sys; from rookery.cli.envs import list_envs; list_envs(); print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert "CartPole-v1" in out
     assert "rookery.envs.arena:MultiAgentArena" in out
@@ -67,8 +38,9 @@ def test_train_writes_what_it_was_and_what_came_out(trained, tmp_path):
     code, out, _ = trained("--plain", "--evaluate", 3)
     assert code == 0
     folder = tmp_path / "runs" / "CartPole-v1-ppo-s3"
-    assert {path.name for path in folder.iterdir()} == {
-        "command.txt", "config.yaml", "metrics.jsonl", "result.json", "timers.json", "versions.json",
+    assert {path.name.split(".out")[0] for path in folder.iterdir()} == {
+        "checkpoints", "command.txt", "config.yaml", "events", "metrics.jsonl", "provenance.json", "result.json",
+        "run.lock", "timers.json", "versions.json",
     }  # fmt: skip
     assert (folder / "command.txt").read_text().startswith("rookery train CartPole-v1 --seed 3 --stop env_steps=64 ")
     assert {"rookery", "python", "torch", "numpy", "gymnasium"} <= json.loads(
@@ -84,13 +56,40 @@ def test_train_writes_what_it_was_and_what_came_out(trained, tmp_path):
     assert "until env_steps 64" in out
     assert f"evaluation  {result['evaluation']['return_mean']:.2f}, 95 % interval [" in out
     assert "env steps   64\n" in out
-    assert "runs/CartPole-v1-ppo-s3/: command.txt, config.yaml" in out
+    assert "runs/CartPole-v1-ppo-s3/: checkpoints, command.txt, config.yaml" in out
 
 
 def test_quiet_shows_the_outcome_only(trained):
     _, out, err = trained("--quiet")
     assert [line.split()[0] for line in out.splitlines()] == ["return", "env", "seconds", "steps/s", "written"]
     assert err == ""
+
+
+def test_json_shows_the_rows_and_nothing_else(trained, tmp_path):
+    code, out, err = trained("--json", "--evaluate", 2)
+    assert (code, err) == (0, "")
+    assert out == (tmp_path / "runs" / "CartPole-v1-ppo-s3" / "metrics.jsonl").read_text()
+
+
+def test_output_that_nobody_reads_any_more_ends_a_command_without_a_traceback(tmp_path):
+    words = ["train", "CartPole-v1", "--seed", "3", *TINY, "--stop", "seconds=60", "--json"]
+    script = f"exec {sys.executable} -c 'from rookery.cli.main import main; main()' {' '.join(words)}"
+    run = subprocess.run(
+        f"({script}) | head -n 1", shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert json.loads(run.stdout)["iteration"] == 1
+    assert "Traceback" not in run.stderr
+
+
+def test_names_that_a_terminal_cannot_show_end_nothing(tmp_path):
+    words = ["train", "CartPole-v1", "--seed", "3", *TINY, "--stop", "iterations=1", "--plain", "--evaluate", "0"]
+    words += ["--run-id", "Ёлка", "policies.птица.gamma=0.9"]
+    script = "from rookery.cli.main import main; main()"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    run = subprocess.run([sys.executable, "-c", script, *words], cwd=tmp_path, capture_output=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert b"policy \\u043f" in run.stdout
+    assert (tmp_path / "runs" / "Ёлка" / "metrics.jsonl").exists()
 
 
 def test_a_taken_usual_name_gets_a_number(trained, tmp_path):
@@ -230,13 +229,14 @@ def test_two_policies_are_trained_in_the_arena(rookery, tmp_path):
         (["algorithm.gamma=1.5"], "command line: algorithm.gamma = 1.5: must be a number from 0 to 1"),
         (["--num-envs", "0"], "command line: sampling.num_envs = 0: must be a whole number of at least 1"),
         (["--seed", "-1"], "command line: seed = -1: must be a whole number of at least 0 or null"),
-        (["--algo", "pppo"], "no such algorithm; there are ppo; did you mean 'ppo'?"),
+        (["--algo", "pppo"], "no such algorithm; there are ppo, a2c, reinforce; did you mean 'ppo'?"),
         (["--preset", "CartPole"], "preset = 'CartPole': there is none of that name; use auto, none or one of "),
         (["--stop", "return_mean"], "--stop 'return_mean' must be METRIC=NUMBER, for example --stop return_mean=475"),
         (["Acrobot-v1"], "'CartPole-v1' is the environment, and 'Acrobot-v1' is none of a file .yaml and path=value"),
         (["missing.yaml"], "missing.yaml: there is no such file"),
         (["=3"], "command line: '=3' must be path=value, for example algorithm.lr=3e-4"),
         (["--quiet", "--plain"], "command line: --quiet and --plain exclude each other"),
+        (["--json", "--plain"], "command line: --plain and --json exclude each other"),
         (["--stop", "retrun_mean=3", "--quiet"], "stop.retrun_mean: this run has no such metric"),
     ],
 )  # fmt: skip
@@ -325,5 +325,5 @@ def test_ctrl_c_exits_130_and_says_where_the_results_are(tmp_path):
     _, err = child.communicate(timeout=30)
     assert child.returncode == 130
     assert err.startswith("interrupted after ")
-    assert err.endswith("what there is lies in runs/CartPole-v1-ppo-s3\n")
+    assert err.endswith("go on with: rookery resume runs/CartPole-v1-ppo-s3\n")
     assert "Traceback" not in err

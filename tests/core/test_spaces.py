@@ -133,5 +133,77 @@ def test_actions_keep_the_shape_type_and_start_of_their_space():
     assert action_spec(spaces.Discrete(3, start=5)).to_env(np.array([0, 2])).tolist() == [5, 7]
     many = spaces.MultiDiscrete([[2, 3]], start=[[1, -1]])
     assert action_spec(many).to_env(np.array([[1, 2]])).tolist() == [[[2, 1]]]
-    with pytest.raises(SpaceError, match="use Discrete, MultiDiscrete or Box"):
-        action_spec(spaces.Text(3))
+    flags = spaces.MultiBinary((2, 2))
+    assert action_spec(flags).to_env(np.array([[1, 0, 0, 1]])).tolist() == [[[1, 0], [0, 1]]]
+    assert action_spec(flags).to_env(np.zeros((1, 4), np.int64)).dtype == np.int8
+
+
+NESTED = spaces.Dict(
+    {
+        "arm": spaces.Tuple((spaces.Box(0, 4, (2,), np.float64), spaces.MultiBinary(2))),
+        "gear": spaces.Discrete(3, start=-1),
+        "keys": spaces.MultiDiscrete([[2], [300]], start=[[0], [10]]),
+    }
+)
+
+
+def test_a_composite_action_is_all_choices_then_all_flags_then_all_numbers():
+    spec = action_spec(NESTED)
+    assert (spec.kind, spec.shape, spec.dtype) == ("composite", (7,), np.float32)
+    assert (spec.sizes, spec.num_flags, spec.num_numbers) == ((3, 2, 300), 2, 2)
+    assert [part.kind for part, _ in spec.parts] == ["box", "multi_binary", "discrete", "multi_discrete"]
+    assert [(mine.start, mine.stop) for _, mine in spec.parts] == [(5, 7), (3, 5), (0, 1), (1, 3)]
+
+
+def test_a_composite_action_reaches_the_environment_in_the_structure_and_types_of_its_space():
+    stored = np.array([[2, 1, 299, 0, 1, -1, 0.5], [0, 0, 7, 1, 1, 9, -9]], np.float32)
+    first, second = action_spec(NESTED).to_env(stored)
+    assert NESTED.contains(first)
+    assert NESTED.contains(second)
+    assert list(first) == ["arm", "gear", "keys"]
+    assert isinstance(first["arm"], tuple)
+    assert [part.tolist() for part in first["arm"]] == [[0, 3], [0, 1]]  # 2 + 2 * -1, 2 + 2 * 0.5
+    assert [part.dtype for part in first["arm"]] == [np.float64, np.int8]
+    assert (first["gear"], second["gear"]) == (1, -1)
+    assert first["keys"].tolist() == [[1], [309]]
+    assert second["arm"][0].tolist() == [4, 0]
+
+
+def test_composite_actions_share_no_memory_with_each_other_or_with_what_is_stored():
+    spec = action_spec(spaces.Tuple((NUMBER, NUMBER)))
+    stored = np.array([[0.5, 0.25], [-0.5, 0.75]], np.float32)
+    first, second = spec.to_env(stored)
+    first[0][:] = 9
+    assert stored.tolist() == [[0.5, 0.25], [-0.5, 0.75]]
+    assert (first[1].tolist(), second[0].tolist()) == ([0.25], [-0.5])
+    assert spec.to_env(stored[:0]).shape == (0,)
+
+
+def test_a_composite_keeps_every_choice_up_to_2_to_the_24_exactly():
+    spec = action_spec(spaces.Tuple((spaces.Discrete(2**24), TWO)))
+    assert spec.to_env(np.array([[2**24 - 1, 1]], np.float32))[0] == (2**24 - 1, 1)
+    with pytest.raises(SpaceError, match="part '0' of the action space: .* has more than 16,777,216 choices"):
+        action_spec(spaces.Tuple((spaces.Discrete(2**24 + 1), TWO)))
+
+
+def test_the_mask_of_a_composite_has_the_flags_of_its_choices_in_order():
+    assert mask_width(NESTED) == 3 + 2 + 300
+    assert mask_width(spaces.MultiBinary(3)) == 0
+    action = spaces.Dict({"b": spaces.MultiDiscrete([2, 2]), "a": TWO, "c": NUMBER})
+    observed = spaces.Dict({"action_mask": spaces.MultiBinary(6), "obs": NUMBER})
+    leaf = obs_spec(observed, action).leaves[-1]
+    assert (leaf.kind, leaf.sizes) == ("mask", action_spec(action).sizes)
+
+
+@pytest.mark.parametrize(
+    ("space", "problem"),
+    [
+        (spaces.Text(3), "^action space Text.*: use Discrete, MultiDiscrete, MultiBinary or Box, or Dict and Tuple"),
+        (spaces.Dict(a=spaces.Tuple((TWO, spaces.Text(3)))), "part 'a/1' of the action space: action space Text"),
+        (spaces.Tuple(()), "is empty: use Discrete"),
+    ],
+    ids=str,
+)
+def test_an_action_space_without_a_layout_is_refused_with_those_that_have_one(space, problem):
+    with pytest.raises(SpaceError, match=problem):
+        action_spec(space)

@@ -262,7 +262,7 @@ def test_spaces_that_cannot_be_used_are_named():
                 self.action_space = spaces.Text(9)
 
     assert "step 0, agent 'agent': no part of the observation space Text" in breach(Words)
-    assert "use Discrete, MultiDiscrete or Box" in breach(Words, words=False)
+    assert "use Discrete, MultiDiscrete, MultiBinary or Box, or Dict and Tuple of these" in breach(Words, words=False)
 
 
 def story(**changes):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rookery import ConfigError, MultiAgentArena, PPOConfig, Trainer
+from rookery import A2CConfig, ConfigError, MultiAgentArena, PPOConfig, Trainer
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
 from rookery.core.layers import Layer
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.training.presets import ENV_PRESETS, SPACE_PRESETS, find_preset, space_kind, space_layer
-from rookery.training.settings import RunConfig, algorithm_class
+from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name
 
 NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
@@ -43,6 +45,9 @@ class Toy(gymnasium.Env):
         (PICTURE, CHOICE, "image"),
         (PICTURE, FORCE, "image"),
         (spaces.Dict({"camera": PICTURE, "speed": NUMBERS}), CHOICE, "image"),
+        (NUMBERS, spaces.MultiBinary(2), "discrete"),
+        (NUMBERS, spaces.Tuple((CHOICE, spaces.MultiBinary(2))), "discrete"),
+        (NUMBERS, spaces.Dict({"which": CHOICE, "how": FORCE}), "continuous"),
     ],
 )
 def test_the_space_decides_which_preset_fits(obs, action, kind):
@@ -60,21 +65,56 @@ def test_every_space_preset_is_made_of_settings_that_exist(algorithm, kind):
     resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], algorithm_class)
 
 
-@pytest.mark.parametrize("name", ENV_PRESETS)
-def test_every_environment_preset_is_made_of_settings_that_exist_and_ends(name):
-    resolved = resolve(RunConfig, [Layer(f"preset {name}", ENV_PRESETS[name])], algorithm_class)
+@pytest.mark.parametrize(("algorithm", "name"), [(name, env) for name in ALGORITHMS for env in ENV_PRESETS[name]])
+def test_every_environment_preset_is_made_of_settings_that_exist_and_ends(algorithm, name):
+    chosen, preset = Layer("code", {"algorithm.name": algorithm}), Layer("preset", ENV_PRESETS[algorithm][name])
+    resolved = resolve(RunConfig, [preset, chosen], algorithm_class)
     assert resolved.config.stop["env_steps"] >= 100_000
     assert resolved.given("sampling.num_envs")
 
 
 def test_an_environment_preset_is_found_by_id_or_pattern_and_only_if_asked():
-    assert find_preset("auto", "CartPole-v1") == ("CartPole-v1", ENV_PRESETS["CartPole-v1"])
-    assert find_preset("auto", "MiniGrid-Empty-5x5-v0")[0] == "MiniGrid-*"
-    assert find_preset("auto", "CartPole-v0") is None
-    assert find_preset("none", "CartPole-v1") is None
-    assert find_preset("Pendulum-v1", "MyPendulum") == ("Pendulum-v1", ENV_PRESETS["Pendulum-v1"])
+    presets = ENV_PRESETS["ppo"]
+    assert find_preset("auto", "CartPole-v1", "ppo") == ("CartPole-v1", presets["CartPole-v1"])
+    assert find_preset("auto", "MiniGrid-Empty-5x5-v0", "ppo")[0] == "MiniGrid-*"
+    assert find_preset("auto", "CartPole-v0", "ppo") is None
+    assert find_preset("none", "CartPole-v1", "ppo") is None
+    assert find_preset("Pendulum-v1", "MyPendulum", "ppo") == ("Pendulum-v1", presets["Pendulum-v1"])
     with pytest.raises(ConfigError, match="did you mean 'Pendulum-v1'"):
-        find_preset("pendulum-v1", "MyPendulum")
+        find_preset("pendulum-v1", "MyPendulum", "ppo")
+
+
+def test_an_environment_preset_belongs_to_one_algorithm():
+    assert find_preset("auto", "CartPole-v1", "a2c") == ("CartPole-v1", ENV_PRESETS["a2c"]["CartPole-v1"])
+    assert find_preset("auto", "Pendulum-v1", "a2c") is None
+    assert find_preset("auto", "CartPole-v1", "") is None
+    with pytest.raises(ConfigError, match=r"use auto, none or one of CartPole-v1 \(for a2c\)"):
+        find_preset("Pendulum-v1", "Pendulum-v1", "a2c")
+    with pytest.raises(ConfigError, match="use auto or none$"):
+        find_preset("Pendulum-v1", "Pendulum-v1", "")
+
+
+@pytest.mark.parametrize("name", ["a2c", "reinforce"])
+def test_another_algorithm_gets_its_own_preset_and_none_of_ppos_settings(name):
+    with Trainer("CartPole-v1", config={"algorithm.name": name}, preset="auto") as trainer:
+        assert trainer.notes == ["preset CartPole-v1"]
+        assert algorithm_name(trainer.config.algorithm) == name
+        assert trainer.config.stop == {"env_steps": 200_000}
+        assert trainer.config.algorithm.given == frozenset()
+
+
+@dataclass(frozen=True)
+class Mine(PPOConfig):
+    """PPO with a habit of its own."""
+
+    gamma: float = 0.9
+
+
+def test_settings_that_extend_an_algorithms_get_its_environment_presets():
+    assert [algorithm_family(cfg) for cfg in (Mine(), PPOConfig(), A2CConfig())] == ["ppo", "ppo", "a2c"]
+    assert algorithm_family(RunConfig()) == ""
+    with Trainer("CartPole-v1", Mine(), preset="auto") as trainer:
+        assert (trainer.config.algorithm.gae_lambda, trainer.config.algorithm.gamma) == (0.8, 0.98)
 
 
 def test_a_space_preset_always_applies_and_stands_below_what_a_user_says():

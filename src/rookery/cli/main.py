@@ -5,8 +5,10 @@ Nothing heavy is imported before a verb runs, so that ``rookery --help`` answers
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
+from io import TextIOWrapper
 from types import TracebackType
 from typing import Annotated
 
@@ -15,8 +17,10 @@ import typer
 from rookery import __version__
 from rookery.cli.config import app as config_app
 from rookery.cli.envs import app as envs_app
+from rookery.cli.evaluate import evaluate
 from rookery.cli.explain import explain
 from rookery.cli.plot import plot
+from rookery.cli.record import record
 from rookery.cli.resume import resume
 from rookery.cli.timers import timers
 from rookery.cli.train import train
@@ -25,6 +29,8 @@ from rookery.core.errors import ConfigError, EnvError, RookeryError
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(train)
 app.command()(resume)
+app.command()(evaluate)
+app.command()(record)
 app.command()(plot)
 app.command()(timers)
 app.command()(explain)
@@ -57,8 +63,14 @@ def main() -> None:
 
     Exits with 0, 1 for a run that failed, 2 for a mistake in what was asked, 130 after Ctrl-C.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no run
     try:
         app()
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except RookeryError as error:
         if isinstance(error, EnvError) and error.__cause__ is not None:
             sys.stderr.write(own_traceback(error.__cause__))

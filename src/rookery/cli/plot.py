@@ -1,4 +1,4 @@
-"""``rookery plot``: learning curves as a picture; runs that differ only in their seed become a mean with an interval."""
+"""``rookery plot``: learning curves as a picture; runs that differ only in their seed become a mean and an interval."""
 
 from __future__ import annotations
 
@@ -91,10 +91,11 @@ def read_curve(run: Path, metric: str, x: str) -> Curve:
 
 
 def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """A tree of settings by dotted path."""
+    """A tree of settings by dotted path; a schedule is one value."""
     found: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) and value else {f"{above}{key}": value}
+        is_section = isinstance(value, Mapping) and value and not {"start", "points"} & value.keys()
+        found |= flat(value, f"{above}{key}.") if is_section else {f"{above}{key}": value}
     return found
 
 
@@ -178,6 +179,9 @@ def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: 
     axes.grid(color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.margins(x=0.01)
+    known = [value for curves in groups.values() for curve in curves for value in curve.y]
+    room = 0.12 * (max(known) - min(known)) or 1.0
+    axes.set_ylim(min(known) - room, max(known) + room)  # an interval of two seeds can be wider than all else
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.tick_params(color="#999999", labelcolor="#444444")
     axes.set_xlabel(axis, color="#444444")

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rookery.core.config import Resolved
+from rookery.core.config import DEFAULT, Resolved
 from rookery.core.encoding import EncodingError, decode, encode
 from rookery.core.errors import ConfigError
 from rookery.core.files import (
@@ -44,6 +44,7 @@ OBJECT = "~object"
 """Key under which the name of a class or function stands among saved settings."""
 
 INIT_FROM = re.compile(r"policies\.[^.]+\.init_from")
+OF_POLICY = re.compile(r"policies\.([^.]+)\.(.+)")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Saved:
         state: The trainer's state.
         values: Every setting by path; classes and functions as the names they are found by.
         missing: Paths of settings that could not be written, with what stood there: they must be given again.
-        history: Every value each setting was given, as text, with its source.
+        history: Every value each setting was given, with its source; objects as their names.
         facts: The manifest.
     """
 
@@ -77,8 +78,16 @@ def config_file(resolved: Resolved, seed: int) -> bytes:
         except EncodingError:
             missing[path] = repr(given[-1][1])
     values["seed"] = seed
-    history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}
+    history = {path: [[source, _shown(value)] for source, value in given] for path, given in resolved.history.items()}
     return json.dumps({"values": values, "missing": missing, "history": history}, indent=1).encode()
+
+
+def _shown(value: Any) -> Any:
+    """A value for the history, which is only shown: objects are the names they print."""
+    try:
+        return _read(_plain(value), lambda name: name)
+    except EncodingError:
+        return flow(value)
 
 
 def _plain(value: Any) -> Any:
@@ -99,18 +108,12 @@ def _plain(value: Any) -> Any:
     return {OBJECT: name}
 
 
-def _found(value: Any) -> Any:
-    """What `_plain` was given.
-
-    Raises:
-        ConfigError: If a class or function is no longer where it was.
-    """
+def _read(value: Any, find: Callable[[str], Any]) -> Any:
+    """What `_plain` was given, with `find` for the names of classes and functions."""
     if isinstance(value, list):
-        return [_found(item) for item in value]
+        return [_read(item, find) for item in value]
     if isinstance(value, dict):
-        if OBJECT in value:
-            return import_object(value[OBJECT])
-        return {key: _found(item) for key, item in value.items()}
+        return find(value[OBJECT]) if OBJECT in value else {key: _read(item, find) for key, item in value.items()}
     return value
 
 
@@ -205,8 +208,11 @@ def joined_history(saved: Saved, resolved: Resolved) -> dict[str, list[tuple[str
     """The history of each setting over both lives of a run: what was said when it began, then what was said since."""
     joined = dict(resolved.history)
     for path, before in saved.history.items():
-        since = [entry for entry in joined.get(path, ()) if entry[0] not in ("default", str(saved.path))]
+        now = joined.get(path, ())
+        since = [entry for entry in now if entry[0] != DEFAULT and not entry[0].startswith(str(saved.path))]
         joined[path] = [*before, *since]
+        if now and not INIT_FROM.fullmatch(path):  # the value that counts is the object itself, not its name
+            joined[path][-1] = (joined[path][-1][0], now[-1][1])
     return joined
 
 
@@ -246,11 +252,13 @@ def values_to_load(saved: Saved, given: Collection[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     lost = {path: f"{path} was {text}" for path, text in saved.missing.items()}
     for path, value in saved.values.items():
+        if _is_inherited(path, saved):
+            continue
         if INIT_FROM.fullmatch(path):  # its weights are in the checkpoint; the other run may be gone
             values[path] = None
             continue
         try:
-            values[path] = _found(value)
+            values[path] = _read(value, import_object)
         except ConfigError as error:
             lost[path] = f"{path} was {error}"
     wanted = [
@@ -262,3 +270,15 @@ def values_to_load(saved: Saved, given: Collection[str]) -> dict[str, Any]:
             f"Trainer.load(..., env=MyEnv, policy_mapping=...): {'; '.join(wanted)}"
         )
     return values
+
+
+def _is_inherited(path: str, saved: Saved) -> bool:
+    """Whether a policy has a setting from the section all policies start from, so that it follows changes there."""
+    match = OF_POLICY.fullmatch(path)
+    if match is None or path.endswith(".name"):
+        return False
+    common = f"algorithm.{match[2]}"
+    same_class = saved.values.get(f"policies.{match[1]}.name") == saved.values.get("algorithm.name")
+    source = saved.history[path][-1][0] if saved.history.get(path) else ""
+    said_there = source == DEFAULT or source.endswith(f" as {common}")
+    return same_class and said_there and common in saved.values and saved.values[common] == saved.values[path]

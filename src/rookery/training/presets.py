@@ -183,10 +183,9 @@ def find_preset(preset: str, env_name: str, algorithm: str) -> tuple[str, Mappin
     known = ENV_PRESETS.get(algorithm, {})
     if preset != "auto":
         if preset not in known:
-            there_are = f"; {algorithm} has {', '.join(known)}" if known else ", and this algorithm has no presets"
+            others = f", none or one of {', '.join(known)} (for {algorithm})" if known else " or none"
             raise ConfigError(
-                f"preset = {preset!r}: there is none of that name; use auto or none{there_are}"
-                f"{nearest(preset, list(known))}"
+                f"preset = {preset!r}: there is none of that name; use auto{others}{nearest(preset, list(known))}"
             )
         return preset, known[preset]
     for pattern, values in known.items():

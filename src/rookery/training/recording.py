@@ -7,14 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.files import FileError
+from rookery.envs.make import make_env
 from rookery.rollout.worker import RolloutWorker
+from rookery.training.evaluation import play, summarize
+from rookery.training.results import EvaluationResult
+
+if TYPE_CHECKING:
+    from rookery.training.trainer import Trainer
 
 ANIMATED = (".webp", ".gif", ".png", ".apng")
 VIDEO = (".mp4", ".mkv", ".mov", ".webm")
@@ -31,6 +37,54 @@ TITLE_SECONDS = 0.8
 
 LARGEST = 640
 """Longest side of a picture, in pixels; larger ones are scaled down."""
+
+
+def record(
+    trainer: Trainer,
+    path: Path,
+    *,
+    episodes: int,
+    deterministic: bool,
+    labels: bool,
+    max_frames: int,
+    frames_per_second: float,
+) -> EvaluationResult:
+    """Plays episodes in one environment of its own and writes them as a film; returns what they came to.
+
+    Args:
+        trainer: Whose policies play.
+        path: The file: ``.webp`` (smallest), ``.gif``, ``.png`` or, with the package av, ``.mp4``.
+        episodes: How many; a title stands before each of several.
+        deterministic: Play the most likely actions.
+        labels: Write below the pictures who plays, and what each has earned.
+        max_frames: Pictures, at most; what comes after them is played, and left out of the film.
+        frames_per_second: Speed of the film.
+
+    Raises:
+        ConfigError: If such a file cannot be made.
+        EnvError: If the environment draws no pictures.
+        FileError: If the file cannot be written.
+    """
+    check_suffix(path)
+    cfg = trainer.config.env
+    env = make_env(cfg.name, cfg.config, cfg.wrappers, 1, cfg.implementation, render=True)
+    recorder = Recorder(episodes, max_frames, labels)
+    try:
+        results = play(
+            env,
+            trainer.policies,
+            trainer.mapping,
+            trainer.streams,
+            episodes=episodes,
+            deterministic=deterministic,
+            after_step=recorder,
+        )
+    finally:
+        env.close()
+    recorder.save(path, frames_per_second)
+    if recorder.full:
+        trainer.reporter.note(f"{path} shows the first {max_frames:,} pictures only")
+    return summarize(results, env_steps=trainer.env_steps, deterministic=deterministic)
 
 
 @dataclass(frozen=True)
@@ -159,7 +213,7 @@ def check_suffix(path: Path) -> None:
             import av  # noqa: F401
         except ImportError:
             raise ConfigError(
-                f"{path}: {suffix} needs the package av: pip install 'rookery[video]'; or write .webp, which needs nothing"
+                f"{path}: {suffix} needs the package av: pip install 'rookery[video]'; .webp needs nothing"
             ) from None
     elif suffix not in ANIMATED:
         raise ConfigError(f"{path}: a film is one of {', '.join(('.webp', '.gif', '.png', '.mp4'))}, by its suffix")
@@ -186,7 +240,8 @@ def write_animation(path: Path, frames: Sequence[Frame], holds: Sequence[float])
         film.paste(frames[number].picture())
 
     film.n_frames, film.seek = len(frames), seek  # what Pillow asks of a picture that has several
-    film.save(path, save_all=True, duration=[round(1000 * hold) for hold in holds], loop=0, quality=80)
+    durations = [round(1000 * hold) for hold in holds]
+    film.save(path, save_all=True, duration=durations, loop=0, quality=80, method=4, minimize_size=True)
 
 
 def write_video(path: Path, frames: Sequence[Frame], holds: Sequence[float], frames_per_second: float) -> None:

@@ -99,8 +99,8 @@ class IterationResult:
         seconds: Seconds of training so far.
         steps_per_second: Environment steps a second in this iteration.
         exact: Whether the run would repeat bit for bit.
-        counters: What could not be learned from as it should, in the whole run: ``finals_stale`` (truncated agents whose
-            final observation is an older one, because they were not on turn), ``rewards_without_decision``
+        counters: What could not be learned from as it should, in the whole run: ``finals_stale`` (truncated agents
+            whose final observation is an older one, because they were not on turn), ``rewards_without_decision``
             (rewards before an agent's first decision).
         metrics: Minimum, mean and maximum of what callbacks measured, over the same window.
         histograms: What callbacks collected in the episodes that ended in this iteration.

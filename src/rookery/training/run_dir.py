@@ -58,11 +58,17 @@ class RunDir:
             ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = os.read(self._lock, 1000).decode(errors="replace").strip()
             os.close(self._lock)
             raise FileError(
                 f"{path}: another run is writing here ({holder or 'unknown'}); wait for it or stop it"
+            ) from None
+        except OSError as error:
+            os.close(self._lock)
+            raise FileError(
+                f"{path}: cannot be locked against a second writer: {error.strerror}; choose a run directory on "
+                "another disk"
             ) from None
         os.ftruncate(self._lock, 0)
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -102,11 +108,15 @@ class RunDir:
                 elif old.name != "run.lock":
                     old.unlink()
             self.checkpoints.mkdir()
+        self.write_settings(resolved)
+        self.write("command.txt", shlex.join(sys.argv) + "\n")
+        self.write("versions.json", json.dumps(versions(), indent=1))
+
+    def write_settings(self, resolved: Resolved) -> None:
+        """Replaces `config.yaml` and `provenance.json`."""
         self.write("config.yaml", resolved.to_yaml())
         history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}
         self.write("provenance.json", json.dumps(history, indent=1))
-        self.write("command.txt", shlex.join(sys.argv) + "\n")
-        self.write("versions.json", json.dumps(versions(), indent=1))
 
     def write(self, name: str, text: str) -> None:
         """Replaces a file."""
@@ -153,8 +163,8 @@ class RunDir:
         if not path.exists():
             return
         kept = []
-        for line in path.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError):  # a line that a kill cut short
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that a kill cut short
                 if json.loads(line)["iteration"] <= iteration:
                     kept.append(line + "\n")
         write_file(path, "".join(kept).encode())
@@ -166,7 +176,8 @@ class RunDir:
     def close(self) -> None:
         """Lets others write here."""
         if self.board is not None:
-            self.board.close()
+            with contextlib.suppress(OSError):  # what a full disk did not take
+                self.board.close()
             self.board = None
         if self._lock >= 0:
             os.close(self._lock)

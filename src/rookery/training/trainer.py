@@ -163,8 +163,9 @@ class Trainer(Stateful):
                         rollouts = self.pool.sample(budget)
                     for name, rollout in rollouts.items():
                         progress.note(name, self._learn(name, rollout), rollout)
-                    with self.timers["set_weights"]:
-                        self.pool.set_weights({name: self.policies[name] for name in rollouts})
+                    if rollouts:  # else a limit or an interruption came first, which counts for no change
+                        with self.timers["set_weights"]:
+                            self.pool.set_weights({name: self.policies[name] for name in rollouts})
                     self.interrupt.check()
                 evaluation = self._evaluate_when_due()
         finally:
@@ -430,6 +431,7 @@ class Trainer(Stateful):
             trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
             trainer.load_state_dict(saved.state)
             if run_dir is not None:
+                run_dir.write_settings(trainer.resolved)
                 run_dir.go_on_from(trainer.iteration, trainer.env_steps, trainer.config.logging.tensorboard)
                 checkpoint.forget_later(saved.path)
         except BaseException:

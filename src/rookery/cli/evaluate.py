@@ -1,0 +1,62 @@
+"""``rookery evaluate``: measure the policies of a run, or of one of its checkpoints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rookery.cli.runs import find_saved
+
+if TYPE_CHECKING:
+    from rookery.training.results import EvaluationResult
+
+
+def evaluate(
+    run: Annotated[
+        Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
+    ],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 20,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Draw actions; else the likeliest are taken.")
+    ] = False,
+    checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
+    as_json: Annotated[bool, typer.Option("--json", help="Write the result as JSON, nothing else.")] = False,
+) -> None:
+    """Play episodes with the policies of a run and say what they earn; nothing is learned, the run stays as it is.
+
+    rookery evaluate runs/CartPole-v1-ppo-s3 --episodes 100 --checkpoint best
+    """
+    from rookery.training.trainer import Trainer
+
+    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
+    saved = find_saved(run, checkpoint)
+    with Trainer.load(saved, console="quiet") as trainer:
+        result = trainer.evaluate(episodes, deterministic=not stochastic)
+    if as_json:
+        typer.echo(json.dumps({"checkpoint": str(saved), **asdict(result)}))
+        return
+    for label, text in table(result).items():
+        typer.echo(f"{label:<12}{text}")
+    typer.echo(f"{'checkpoint':<12}{saved}, after {result.env_steps:,} env steps")
+
+
+def table(result: EvaluationResult) -> Mapping[str, str]:
+    """A measurement in lines: label and text."""
+    low, high = result.return_interval
+    how = "likeliest actions" if result.deterministic else "drawn actions"
+    count = f"{result.episodes} episode{'' if result.episodes == 1 else 's'}"
+    lines = {
+        "return": f"{result.return_mean:.2f}, 95 % interval [{low:.2f}, {high:.2f}], {count}, {how}",
+        "range": f"{result.return_min:.2f} to {result.return_max:.2f}",
+        "length": f"{result.length_mean:.1f} env steps",
+    }
+    for name, values in (("agents", result.agents), ("policies", result.policies)):
+        if len(values) > 1:
+            lines[name] = ", ".join(f"{key} {value:.2f}" for key, value in values.items())
+    return lines

@@ -1,0 +1,57 @@
+"""``rookery record``: a film of the policies of a run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rookery.cli.evaluate import table
+from rookery.cli.runs import find_saved
+
+
+def record(
+    run: Annotated[
+        Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
+    ],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to show, one after the other.")] = 3,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="File: .webp, .gif, .png or .mp4.", show_default="RUN/videos/CHECKPOINT.webp"
+        ),
+    ] = None,
+    labels: Annotated[bool, typer.Option("--labels", help="Write below who plays, and what each has earned.")] = False,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Draw actions; else the likeliest are taken.")
+    ] = False,
+    fps: Annotated[float, typer.Option(min=1, max=100, help="Pictures a second.")] = 12.0,
+    max_frames: Annotated[int, typer.Option(min=1, help="Pictures, at most.")] = 3000,
+    checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
+) -> None:
+    """Play episodes with the policies of a run and write them as an animation.
+
+    rookery record runs/MultiAgentArena-ppo-s0 --labels -o arena.webp
+    """
+    from rookery.training import recording
+    from rookery.training.trainer import Trainer
+
+    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
+    saved = find_saved(run, checkpoint)
+    target = output or saved.parent.parent / "videos" / f"{saved.name}.webp"
+    recording.check_suffix(target)
+    with Trainer.load(saved, console="quiet") as trainer:
+        result = recording.record(
+            trainer,
+            target,
+            episodes=episodes,
+            deterministic=not stochastic,
+            labels=labels,
+            max_frames=max_frames,
+            frames_per_second=fps,
+        )
+    for label, text in table(result).items():
+        typer.echo(f"{label:<12}{text}")
+    typer.echo(f"{'written':<12}{target}, {target.stat().st_size / 1000:,.0f} kB")
