@@ -6,10 +6,9 @@ import shutil
 import sys
 
 import pytest
+from commands import TINY
 
 from rookery.cli.main import main
-
-TINY = ["algorithm.fragment_length=8", "algorithm.epochs=1", "sampling.num_envs=2", "--preset", "none"]
 
 
 @pytest.fixture
@@ -42,33 +41,15 @@ def trained(rookery):
 def finished_runs(tmp_path_factory):
     """A folder with two runs: cart (one policy) and arena (two policies)."""
     folder = tmp_path_factory.mktemp("finished")
-    pairs = [
-        "policies.pol1.lr=3e-4",
-        "policies.pol2.lr=4e-4",
-        "policy_mapping.agent1=pol1",
-        "policy_mapping.agent2=pol2",
-    ]
-    ends = [*TINY, "--evaluate", "0", "--quiet", "--run-dir", str(folder)]
+    cart = "CartPole-v1 --run-id cart --seed 3 --stop env_steps=640 algorithm.gamma=0.9"
+    arena = "MultiAgentArena --run-id arena --seed 1 --stop env_steps=256 policies.pol1.lr=3e-4 policies.pol2.lr=4e-4"
+    arena += " policy_mapping.agent1=pol1 policy_mapping.agent2=pol2"
     argv, path = sys.argv, list(sys.path)
-    for words in (
-        [
-            "CartPole-v1",
-            "--run-id",
-            "cart",
-            "--seed",
-            "3",
-            "--stop",
-            "env_steps=640",
-            "checkpoint.every=10",
-            "algorithm.gamma=0.9",
-        ],
-        ["MultiAgentArena", "--run-id", "arena", "--seed", "1", "--stop", "env_steps=64", *pairs],
-    ):
-        sys.argv = ["rookery", "train", *words, *ends]
-        try:
+    for words in (cart, arena):
+        sys.argv = ["rookery", "train", *words.split(), *TINY, "--evaluate", "0", "--quiet", "--run-dir", str(folder)]
+        with pytest.raises(SystemExit) as ended:
             main()
-        except SystemExit as error:
-            assert not error.code
+        assert not ended.value.code
     sys.argv, sys.path[:] = argv, path
     return folder
 

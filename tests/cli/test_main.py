@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 from textwrap import dedent
 
 import pytest
-from conftest import TINY
+from commands import TINY
 
 
 def test_help_lists_the_verbs(rookery):
@@ -81,14 +82,11 @@ def test_output_that_nobody_reads_any_more_ends_a_command_without_a_traceback(tm
     assert "Traceback" not in run.stderr
 
 
-def test_names_that_a_terminal_cannot_show_end_nothing(tmp_path):
-    words = ["train", "CartPole-v1", "--seed", "3", *TINY, "--stop", "iterations=1", "--plain", "--evaluate", "0"]
-    words += ["--run-id", "Ёлка", "policies.птица.gamma=0.9"]
-    script = "from rookery.cli.main import main; main()"
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    run = subprocess.run([sys.executable, "-c", script, *words], cwd=tmp_path, capture_output=True, env=environment)
-    assert run.returncode == 0, run.stderr
-    assert b"policy \\u043f" in run.stdout
+def test_names_that_a_terminal_cannot_show_end_nothing(trained, tmp_path, monkeypatch):
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii"))
+    assert trained("--plain", "--run-id", "Ёлка", "policies.птица.gamma=0.9")[0] == 0
+    assert b"policy \\u043f\\u0442" in shown.getvalue()
     assert (tmp_path / "runs" / "Ёлка" / "metrics.jsonl").exists()
 
 

@@ -195,3 +195,67 @@ class WalkTogether:
         obs = {agent: np.array([self.place[agent], self.t]) for agent in (0, 1)}
         rewards = {agent: -abs(self.place[agent]) for agent in actions}
         return obs, rewards, {"__all__": bool(self.place[0] > 9)}, {"__all__": self.t >= 7}, {0: {}, 1: {}}
+
+
+PARTS = spaces.Dict(
+    {
+        "arm": spaces.Tuple((spaces.Box(-2, 2, (2,), np.float64), spaces.MultiBinary(2))),
+        "gear": spaces.Discrete(3, start=1),
+        "keys": spaces.MultiDiscrete([2, 2]),
+    }
+)
+
+
+class Parts(gymnasium.Env):
+    """Takes actions of parts, not in gear 1 (so says the mask in the info), shows what it got, then writes into it."""
+
+    def __init__(self, truncate_at=6):
+        self.observation_space, self.action_space = spaces.Box(-np.inf, np.inf, (3,), np.float32), PARTS
+        self.truncate_at, self.given = truncate_at, []
+
+    def mask(self):
+        return {"action_mask": np.array([0, 1, 1, 1, 1, 1, 1], np.int8)}
+
+    def reset(self, *, seed=None, options=None):
+        self.t, self.sum = 0, 0.0
+        return np.array([seed, 0, 0], np.float32), self.mask()
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        assert action["gear"] > 1
+        self.given.append(action)
+        self.t += 1
+        self.sum += float(action["arm"][0].sum())
+        obs = np.array([action["gear"], self.sum, action["keys"].sum() + action["arm"][1].sum()], np.float32)
+        action["arm"][0][:] = action["keys"][:] = 9
+        return obs, self.sum, False, self.t == self.truncate_at, self.mask()
+
+
+class PartsTogether:
+    """Dict-style: two agents that play `Parts`, each its own; the second acts in a tuple."""
+
+    agents = possible_agents = ["one", "two"]
+    observation_spaces = dict.fromkeys(agents, spaces.Box(-np.inf, np.inf, (3,), np.float32))
+    action_spaces = {"one": PARTS, "two": spaces.Tuple((PARTS, spaces.Discrete(2)))}
+
+    def reset(self, *, seed=None, options=None):
+        self.games = {agent: Parts() for agent in self.agents}
+        shown = {agent: game.reset(seed=seed) for agent, game in self.games.items()}
+        return {agent: obs for agent, (obs, _) in shown.items()}, self.masks()
+
+    def masks(self):
+        mask = self.games["one"].mask()["action_mask"]
+        return {"one": {"action_mask": mask}, "two": {"action_mask": np.append(mask, [1, 1])}}
+
+    def step(self, actions):
+        assert isinstance(actions["two"], tuple)
+        given = {"one": actions["one"], "two": actions["two"][0]}
+        shown = {agent: game.step(given[agent]) for agent, game in self.games.items()}
+        truncated = shown["one"][3]
+        return (
+            {agent: step[0] for agent, step in shown.items()},
+            {agent: step[1] for agent, step in shown.items()},
+            {"__all__": False},
+            {"__all__": truncated},
+            self.masks(),
+        )

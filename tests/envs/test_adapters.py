@@ -5,7 +5,16 @@ import mpe2.simple_spread_v3
 import numpy as np
 import pettingzoo.classic.tictactoe_v3
 import pytest
-from counting import ComingAndGoing, Counting, CountingAEC, CountingParallel, Walk, WalkTogether
+from counting import (
+    ComingAndGoing,
+    Counting,
+    CountingAEC,
+    CountingParallel,
+    Parts,
+    PartsTogether,
+    Walk,
+    WalkTogether,
+)
 from gymnasium import spaces
 
 from rookery.core.spaces import MASK
@@ -25,6 +34,7 @@ ENVS = {
     "gym id, mask in info": ("Taxi-v4", {"max_episode_steps": 10}),
     "gym callable": (lambda: gymnasium.wrappers.TimeLimit(Counting(), 5), {}),
     "gym both ends": (Counting, {"terminate_at": 7, "truncate_at": 10}),
+    "gym class, actions of parts": (Parts, {}),
     "parallel": (CountingParallel, {}),
     "parallel module": (mpe2.simple_spread_v3, SPREAD),
     "aec": (CountingAEC, {}),
@@ -33,6 +43,7 @@ ENVS = {
     "dict": (ComingAndGoing, {}),
     "dict, unannounced": (ComingAndGoing, {"announced": False}),
     "dict without agents": (WalkTogether, {}),
+    "dict, actions of parts": (PartsTogether, {}),
     "arena": (MultiAgentArena, {"width": 3, "height": 3, "max_timesteps": 9}),
 }
 

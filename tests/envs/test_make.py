@@ -218,3 +218,12 @@ def test_random_actions_are_allowed_and_even():
     box = action_spec(spaces.Box(np.array([-1, -np.inf], np.float32), np.array([3, np.inf], np.float32)))
     drawn = random_actions(box, 4000, None, rng)
     assert abs(drawn[:, 0]).max() <= 1 < abs(drawn[:, 1]).max()
+    flags = random_actions(action_spec(spaces.MultiBinary(2)), 4000, None, rng)
+    assert flags.mean(axis=0) == pytest.approx([0.5, 0.5], abs=0.04)
+    parts = action_spec(spaces.Tuple((spaces.Box(-1, 1, (1,)), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(1))))
+    drawn = random_actions(parts, 4000, mask, rng)
+    assert drawn.dtype == np.float32
+    assert drawn[:, 0].tolist() == [1] * 4000  # choices first, then the flag, then the number
+    assert set(drawn[:, 1]) == {0, 2}
+    assert set(drawn[:, 2]) == {0, 1}
+    assert drawn[:, 3].min() < -0.9 and drawn[:, 3].max() > 0.9

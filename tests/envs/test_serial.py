@@ -1,14 +1,16 @@
 """The serial back end: which rows it shows, to the number."""
 
+import copy
+
 import gymnasium
 import numpy as np
 import pytest
-from counting import ComingAndGoing, Counting, CountingAEC, CountingParallel
+from counting import ComingAndGoing, Counting, CountingAEC, CountingParallel, Parts, PartsTogether
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
-from rookery.envs.make import make_env
+from rookery.envs.make import make_env, random_actions
 
 
 def seeds(lane, episode):
@@ -369,3 +371,41 @@ def test_a_render_is_a_picture_of_the_lane_asked_for():
     assert (picture == 2).all()
     assert serial(Counting).render(0) is None
     env.close()
+
+
+def played_parts(env, steps):
+    """Plays random allowed actions of parts; what came out of each step, as plain numbers."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(steps):
+        actions = []
+        for kind, rows in zip(env.kinds, env._rows, strict=True):
+            drawn = random_actions(kind.action, len(rows.waiting), rows.obs["action_mask"], rng)
+            actions.append(kind.action.to_env(drawn))
+        shown = env.step(actions)
+        found.append(
+            [(rows.obs["obs"].tolist(), rows.reward.tolist(), rows.final_obs["obs"].tolist()) for rows in shown.rows]
+        )
+    return found
+
+
+@pytest.mark.parametrize("env", [Parts, PartsTogether])
+def test_an_episode_of_actions_of_parts_is_taken_up_by_playing_them_again(env):
+    # 4 steps into an episode of 6, of an environment that writes into the actions it gets
+    one, other = serial(env, 2), serial(env, 2)
+    one.reset(seeds)
+    played_parts(one, 4)
+    state = copy.deepcopy(one.state_dict())
+    assert [len(lane["actions"]) for lane in state["lanes"]] == [4, 4]
+    _, lost = other.load_state_dict(state, seeds)
+    assert not lost.any()
+    assert played_parts(one, 9) == played_parts(other, 9)
+
+
+def test_an_env_keeps_actions_of_parts_that_nobody_writes_into():
+    env = serial(Parts)
+    env.reset(seeds)
+    played_parts(env, 5)
+    given = env._lanes[0].env.given
+    assert len({id(action) for action in given}) == len({id(action["keys"]) for action in given}) == 5
+    assert [type(action["gear"]) for action in given] == [np.int64] * 5
+    assert [action["arm"][0].dtype for action in given] == [np.float64] * 5

@@ -1,6 +1,4 @@
-"""Short, trimmed versions of the claims in benchmarks/learning.py, each with a control that must fail: nothing
-learned.
-"""
+"""Short versions of the claims in benchmarks/learning.py, each with a control that must fail: nothing learned."""
 
 import pytest
 

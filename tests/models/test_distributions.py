@@ -4,7 +4,14 @@ import pytest
 import torch
 from torch import distributions as reference
 
-from rookery.models.distributions import Categorical, DiagonalGaussian, MultiCategorical, NoiseSpec
+from rookery.models.distributions import (
+    Bernoulli,
+    Categorical,
+    Composite,
+    DiagonalGaussian,
+    MultiCategorical,
+    NoiseSpec,
+)
 
 
 def randn(*shape, seed=0):
@@ -128,10 +135,110 @@ def test_gaussian_sample_is_mean_plus_std_times_noise():
     assert logp.item() == pytest.approx(-0.125 - math.log(2) - 0.5 * math.log(2 * math.pi), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    "dist",
-    [Categorical(randn(9, 4)), MultiCategorical(randn(9, 5), (2, 3)), DiagonalGaussian(randn(9, 2), torch.zeros(2))],
-)
+def test_flags_of_probability_one_quarter_and_one_half():
+    # log(1/4) + log(1/2); H = log 2 + (1/4) log 4 + (3/4) log(4/3); KL of it to two halves = 2 log 2 - H
+    dist = Bernoulli(torch.log(torch.tensor([1 / 3, 1.0])))
+    assert dist.log_prob(torch.tensor([1, 0])).item() == pytest.approx(math.log(1 / 8), abs=1e-6)
+    entropy = math.log(2) + math.log(4) / 4 + 0.75 * math.log(4 / 3)
+    assert dist.entropy().item() == pytest.approx(entropy, abs=1e-6)
+    assert dist.kl(Bernoulli(torch.zeros(2))).item() == pytest.approx(2 * math.log(2) - entropy, abs=1e-6)
+    assert dist.sample(torch.tensor([[0.2499, 0.4999], [0.2501, 0.5001]])).tolist() == [[1, 1], [0, 0]]
+    assert dist.mode().tolist() == [0, 0]
+
+
+def test_flags_agree_with_torch():
+    mine, other = Bernoulli(3 * randn(5, 2, 3)), Bernoulli(3 * randn(5, 2, 3, seed=1))
+    theirs, their_other = (reference.Independent(reference.Bernoulli(logits=d.logits), 1) for d in (mine, other))
+    action = mine.sample(rand(5, 2, 3))
+    assert action.dtype == torch.int64
+    assert close(mine.log_prob(action), theirs.log_prob(action.float()))
+    assert close(mine.entropy(), theirs.entropy())
+    assert close(mine.kl(other), reference.kl_divergence(theirs, their_other))
+
+
+def test_flags_that_are_certain_stay_finite_and_are_never_missed():
+    logits = torch.tensor([[200.0, -200.0]]).requires_grad_()
+    dist = Bernoulli(logits)
+    for number in (0.0, 0.5, 1 - 2.0**-24):
+        assert dist.sample(torch.full((1, 2), number)).tolist() == [[1, 0]]
+    assert dist.log_prob(torch.tensor([[1, 0]])).item() == 0.0
+    assert dist.log_prob(torch.tensor([[0, 1]])).item() == -400.0
+    assert dist.entropy().item() == 0.0
+    assert dist.kl(Bernoulli(torch.tensor([[-200.0, -200.0]]))).item() == 200.0
+    (dist.entropy() + dist.log_prob(torch.tensor([[0, 0]])) + dist.kl(Bernoulli(torch.zeros(1, 2)))).sum().backward()
+    assert torch.isfinite(logits.grad).all()
+
+
+def composite(seed=0, rows=6):
+    """Two choices of 3 and 2, one of them masked, two flags and a number; and its parts."""
+    mask = torch.tensor([True, False, True, True, True]).expand(rows, 5)
+    parts = [
+        MultiCategorical(randn(rows, 5, seed=seed), (3, 2), mask),
+        Bernoulli(randn(rows, 2, seed=seed + 10)),
+        DiagonalGaussian(randn(rows, 1, seed=seed + 20), torch.tensor([0.3])),
+    ]
+    return Composite(parts, (2, 2, 1)), parts
+
+
+def test_a_composite_is_its_parts_side_by_side():
+    (dist, parts), (other, others) = composite(), composite(1)
+    noise = rand(6, 5)
+    action = dist.sample(noise)
+    assert dist.noise == NoiseSpec(uniform=4, normal=1)
+    assert action.dtype == torch.float32
+    pieces = [parts[0].sample(noise[:, :2]), parts[1].sample(noise[:, 2:4]), parts[2].sample(noise[:, 4:])]
+    assert torch.equal(action, torch.cat([piece.float() for piece in pieces], 1))
+    assert torch.equal(dist.mode(), torch.cat([part.mode().float() for part in parts], 1))
+    assert close(dist.log_prob(action), sum(part.log_prob(piece) for part, piece in zip(parts, pieces, strict=True)))
+    assert close(dist.entropy(), sum(part.entropy() for part in parts))
+    assert close(dist.kl(other), sum(mine.kl(theirs) for mine, theirs in zip(parts, others, strict=True)))
+
+
+def test_a_composite_says_large_choices_exactly():
+    logits = torch.full((1, 2**20 + 3), -50.0)
+    logits[0, 2**20 + 1] = 50.0
+    dist = Composite([MultiCategorical(logits, (2**20 + 3,))], (1,))
+    assert dist.sample(torch.tensor([[0.5]])).item() == 2**20 + 1
+    assert dist.log_prob(torch.tensor([[2.0**20 + 1]])).item() == 0.0
+
+
+EVERY = [
+    lambda seed: Categorical(randn(9, 4, seed=seed), torch.tensor([True, True, False, True]).expand(9, 4)),
+    lambda seed: MultiCategorical(randn(9, 5, seed=seed), (2, 3)),
+    lambda seed: Bernoulli(randn(9, 2, seed=seed)),
+    lambda seed: DiagonalGaussian(randn(9, 2, seed=seed), torch.full((2,), 0.1 * seed)),
+    lambda seed: composite(seed, 9)[0],
+]
+
+
+@pytest.mark.parametrize("make", EVERY)
+def test_a_distribution_comes_back_from_its_parameters_row_by_row(make):
+    dist, other = make(0), make(1)
+    rows = torch.tensor([7, 2, 2])
+    again = other.like(dist.parameters[rows])
+    noise = rand(9, dist.noise.width)[rows]
+    action = again.sample(noise)
+    full = torch.zeros(9, dist.noise.width).index_copy(0, rows, noise)
+    assert close(dist.sample(full)[7].float(), action[0].float())
+    assert close(again.entropy(), dist.entropy()[rows])
+    assert close(again.kl(again), torch.zeros(3))
+    assert close(again.kl(other.like(other.parameters[rows])), dist.kl(other)[rows])
+    assert type(again) is type(dist)
+
+
+@pytest.mark.parametrize("make", EVERY)
+def test_divergence_is_never_negative_and_is_the_mean_log_ratio(make):
+    # KL(p || q) = E_p[log p - log q]: the mean over 20,000 draws lies within 5 standard errors
+    dist, other = make(0), make(1)
+    p, q = (d.like(d.parameters[:1].expand(20_000, -1)) for d in (dist, other))
+    noise = torch.cat((rand(20_000, dist.noise.uniform), randn(20_000, dist.noise.normal)), 1)
+    action = p.sample(noise)
+    ratio = p.log_prob(action) - q.log_prob(action)
+    assert p.kl(q)[0].item() == pytest.approx(ratio.mean().item(), abs=5 * ratio.std().item() / 20_000**0.5)
+    assert (dist.kl(other) >= 0).all()
+
+
+@pytest.mark.parametrize("dist", [make(0) for make in EVERY])
 def test_sample_logp_is_sample_and_log_prob(dist):
     noise = rand(9, dist.noise.width)
     action, logp = dist.sample_logp(noise)

@@ -4,7 +4,14 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.spaces import action_spec
-from rookery.models.distributions import Categorical, DiagonalGaussian, MultiCategorical, NoiseSpec
+from rookery.models.distributions import (
+    Bernoulli,
+    Categorical,
+    Composite,
+    DiagonalGaussian,
+    MultiCategorical,
+    NoiseSpec,
+)
 from rookery.models.heads import ActionHead, ValueHead
 
 
@@ -20,6 +27,14 @@ def head(space, log_std_init=0.0, seed=0):
         (spaces.MultiDiscrete([2, 3]), MultiCategorical, 5, NoiseSpec(uniform=2)),
         (spaces.MultiDiscrete([[2, 3], [4, 5]]), MultiCategorical, 14, NoiseSpec(uniform=4)),
         (spaces.Box(-1, 1, (2, 2)), DiagonalGaussian, 4, NoiseSpec(normal=4)),
+        (spaces.MultiBinary((2, 3)), Bernoulli, 6, NoiseSpec(uniform=6)),
+        (spaces.Tuple((spaces.MultiBinary(2), spaces.Discrete(3))), Composite, 5, NoiseSpec(uniform=3)),
+        (
+            spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Dict(c=spaces.Discrete(3), d=spaces.MultiDiscrete([2, 5]))),
+            Composite,
+            12,
+            NoiseSpec(uniform=3, normal=2),
+        ),
     ],
 )
 def test_each_action_space_gets_its_distribution(space, kind, width, noise):
@@ -55,3 +70,16 @@ def test_mask_reaches_discrete_distributions():
     # the mask of MultiDiscrete [2, 3] is one row of 5 flags: (yes, no) and (yes, no, no)
     dist = head(spaces.MultiDiscrete([2, 3]))(torch.randn(1, 6), mask)
     assert dist.sample(torch.full((1, 2), 0.999)).tolist() == [[0, 0]]
+
+
+def test_a_composite_is_one_distribution_for_each_sort_of_element():
+    # 3 + 2 logits of choices, 2 of flags, 2 means; masks reach the choices and leave the others alone
+    space = spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.Discrete(3), spaces.MultiBinary(2), spaces.Discrete(2)))
+    module = head(space, log_std_init=-1.0)
+    module.linear.bias.data = torch.arange(9.0)
+    dist = module(torch.zeros(1, 6), torch.tensor([[True, True, False, True, True]]))
+    choices, flags, numbers = dist.parts
+    assert dist.mode().tolist() == [[1, 1, 1, 1, 7, 8]]
+    assert torch.allclose(choices.choices.log_probs[0, 0, :2], torch.log_softmax(torch.tensor([0.0, 1.0]), 0))
+    assert flags.logits.tolist() == [[5, 6]]
+    assert numbers.log_std.tolist() == module.log_std.tolist() == [-1, -1]

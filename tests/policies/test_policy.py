@@ -41,7 +41,12 @@ class Doubler(nn.Module):
         return 2.0 * obs
 
 
-@pytest.mark.parametrize("action", [spaces.Discrete(3), spaces.MultiDiscrete([2, 3]), ASYMMETRIC], ids=str)
+PARTS = spaces.Dict({"keys": spaces.MultiBinary(2), "move": spaces.Tuple((spaces.Discrete(3, start=1), ASYMMETRIC))})
+
+
+@pytest.mark.parametrize(
+    "action", [spaces.Discrete(3), spaces.MultiDiscrete([2, 3]), ASYMMETRIC, spaces.MultiBinary(4), PARTS], ids=str
+)
 @pytest.mark.parametrize("normalize", [False, True])
 def test_act_is_forward_and_log_prob(action, normalize):
     subject = policy(action=action, normalize_obs=normalize)
@@ -124,6 +129,25 @@ def test_predict_rescales_and_clips_box_actions():
     assert action.tolist() == [2.0, 0.0, 2.0]
     assert action.dtype == np.float32 and ASYMMETRIC.contains(action)
     assert subject.predict(np.zeros((2, 4), np.float32)).shape == (2, 3)
+
+
+def test_predict_gives_actions_of_parts_as_the_environment_takes_them():
+    # logits of the choice, logits of the flags, means: choice 1 is the environment's 2; 1 + 2 * .5 = 2
+    subject = favour(policy(action=PARTS), [0.0, 1.0, 0.0, 1.0, -1.0, 0.5, -4.0, 5.0])
+    one, many = subject.predict(np.zeros(4, np.float32)), subject.predict(np.zeros((3, 4), np.float32))
+    assert PARTS.contains(one)
+    assert one["keys"].tolist() == [1, 0]
+    assert (one["move"][0], one["move"][1].tolist()) == (2, [2.0, 0.0, 2.0])
+    assert many.shape == (3,)
+    assert all(PARTS.contains(action) for action in many)
+    drawn = subject.predict(np.zeros((50, 4), np.float32), deterministic=False, rng=np.random.default_rng(0))
+    assert all(PARTS.contains(action) for action in drawn)
+    assert {int(action["move"][0]) for action in drawn} == {1, 2, 3}
+
+
+def test_predict_obeys_the_mask_of_a_choice_among_parts():
+    subject = favour(policy(action=PARTS, info_mask=True), [0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    assert subject.predict(np.zeros(4, np.float32), action_mask=np.array([1, 1, 0]))["move"][0] == 2
 
 
 def test_predict_takes_nested_observations():

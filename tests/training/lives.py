@@ -104,7 +104,10 @@ class Saying(Walk):
 
 
 class Turns:
-    """A dict-style environment of three players who take turns; one comes late, is nowhere announced, and leaves."""
+    """A dict-style environment of three players who take turns; one comes late, is nowhere announced, and leaves.
+
+    Half of the episodes are cut off; x and y are paid in every step, before their first turn too.
+    """
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = spaces.Discrete(3)
@@ -124,10 +127,10 @@ class Turns:
         self.place[agent] += int(action) - 1 + self.rng.normal()
         players = ["x", "y", "z"] if 4 <= self.t < 10 else ["x", "y"]
         turn = players[self.t % len(players)]
-        rewards = {agent: -abs(self.place[agent]), "x": 0.1}
-        over = self.t == self.end
-        terminateds = {"z": self.t == 10, "__all__": over}
-        return ({} if over else self.seen(turn)), rewards, terminateds, {"__all__": False}, {}
+        rewards = {"x": 0.1, "y": 0.2, agent: -abs(self.place[agent])}
+        over, cut = self.t == self.end, self.end % 2 == 0
+        terminateds, truncateds = {"z": self.t == 10, "__all__": over and not cut}, {"__all__": over and cut}
+        return ({} if over else self.seen(turn)), rewards, terminateds, truncateds, {}
 
 
 CASES = {

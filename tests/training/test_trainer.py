@@ -432,6 +432,7 @@ FORGETTABLE = {
     "Adam": "has a state_dict of its own",
     "PolicyMapping": "made again from the settings; it remembers nothing",
     "ActionNoise": "its block follows from the streams and the vector step",
+    "Interrupt": "whether somebody asked to stop, asked anew by every train()",
     "Route": "found out again from the desks in the next step",
     "Quiet": "shows notes and remembers nothing",
     "Step": "what the environment shows, part of the environment's state",

@@ -208,9 +208,9 @@ def joined_history(saved: Saved, resolved: Resolved) -> dict[str, list[tuple[str
     """The history of each setting over both lives of a run: what was said when it began, then what was said since."""
     joined = dict(resolved.history)
     for path, before in saved.history.items():
-        now = joined.get(path, ())
-        since = [entry for entry in now if entry[0] != DEFAULT and not entry[0].startswith(str(saved.path))]
-        joined[path] = [*before, *since]
+        now = joined.get(path, [])
+        saved_at = max((at for at, (source, _) in enumerate(now) if source.startswith(str(saved.path))), default=-1)
+        joined[path] = [*before, *(entry for entry in now[saved_at + 1 :] if entry[0] != DEFAULT)]
         if now and not INIT_FROM.fullmatch(path):  # the value that counts is the object itself, not its name
             joined[path][-1] = (joined[path][-1][0], now[-1][1])
     return joined

@@ -1,0 +1,81 @@
+"""Advantage-weighted regression (Peng et al. 2019, arXiv:1910.00177), without its memory of older play.
+
+The policy imitates itself: the better an action turned out, the more it counts.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+
+from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.metrics import Means, Metrics, explained_variance
+from rookery.core.optim import Adam, flatten, gradient_step
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy
+
+
+@dataclass(frozen=True)
+class AWRConfig(AlgorithmConfig):
+    """Settings of AWR."""
+
+    algorithm: ClassVar[str] = "own_algorithm:AWR"
+
+    lr: Scheduled[PositiveFloat] = 1e-3
+    gamma: Fraction = 0.99
+    gae_lambda: Fraction = 0.95
+    temperature: PositiveFloat = 1.0  # what an advantage is divided by; low = only the best actions count
+    max_weight: PositiveFloat = 20.0
+    epochs: PositiveInt = 5
+    minibatch_size: PositiveInt = 128
+    fragment_length: PositiveInt = 64
+    max_grad_norm: PositiveFloat | None = 0.5
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+
+def awr_loss(outputs: Outputs, batch: Minibatch, cfg: AWRConfig) -> tuple[torch.Tensor, Metrics]:
+    """Negated eq. 10 of the paper, and the error of the values (eq. 9)."""
+    weight = (batch.advantage / cfg.temperature).exp().clamp(max=cfg.max_weight)
+    policy_loss = -(weight * outputs.distribution.log_prob(batch.action)).mean()
+    value_loss = (outputs.value - batch.value_target).square().mean()
+    entropy = outputs.distribution.entropy().mean()
+    metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "weight": weight.mean()}
+    return policy_loss + 0.5 * value_loss, {name: metric.detach() for name, metric in metrics.items()}
+
+
+class AWR(Algorithm[AWRConfig]):
+    """The algorithm."""
+
+    saved = ("net", "optimizer", "rng")
+
+    def __init__(self, policy: Policy, cfg: AWRConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
+        self.net = ActorCritic(policy, cfg.model, generator)
+        self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=1e-5)
+        self.rng = streams.generator(Role.LEARNER, name)
+
+    @property
+    def demand(self) -> Demand:
+        """So many decisions in a row of every slot."""
+        return Demand(self.cfg.fragment_length)
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """One update: advantages in standard deviations, then epochs of weighted imitation."""
+        cfg, means = self.now(), Means()
+        data = advantage_targets(self.net, rollout, rollout.reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda)
+        data.advantage.sub_(data.advantage.mean()).div_(data.advantage.std() + 1e-8)
+        for _ in range(cfg.epochs):
+            for batch in data.shuffled(cfg.minibatch_size, self.rng):
+                means.add(gradient_step(self.net, awr_loss, batch, self.optimizer, cfg))
+        self.updates += 1
+        return {
+            **means.result(),
+            "explained_variance": explained_variance(data.value, data.value_target),
+            "skipped_steps": self.check_finite(self.optimizer),
+            "updates": self.updates,
+        }

@@ -1,0 +1,82 @@
+"""``rookery envs``: the list, and the check of one's own environment as it is printed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+ENVS = """
+import gymnasium
+import numpy as np
+
+class Fine(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length=7):
+        self.length = length
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.np_random.random(2, dtype=np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.np_random.random(2, dtype=np.float32), 1.0, False, self.t == self.length, {}
+
+class Broken(Fine):
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs * 9, float("nan"), *rest
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "checked_env", raising=False)
+    importlib.invalidate_caches()
+    (tmp_path / "checked_env.py").write_text(ENVS)
+
+
+def test_envs_without_a_verb_lists(rookery):
+    code, out, _ = rookery("envs")
+    assert code == 0
+    assert out.startswith("environment ")
+    assert rookery("envs", "list") == (0, out, "")
+
+
+def test_a_sound_environment_passes(rookery, own):
+    code, out, err = rookery("envs", "check", "checked_env:Fine", "--episodes", 2)
+    assert (code, err) == (0, "")
+    first, *_, last = out.splitlines()
+    assert (first, last) == ("checked_env:Fine", "no errors, no warnings")
+    assert "Gymnasium style, 1 agent, episodes of 7 steps" in out
+
+
+def test_a_broken_environment_exits_1_with_every_breach(rookery, own):
+    code, out, _ = rookery("envs", "check", "checked_env:Broken", "--episodes", 2)
+    assert code == 1
+    assert (
+        "error    episode 0, step 1, agent 'agent': reward is nan, expected a finite number (and 13 more like it)"
+        in out
+    )
+    assert "is outside the bounds -1 to 1 that the space gives" in out
+    assert out.endswith("1 error, 1 warning\n")
+
+
+def test_settings_reach_the_environment(rookery, own):
+    _, out, _ = rookery("envs", "check", "checked_env:Fine", "config.length=3", "env.wrappers=[]")
+    assert "episodes of 3 steps" in out
+    code, _, err = rookery("envs", "check", "checked_env:Fine", "lenght=3")
+    assert code == 2
+    assert "lenght = 3: there is no such setting" in err
+
+
+def test_an_unknown_environment_is_one_error(rookery):
+    code, out, _ = rookery("envs", "check", "CartPole-v9")
+    assert code == 1
+    assert "error    env 'CartPole-v9' is not a Gymnasium id; did you mean" in out
+    assert rookery("envs", "chek")[2].count("Did you mean 'check'?") == 1
