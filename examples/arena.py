@@ -1,4 +1,4 @@
-"""Two policies learn in the multi-agent arena: an explorer that wants new tiles, a blocker that wants to be in its way."""
+"""Two policies learn in the arena: an explorer that wants new tiles, a blocker that wants to be in its way."""
 
 from pathlib import Path
 

@@ -25,10 +25,10 @@ class AWRConfig(AlgorithmConfig):
 
     algorithm: ClassVar[str] = "own_algorithm:AWR"
 
-    lr: Scheduled[PositiveFloat] = 1e-3
+    lr: Scheduled[PositiveFloat] = 2e-3
     gamma: Fraction = 0.99
     gae_lambda: Fraction = 0.95
-    temperature: PositiveFloat = 1.0  # what an advantage is divided by; low = only the best actions count
+    temperature: PositiveFloat = 0.3  # what an advantage is divided by; low = only the best actions count
     max_weight: PositiveFloat = 20.0
     epochs: PositiveInt = 5
     minibatch_size: PositiveInt = 128

@@ -43,6 +43,11 @@ MAX_FILE = 600
 MAX_FUNCTION = 70
 
 SECOND_DEFAULTS = {
+    "cli/envs.py:check.episodes": "random episodes, which measure nothing",
+    "cli/envs.py:check.seed": "of a check, not of a run",
+    "cli/evaluate.py:evaluate.checkpoint": "which one is read, not when they are written",
+    "cli/record.py:record.checkpoint": "which one is read, not when they are written",
+    "cli/record.py:record.episodes": "of a film, which is no measurement",
     "policies/policy.py:Policy.__init__.name": "what a policy is called, which is no env.name",
     "policies/policy.py:Policy.act.deterministic": "how one call acts; evaluation's setting is passed to it",
     "policies/policy.py:Policy.predict.deterministic": "a user's call outside any run, which has no evaluation section",

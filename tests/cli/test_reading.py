@@ -11,9 +11,6 @@ import sys
 import pytest
 from PIL import Image
 
-from rookery.cli import plot as plotting
-from rookery.cli.plot import Curve, average, flat, group
-
 # --- finding a run ------------------------------------------------------------------------------------------
 
 
@@ -337,30 +334,3 @@ def test_a_broken_row_is_named_and_a_last_one_cut_short_left_out(rookery, runs):
     assert rookery("plot", "cart")[0] == 0
     path.write_text("{oops\n" + rows)
     assert rookery("plot", "cart")[2] == "error: runs/cart/metrics.jsonl:1: is not JSON\n"
-
-
-def test_labels_say_what_sets_curves_apart():
-    def curve(**changes):
-        tree = {
-            "env": {"name": "my.module:Maze"},
-            "algorithm": {"name": "ppo", "lr": 0.1, "clip": {"start": 1, "end": 0}},
-        }
-        tree["policies"] = {"main": {"lr": 0.1}}
-        return Curve([0.0], [0.0], flat(tree) | changes)
-
-    slow = {"algorithm.lr": 0.01, "policies.main.lr": 0.01}
-    labels = group([curve(), curve(), curve(**slow)])
-    assert list(labels) == ["Maze ppo, lr 0.1 (2 seeds)", "Maze ppo, lr 0.01"]
-    assert list(group([curve()])) == ["Maze ppo"]
-    assert flat({"clip": {"start": 1, "end": 0}}) == {"clip": {"start": 1, "end": 0}}
-
-
-def test_a_mean_is_taken_where_all_runs_are_known():
-    first = Curve([0.0, 10.0, 20.0], [0.0, 10.0, 20.0], {})
-    second = Curve([5.0, 15.0], [1.0, 21.0], {})
-    x, mean, low, high = average([first, second])
-    assert (x[0], x[-1], len(x)) == (5.0, 15.0, plotting.GRID)
-    assert mean[0] == 3.0  # (5 + 1) / 2
-    assert mean[-1] == 18.0  # (15 + 21) / 2
-    assert low[0] == pytest.approx(3.0 - 12.706204736 * 2.0)  # deviation sqrt(8), over sqrt(2)
-    assert high[0] == pytest.approx(3.0 + 12.706204736 * 2.0)

@@ -47,7 +47,9 @@ def same(a, b):
 
 
 def bytes_of(tensor):
-    return tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() and tensor.ndim else tensor.tolist()
+    return (
+        tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() and tensor.ndim else tensor.tolist()
+    )
 
 
 DTYPES = st.one_of(
@@ -133,7 +135,13 @@ def test_random_generators_go_on_where_they_were():
 
 def test_arrays_in_any_layout_come_back_in_order():
     array = np.arange(24).reshape(2, 3, 4)
-    for view in (array.T, array[:, ::-1], array[..., ::2], np.asfortranarray(array), np.broadcast_to(array[0], (2, 3, 4))):
+    for view in (
+        array.T,
+        array[:, ::-1],
+        array[..., ::2],
+        np.asfortranarray(array),
+        np.broadcast_to(array[0], (2, 3, 4)),
+    ):
         assert again(view).tolist() == view.tolist()
     tensor = torch.arange(24).reshape(2, 3, 4)
     for view in (tensor.permute(2, 0, 1), tensor[..., ::2], tensor[0].expand(5, 3, 4), tensor.float().requires_grad_()):
@@ -235,7 +243,14 @@ def test_a_structure_that_encode_never_gives_is_refused(structure):
 
 @pytest.mark.parametrize(
     "stored",
-    [b"", b"{}", pickle.dumps(Bomb()), b"\xff" * 40, b"\x08" + b"\0" * 7 + b"{}      ", (1 << 60).to_bytes(8, "little")],
+    [
+        b"",
+        b"{}",
+        pickle.dumps(Bomb()),
+        b"\xff" * 40,
+        b"\x08" + b"\0" * 7 + b"{}      ",
+        (1 << 60).to_bytes(8, "little"),
+    ],
     ids=["empty", "short", "pickle", "ones", "no arrays", "huge header"],
 )
 def test_a_file_that_is_not_of_arrays_is_refused(stored):
@@ -248,7 +263,9 @@ WATCHED = {"exec", "compile", "import", "open", "pickle.find_class", "os.system"
 
 def test_reading_bad_input_runs_nothing():
     ran, listening = [], True
-    sys.addaudithook(lambda event, arguments: ran.append((event, arguments)) if listening and event in WATCHED else None)
+    sys.addaudithook(
+        lambda event, arguments: ran.append((event, arguments)) if listening and event in WATCHED else None
+    )
     random = np.random.default_rng(0)
     good, stored = encode({"a": [np.arange(5), (1, 2)], "b": {1: torch.zeros(2)}})
     text = json.dumps(good).encode()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from rookery.core.optim import Adam, apply_gradients, compute_gradients, flatten, gradient_step
+from rookery.core.optim import Adam, RMSprop, apply_gradients, compute_gradients, flatten, gradient_step
 
 
 @dataclass
@@ -192,3 +192,54 @@ def test_a_loaded_module_keeps_its_views():
     flat = flatten([model])
     model.load_state_dict(net(5).state_dict())
     assert torch.equal(flat.data, torch.cat([p.flatten() for p in net(5).parameters()]))
+
+
+def rmsprop(model):
+    return RMSprop(flatten([model]), alpha=0.99, eps=1e-5)
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.5, None])
+def test_rmsprop_has_eps_inside_the_root_and_starts_from_a_mean_square_of_1(max_grad_norm):
+    model = net()
+    optimizer = rmsprop(model)
+    weights, square = optimizer.flat.data.double().numpy().copy(), 1.0
+    for batch in batches():
+        metrics = gradient_step(model, loss, batch, optimizer, Cfg(max_grad_norm=max_grad_norm))
+        gradient = optimizer.flat.grad.double().numpy()
+        assert metrics["grad_norm"].item() == pytest.approx(np.linalg.norm(gradient), rel=1e-5)
+        gradient = gradient * min(1.0, (max_grad_norm or np.inf) / np.linalg.norm(gradient))
+        square = 0.99 * square + 0.01 * gradient**2
+        weights -= 0.02 * gradient / np.sqrt(square + 1e-5)
+        assert np.allclose(optimizer.flat.data.numpy(), weights, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("max_grad_norm", [0.5, None])
+def test_rmsprop_skips_and_counts_a_step_that_is_not_finite_without_a_trace(bad, max_grad_norm):
+    one, other = net(), net()
+    optimizer, reference = rmsprop(one), rmsprop(other)
+    good = batches(4)
+    poisoned = good[0].clone()
+    poisoned[0, 0] = bad
+    for batch in (good[0], poisoned, poisoned, *good[1:]):
+        gradient_step(one, loss, batch, optimizer, Cfg(max_grad_norm=max_grad_norm))
+    for batch in good:
+        gradient_step(other, loss, batch, reference, Cfg(max_grad_norm=max_grad_norm))
+    assert optimizer.read_skipped() == (2, 0)
+    assert torch.equal(optimizer.flat.data, reference.flat.data)
+    assert torch.equal(optimizer.square, reference.square)
+
+
+def test_rmsprop_goes_on_from_its_saved_state():
+    one, other = net(), net()
+    optimizer = rmsprop(one)
+    for batch in batches(3):
+        gradient_step(one, loss, batch, optimizer, Cfg())
+    state = copy.deepcopy(optimizer.state_dict())
+    other.load_state_dict(one.state_dict())
+    resumed = rmsprop(other)
+    resumed.load_state_dict(state)
+    assert set(state) == {"square", "skipped", "skipped_in_a_row"}
+    for model, each in ((one, optimizer), (other, resumed)):
+        gradient_step(model, loss, batches(4)[3], each, Cfg())
+    assert torch.equal(optimizer.flat.data, resumed.flat.data)

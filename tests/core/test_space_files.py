@@ -56,7 +56,9 @@ def boxes(draw):
     return spaces.Box(low.astype(dtype), high.astype(dtype), shape, dtype.type)
 
 
-DISCRETE = st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 2**40), st.integers(-(2**40), 2**40))
+DISCRETE = st.builds(
+    lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 2**40), st.integers(-(2**40), 2**40)
+)
 MULTI = st.lists(st.tuples(st.integers(1, 99), st.integers(-9, 9)), min_size=1, max_size=4).map(
     lambda pairs: spaces.MultiDiscrete([n for n, _ in pairs], start=[start for _, start in pairs])
 )
@@ -104,7 +106,9 @@ def test_what_is_easily_lost_is_not(space):
 def test_the_layout_of_observations_and_actions_comes_back_with_the_space():
     # the order of leaves is the order of a network's inputs
     space = spaces.Dict(
-        OrderedDict(speed=spaces.Box(-1, 1, (2,)), camera=spaces.Box(0, 255, (8, 8, 3), np.uint8), gear=spaces.Discrete(5))
+        OrderedDict(
+            speed=spaces.Box(-1, 1, (2,)), camera=spaces.Box(0, 255, (8, 8, 3), np.uint8), gear=spaces.Discrete(5)
+        )
     )
     assert [leaf.path for leaf in obs_spec(again(space), spaces.Discrete(2)).leaves] == ["speed", "camera", "gear"]
     assert obs_spec(again(space), spaces.Discrete(2)) == obs_spec(space, spaces.Discrete(2))

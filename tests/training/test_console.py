@@ -28,9 +28,10 @@ def result(iteration, *, policies=1, learning=LEARNING, evaluation=None, **chang
         for n in range(policies)
     }
     values = {
-        "iteration": iteration, "env_steps": 100 * iteration, "episodes": 3 * iteration, "return_mean": float(iteration),
-        "return_min": -1.5, "return_max": 40.0, "length_mean": 10.0, "running_length": 5.0, "agents": {},
-        "policies": rows, "evaluation": evaluation, "seconds": 2.0 * iteration, "steps_per_second": 50.0, "exact": True,
+        "iteration": iteration, "env_steps": 100 * iteration, "episodes": 3 * iteration,
+        "return_mean": float(iteration), "return_min": -1.5, "return_max": 40.0, "length_mean": 10.0,
+        "running_length": 5.0, "agents": {}, "exact": True, "policies": rows, "evaluation": evaluation,
+        "seconds": 2.0 * iteration, "steps_per_second": 50.0,
     }  # fmt: skip
     return IterationResult(**(values | changes))
 
@@ -97,14 +98,14 @@ def test_the_panel_fits_any_terminal(timers, width, height, policies):
     panel = panel_of(criteria, *(result(n, policies=policies, evaluation=measured(1.0 * n)) for n in range(1, 50)))
     lines = picture(panel, timers, width, height).splitlines()
     assert max(map(len, lines)) <= width
-    assert len(lines) <= max(height, 20)
+    assert len(lines) <= max(height - 1, 23)
 
 
 def test_a_terminal_without_unicode_gets_ascii(timers):
     panel = panel_of({"env_steps": 1000}, result(1), result(2), result(9))
     shown = picture(panel, timers, encoding="ascii")
     assert shown.isascii()
-    assert re.search(r"total +9\.00  -1\.50 to 40\.00  __?[.@]", shown) or "_.@" in shown
+    assert re.search(r"total +9\.00  -1\.50 to 40\.00  _\.@", shown)
 
 
 def test_before_the_first_iteration_the_panel_says_what_is_going_on(timers):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import enum
-import json
 import signal
 import types
 from collections import deque
@@ -14,12 +14,11 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from lives import CASES, FAST, SLOWER, Restless, Saying, Turns, Walk, digest, either, make, rows, weights
+from lives import CASES, FAST, SLOWER, Restless, Saying, Turns, Walk, digest, make, rows, weights
 
-from rookery import Callback, ConfigError, MultiAgentArena, PPOConfig, Trainer
+from rookery import Callback, ConfigError, MultiAgentArena, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.core.state import Stateful
-from rookery.envs.base import VectorEnv
 from rookery.envs.vector import serial
 from rookery.training import trainer as trainer_module
 
@@ -85,7 +84,7 @@ def interrupted_at(trainer, step, ending=False):
     """Lets a signal seem to come in the middle of a vector step, or of the next one in which an episode ends."""
 
     def come(worker):
-        if worker.vector_steps == step or (ending and worker.vector_steps > step and worker.now.ended.any()):
+        if worker.vector_steps == step if not ending else worker.vector_steps > step and worker.now.ended.any():
             trainer.interrupt.number = signal.SIGINT
 
     trainer.pool.worker.after_step = come
@@ -116,11 +115,9 @@ def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, un
             trainer = Trainer.load(tmp_path, resume=True)
         with trainer:
             interrupted_at(trainer, step)
-            try:
+            with contextlib.suppress(Interrupted):  # a few runs are over before the last of these steps
                 trainer.train({"iterations": ITERATIONS})
-            except Interrupted as caught:
-                assert trainer.pool.worker.vector_steps == step
-                assert caught.signal == signal.SIGINT
+            assert trainer.pool.worker.vector_steps == step or trainer.iteration == ITERATIONS
     with Trainer.load(tmp_path, resume=True) as trainer:
         trainer.train({"iterations": ITERATIONS})
         assert outcome(trainer, tmp_path) == expected
@@ -186,7 +183,9 @@ def test_a_checkpoint_saved_elsewhere_goes_on_without_a_run_directory(tmp_path, 
         trainer.train({"iterations": ITERATIONS})
         assert weights(trainer) == expected[1]
     assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["deep", "mine"]
-    with pytest.raises(ConfigError, match="mine is neither the directory of a run nor one of its checkpoints; leave resu"):
+    with pytest.raises(
+        ConfigError, match="mine is neither the directory of a run nor one of its checkpoints; leave resu"
+    ):
         Trainer.load(tmp_path / "deep" / "mine", resume=True)
     assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["deep", "mine"]
 
@@ -345,18 +344,23 @@ def test_players_of_an_episode_that_is_given_up_are_all_cut_off(tmp_path):
         with pytest.raises(Interrupted):
             trainer.train({"iterations": 3})
         store = trainer.pool.worker.seats["main"].store
-        open_decisions = int(store._filled.sum())
-        assert open_decisions == 14  # one a step and lane
+        decided = store._filled.copy()
+        assert decided.sum() == 14  # one a step and lane: x, y and z in two lanes
+        assert len(decided) == 6
+        assert store._pending.sum() == 4  # one of three is on turn
     with Trainer.load(tmp_path, resume=True) as trainer:
         store = trainer.pool.worker.seats["main"].store
+        assert store.complete == 14
         assert not store._pending.any()
-        assert store.complete == open_decisions
         rollouts = caught_rollouts(trainer)
         trainer.train({"iterations": 3})
-        first = rollouts[0]
-        valid = first.valid.numpy()
-        assert int((first.truncated.numpy() & valid).sum()) == 6  # x, y and z of both lanes, once each
-        assert first.num_decisions >= 14
+    first = rollouts[0]
+    column = {slot: number for number, slot in reversed(list(enumerate(first.slot.tolist())))}
+    for slot, count in enumerate(decided.tolist()):
+        # all before is one episode, the last of it is cut off, and what comes next begins another
+        assert first.truncated[: int(count), column[slot]].tolist() == [False] * (int(count) - 1) + [True]
+        assert not first.terminated[: int(count), column[slot]].any()
+        assert [count - 1, column[slot]] in first.boot_index.tolist()
 
 
 def test_a_state_of_another_environment_is_refused(tmp_path):
@@ -372,7 +376,6 @@ def test_a_state_of_another_environment_is_refused(tmp_path):
 # --- the whole object graph ---------------------------------------------------------------------------------------
 
 DIFFERS = {
-    "Resolved.history": "where values came from; now from the checkpoint",
     "Timer.seconds": "the clock, rounded to microseconds",
     "Timer._start": "the clock",
     "Flat.grad": "zeroed before anything is added",
@@ -391,6 +394,7 @@ DIFFERS = {
     "Rows.truncated": "likewise",
     "Rows.final_index": "likewise",
     "Rows.final_obs": "likewise",
+    "Rows.final_stale": "likewise",
     "Step.ended": "likewise",
     "BatchedArena._reward": "likewise, another view of it",
     "SerialEnv._ended": "likewise",
@@ -420,6 +424,9 @@ def ours(thing):
     return module.split(".")[0] in ("rookery", "lives") or isinstance(thing, torch.nn.Module | gymnasium.Env)
 
 
+PASSED_OVER = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
+
+
 class Differences:
     """Walks two object graphs side by side and notes where they differ: in values, types, or in what is one object."""
 
@@ -433,7 +440,9 @@ class Differences:
         self.found[path] = (owner, why)
 
     def compare(self, a, b, path, owner):
-        if a is b or isinstance(a, type | types.FunctionType | types.ModuleType | enum.Enum | types.BuiltinFunctionType):
+        if a is b or isinstance(
+            a, type | types.FunctionType | types.ModuleType | enum.Enum | types.BuiltinFunctionType
+        ):
             return
         if type(a) is not type(b):
             self.note(path, owner, f"{type(a).__name__} is {type(b).__name__}")
@@ -471,9 +480,10 @@ class Differences:
         if a.shape != b.shape or a.dtype != b.dtype:
             self.note(path, owner, f"{a.dtype}{tuple(a.shape)} is {b.dtype}{tuple(b.shape)}")
             return
-        if np.asarray(a.detach() if isinstance(a, torch.Tensor) else a).tobytes() != np.asarray(
-            b.detach() if isinstance(b, torch.Tensor) else b
-        ).tobytes():
+        if (
+            np.asarray(a.detach() if isinstance(a, torch.Tensor) else a).tobytes()
+            != np.asarray(b.detach() if isinstance(b, torch.Tensor) else b).tobytes()
+        ):
             self.note(path, owner, "values differ")
         where = [x.data_ptr() if isinstance(x, torch.Tensor) else x.__array_interface__["data"][0] for x in (a, b)]
         if a.size if isinstance(a, np.ndarray) else a.numel():

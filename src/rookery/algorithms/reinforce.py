@@ -183,7 +183,7 @@ class Reinforce(Algorithm[ReinforceConfig]):
         stale = (order < num_kept)[over]
         if not len(stale):
             return {}, None
-        return _map(lambda column: column[over], rows), float(stale.float().mean())
+        return _map(lambda column: column[over], rows), int(stale.sum()) / len(stale)
 
     def _check_length(self) -> None:
         longest = int(torch.bincount(self.kept["slot"]).max()) if len(self.kept["slot"]) else 0

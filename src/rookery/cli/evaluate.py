@@ -21,7 +21,9 @@ def evaluate(
     run: Annotated[
         Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
     ],
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 20,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Episodes to play; else as many as evaluation.episodes of the run says.")
+    ] = None,
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Draw actions; else the likeliest are taken.")
     ] = False,

@@ -143,14 +143,22 @@ class Panel:
         if self.result is not None:
             if not self.result.exact:
                 title.append(", not exact", style="yellow")
-            policies = list(self.result.policies)
-            shown = policies if height is None else policies[: max((height - 14) // 2, 1)]
-            body = self._progress(brush)
-            for table in (self._returns(brush, shown), self._learning(brush, shown), self._metrics(height)):
+            body, metrics = self._progress(brush), self._metrics(height)
+            shown = self._shown_policies(height, len(body) + (0 if metrics is None else metrics.row_count + 1))
+            for table in (self._returns(brush, shown), self._learning(brush, shown), metrics):
                 body += [] if table is None else [Text(), table]
             lines = sum(part.row_count if isinstance(part, Table) else 1 for part in body)
             body += [Text(), self._bottom(brush, timers, None if height is None else max(height - 4 - lines, 3))]
         return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
+
+    def _shown_policies(self, height: int | None, others: int) -> list[str]:
+        """The policies there is room for, at two lines each, beside `others` lines and at least one of each part."""
+        assert self.result is not None
+        policies = list(self.result.policies)
+        if height is None:
+            return policies
+        free = height - others - 12 - bool(self._evaluations) - 3 * bool(self.events)
+        return policies if 2 * len(policies) <= free else policies[: max((free - 1) // 2, 1)]
 
     def _progress(self, brush: _Brush) -> list[RenderableType]:
         """The bar of the nearest goal, the other goals, and the pace."""
