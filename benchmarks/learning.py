@@ -66,9 +66,9 @@ def training_return(trainer: Trainer) -> float:
     return sum(totals) / len(totals)
 
 
-def preset(env: str) -> Callable[[int], Trainer]:
-    """A trainer with the environment's preset."""
-    return lambda seed: Trainer(env, preset="auto", seed=seed)
+def preset(env: str, algorithm: str = "ppo") -> Callable[[int], Trainer]:
+    """A trainer with the preset of an algorithm for an environment."""
+    return lambda seed: Trainer(env, config={"algorithm.name": algorithm}, preset="auto", seed=seed)
 
 
 def arena(**settings: Any) -> Callable[[int], Trainer]:
@@ -78,6 +78,8 @@ def arena(**settings: Any) -> Callable[[int], Trainer]:
 
 CLAIMS = [
     Claim("cartpole", preset("CartPole-v1"), 100_000, evaluated, "evaluation return", 475),
+    Claim("cartpole-a2c", preset("CartPole-v1", "a2c"), 200_000, evaluated, "evaluation return", 450),
+    Claim("cartpole-reinforce", preset("CartPole-v1", "reinforce"), 200_000, evaluated, "evaluation return", 350),
     Claim("pendulum", preset("Pendulum-v1"), 100_000, evaluated, "evaluation return", -250),
     Claim("minigrid-empty-5x5", preset("MiniGrid-Empty-5x5-v0"), 60_000, evaluated, "evaluation return", 0.9),
     Claim("arena-shared", arena(**SHARED), 116_000, training_return, "training return", 15),

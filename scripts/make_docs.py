@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +14,13 @@ from rookery.algorithms.a2c import A2CConfig
 from rookery.algorithms.ppo import PPOConfig
 from rookery.algorithms.reinforce import ReinforceConfig
 from rookery.core.layers import flow
-from rookery.core.settings import default_of, describe, fields_of, hints_of
+from rookery.core.settings import default_of, describe, fields_of, hints_of, object_name
+from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
 from rookery.training.presets import ENV_PRESETS, SPACE_PRESETS
 from rookery.training.settings import (
     SHORTHANDS,
+    CheckpointConfig,
     EnvConfig,
     EvaluationConfig,
     LoggingConfig,
@@ -42,21 +41,9 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm.model", "algorithm.model.", ModelConfig),
     ("policies.NAME (beside the settings of its algorithm)", "policies.NAME.", PolicyEntry),
     ("evaluation", "evaluation.", EvaluationConfig),
+    ("checkpoint", "checkpoint.", CheckpointConfig),
     ("logging", "logging.", LoggingConfig),
 ]
-
-
-def field_texts(cls: type) -> dict[str, str]:
-    """The docstring under each field of a settings class."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    assert isinstance(body, ast.ClassDef)
-    texts = {}
-    for node, following in zip(body.body, body.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(following, ast.Expr):
-            value = following.value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                texts[node.target.id] = " ".join(value.value.split())
-    return texts
 
 
 def settings_page() -> str:
@@ -72,7 +59,7 @@ def settings_page() -> str:
     ]
     for title, prefix, cls in SECTIONS:
         lines += [f"## {title}", "", "| path | value | default | meaning |", "|---|---|---|---|"]
-        texts = field_texts(cls)
+        texts = field_texts(object_name(cls))
         for name, field in fields_of(cls).items():
             if cls is PolicyEntry and name == "algorithm":
                 continue  # its settings stand beside it

@@ -53,6 +53,7 @@ SECOND_DEFAULTS = {
     "policies/policy.py:Policy.predict.deterministic": "a user's call outside any run, which has no evaluation section",
     "rollout/worker.py:RolloutWorker.__init__.deterministic": "training draws actions; evaluation passes its setting",
     "training/trainer.py:Trainer.__init__.config": "layers of all settings, which is no env.config",
+    "training/trainer.py:Trainer.load.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.record.episodes": "a film of one episode, which is no measurement",
 }
 """Parameters that are called like a setting and have a default of their own, with the reason."""

@@ -4,6 +4,7 @@ import pytest
 
 from rookery import MultiAgentArena, PPOConfig, Trainer
 
+A2C, REINFORCE = {"algorithm.name": "a2c"}, {"algorithm.name": "reinforce"}
 TWO = {
     "policies": {"pol1": PPOConfig(lr=3e-4), "pol2": PPOConfig(lr=4e-4)},
     "policy_mapping": {"agent1": "pol1", "agent2": "pol2"},
@@ -23,6 +24,18 @@ def trained(env, env_steps, learning, **settings):
 def test_cartpole_is_nearly_solved_in_30000_steps(learning, solved):
     trainer, _ = trained("CartPole-v1", 30_000, learning, preset="auto")
     assert (trainer.evaluate(20).return_mean >= 300) == solved
+
+
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+def test_a2c_keeps_the_pole_up_three_times_as_long_after_60000_steps(learning, solved):
+    _, result = trained("CartPole-v1", 60_000 if learning else 20_000, learning, preset="auto", config=A2C)
+    assert (result.return_mean >= 65) == solved  # untrained: about 22
+
+
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+def test_reinforce_keeps_the_pole_up_six_times_as_long_after_40000_steps(learning, solved):
+    _, result = trained("CartPole-v1", 40_000 if learning else 20_000, learning, preset="auto", config=REINFORCE)
+    assert (result.return_mean >= 130) == solved  # untrained: about 22
 
 
 @pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
-
-import numpy as np
-from PIL import Image
 
 from rookery.core.errors import EnvError
 from rookery.core.interrupt import Interrupt
@@ -93,33 +89,3 @@ def summarize(results: list[EpisodeResult], *, env_steps: int, deterministic: bo
         deterministic=deterministic,
         returns=returns,
     )
-
-
-class Recorder:
-    """Collects pictures of lane 0 while `play` runs, and writes them as an animation."""
-
-    def __init__(self, max_frames: int) -> None:
-        self.max_frames = max_frames
-        self.frames: list[np.ndarray] = []
-
-    def __call__(self, worker: RolloutWorker) -> None:
-        """Takes the picture of what lane 0 shows; of an episode's end there is none, as the next has begun."""
-        if len(self.frames) >= self.max_frames:
-            return
-        picture = worker.env.render(0)
-        if picture is None:
-            raise EnvError(f"{worker.env.name} draws no pictures: its render() gave None with render_mode='rgb_array'")
-        self.frames.append(np.array(picture))
-
-    def save(self, path: Path, frames_per_second: float) -> None:
-        """Writes an animated WebP (or GIF or PNG, by the suffix) that plays for ever."""
-        pictures = [Image.fromarray(frame) for frame in self.frames]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pictures[0].save(
-            path,
-            save_all=True,
-            append_images=pictures[1:],
-            duration=round(1000 / frames_per_second),
-            loop=0,
-            quality=80,
-        )

@@ -109,7 +109,7 @@ class RunDir:
                     old.unlink()
             self.checkpoints.mkdir()
         self.write_settings(resolved)
-        self.write("command.txt", shlex.join(sys.argv) + "\n")
+        self.write("command.txt", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\n")
         self.write("versions.json", json.dumps(versions(), indent=1))
 
     def write_settings(self, resolved: Resolved) -> None:

@@ -34,10 +34,10 @@ from rookery.rollout.hooks import EpisodeWatch
 from rookery.rollout.mapping import MappingFunction
 from rookery.rollout.pool import WorkerPool
 from rookery.rollout.worker import RolloutWorker
-from rookery.training import checkpoint
+from rookery.training import checkpoint, recording
 from rookery.training.callbacks import Callback, watches_episodes
 from rookery.training.console import Reporter, reporter
-from rookery.training.evaluation import Recorder, play, summarize
+from rookery.training.evaluation import play, summarize
 from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, warm_up
 from rookery.training.results import EvaluationResult, IterationResult, PolicyResult, Progress, Windows, mean, mean_rows
 from rookery.training.run_dir import RunDir, versions
@@ -313,35 +313,29 @@ class Trainer(Stateful):
         path: str | Path,
         episodes: int = 1,
         deterministic: bool | None = None,
+        labels: bool = False,
         max_frames: int = 1000,
         frames_per_second: float = 12.0,
     ) -> EvaluationResult:
-        """Plays episodes in one environment and writes them as an animation.
+        """Plays episodes in one environment and writes them as a film.
 
         Args:
-            path: The file: ``.webp`` (smallest), ``.gif`` or ``.png``.
+            path: The file: ``.webp`` (smallest), ``.gif``, ``.png`` or, with the package av, ``.mp4``.
             episodes: How many.
             deterministic: Play the most likely actions; None = `evaluation.deterministic`.
+            labels: Write below the pictures who plays, and what each has earned.
             max_frames: Pictures, at most.
-            frames_per_second: Speed of the animation.
+            frames_per_second: Speed of the film.
         """
-        greedy = self.config.evaluation.deterministic if deterministic is None else deterministic
-        env = self._make_env(1, render=True)
-        recorder = Recorder(max_frames)
-        try:
-            results = play(
-                env,
-                self.policies,
-                self.mapping,
-                self.streams,
-                episodes=episodes,
-                deterministic=greedy,
-                after_step=recorder,
-            )
-        finally:
-            env.close()
-        recorder.save(Path(path), frames_per_second)
-        return summarize(results, env_steps=self.env_steps, deterministic=greedy)
+        return recording.record(
+            self,
+            Path(path),
+            episodes=episodes,
+            deterministic=self.config.evaluation.deterministic if deterministic is None else deterministic,
+            labels=labels,
+            max_frames=max_frames,
+            frames_per_second=frames_per_second,
+        )
 
     # --- stopping and going on ----------------------------------------------------------------------------------------
 
