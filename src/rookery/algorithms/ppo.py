@@ -62,10 +62,12 @@ class PPOConfig(AlgorithmConfig):
     target_kl: PositiveFloat | None = None
     """Ends the update after the epoch whose mean KL divergence passes 1.5 times this; none = never."""
     kl_coef: NonNegative = 0.0
-    """First weight of a penalty on KL(old || new) (beta of eq. 8); it adapts to `kl_target`. 0 = no penalty."""
+    """First weight of a penalty on the KL divergence from the old policy to the new (beta of eq. 8), which then adapts
+    to `kl_target`; 0 = no penalty.
+    """
     kl_target: PositiveFloat = 0.01
-    """Mean KL(old || new) of an update that the penalty aims at: above twice this its weight grows by half, below half
-    of this it is halved.
+    """Mean divergence of an update that the penalty aims at: above twice this its weight grows by half, below half of
+    this it is halved.
     """
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,8 @@ def best_name(folder: Path) -> str | None:
         name: str = json.loads((folder / BEST).read_text(encoding="utf-8"))["name"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return name if checkpoint_number(name) and (folder / name).is_dir() else None
+    named = isinstance(name, str) and checkpoint_number(name) is not None
+    return name if named and (folder / name).is_dir() else None
 
 
 def note_best(folder: Path, name: str, score: float | None) -> bool:
@@ -234,8 +236,15 @@ def run_of(path: Path) -> Path:
 
 def forget_later(place: Path) -> None:
     """Removes the checkpoints after one that a run goes on from: they belong to a future that will not be."""
-    found = list_checkpoints(place.parent)
-    for path in found[found.index(place) + 1 :]:
+    folder = place.parent
+    found = list_checkpoints(folder)
+    kept, later = found[: found.index(place) + 1], found[found.index(place) + 1 :]
+    if best_name(folder) in {path.name for path in later}:  # its name may come again, for something worse
+        (folder / BEST).unlink()
+        for path in kept:
+            with suppress(FileError):
+                note_best(folder, path.name, read_manifest(path).get("score"))
+    for path in later:
         remove_directory(path)
 
 

@@ -369,12 +369,12 @@ class Trainer(Stateful):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             checkpoint.write_checkpoint(target, self.state_dict(), extra, facts)
+            if folder is not None:
+                checkpoint.note_best(folder, target.name, self.score)
+                checkpoint.tidy(folder, self.config.checkpoint.keep_last)
         except (FileError, OSError) as error:
             good = None if folder is None else last_good(folder)
             raise FileError(f"{error}; the last good checkpoint is {good}" if good else str(error)) from None
-        if folder is not None:
-            checkpoint.note_best(folder, target.name, self.score)
-            checkpoint.tidy(folder, self.config.checkpoint.keep_last)
         self._tell("on_checkpoint", target)
         return target
 
