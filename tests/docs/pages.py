@@ -1,4 +1,4 @@
-"""Pages of docs/ as programs: their blocks of code, and running them as a reader would who types in one after the other.
+"""Pages of docs/ as programs: their blocks of code, and running them as a reader would, one after the other.
 
 Python blocks run in order, in one namespace and an empty directory. A ``text`` block right after one is what it prints,
 numbers apart. A block under ``<!-- file: NAME -->`` is written to that file; one under ``<!-- no test -->`` is skipped.

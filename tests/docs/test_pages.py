@@ -7,6 +7,7 @@ import pytest
 from pages import ROOT, blocks, run
 from typer.main import get_command
 
+from rookery import PPOConfig, Trainer
 from rookery.cli.main import app
 
 PAGES = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
@@ -41,3 +42,34 @@ def test_commands_that_a_page_shows_exist(page):
 def test_few_blocks_of_python_are_not_run():
     skipped = [f"{page.name}:{b.line}" for page in PAGES for b in blocks(page) if b.mark == "no test"]
     assert len(skipped) <= 3, skipped
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "docs" / "reference" / "run-directory.md"], ids=lambda page: page.stem)
+def test_links_of_a_page_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+        place = (page.parent / target).resolve() if target else page
+        assert place.exists(), f"{page.name}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", place.read_text(encoding="utf-8"), re.M)
+            assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def test_the_page_about_the_run_directory_names_every_file_of_a_run(tmp_path):
+    text = (ROOT / "docs" / "reference" / "run-directory.md").read_text(encoding="utf-8")
+    cfg = PPOConfig(fragment_length=8, epochs=1)
+    with Trainer("CartPole-v1", cfg, num_envs=2, seed=0, run_dir=tmp_path / "run") as trainer:
+        trainer.train(stop={"iterations": 2})
+        checkpoint = trainer.save()
+    for path in (*(tmp_path / "run").iterdir(), *checkpoint.iterdir(), *checkpoint.parent.glob("*.json")):
+        name = "events.out.tfevents.*" if path.name.startswith("events") else path.name
+        assert f"{name}`" in text or f"`{name}/" in text, name
+
+
+def test_the_page_about_results_names_every_column():
+    text = (ROOT / "docs" / "how-to" / "read-results.md").read_text(encoding="utf-8")
+    table = text[text.index("## The clocks") :]
+    with Trainer("CartPole-v1", PPOConfig(fragment_length=8, epochs=1), num_envs=2, seed=0) as trainer:
+        row = trainer.train_iteration().row()
+    own = [key for key in row if "/" not in key and key not in ("iteration", "env_steps", "episodes")]
+    own += [key for key in row if key.startswith("counters/")]
+    assert not [key for key in own if f"`{key}`" not in table]

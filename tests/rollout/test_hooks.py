@@ -149,7 +149,9 @@ def test_infos_are_those_of_the_latest_step_and_none_of_the_episode_before(recor
     for key, own in truth.items():
         start, *steps, end = diary.notes[key]
         assert start["info"] == {}
-        assert [note["info"] for note in (*steps, end)] == [{"agent": info} for info in (*own["info"][1:], own["info"][-1])]
+        assert [note["info"] for note in (*steps, end)] == [
+            {"agent": info} for info in (*own["info"][1:], own["info"][-1])
+        ]
 
 
 def test_observations_are_the_environments_and_the_final_one_is_shown_when_an_episode_is_cut_off(recorded):

@@ -123,7 +123,7 @@ def test_a_trainer_can_be_loaded_whatever_operation_of_its_last_save_failed(tmp_
     outcomes = set()
 
     def attempt(at):
-        """Goes on with the run; its second checkpoint fails at an operation. Gives how many there were, what was said."""
+        """Goes on; the second checkpoint fails at an operation. Gives how many there were, and what was said."""
         shutil.rmtree(tmp_path / "run")
         shutil.copytree(tmp_path / "clean", tmp_path / "run")
         failing, said = Failing(at), ""

@@ -256,11 +256,14 @@ def test_json_writes_a_row_an_iteration_and_nothing_else(capsys):
 
 def test_plain_lines_tell_events_and_the_end(capsys):
     with tiny("plain") as trainer:
+        trainer.reporter.event("checkpoint 000000")
         trainer.train({"iterations": 3})
         trainer.reporter.event("checkpoint 000003")
+        trainer.reporter.finish(trainer)
     out, _ = capsys.readouterr()
+    assert re.search(r"^iteration 1 .* \| checkpoint 000000$", out, re.MULTILINE)
     assert "stopped: iterations 3 reached 3\n" in out
-    assert out.endswith("checkpoint 000003\n")
+    assert "\ncheckpoint 000003\ntrain_iteration" in out
     assert re.search(r"^train_iteration +\d", out, re.MULTILINE)
 
 

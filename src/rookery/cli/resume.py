@@ -10,7 +10,9 @@ import typer
 
 
 def resume(
-    run: Annotated[Path, typer.Argument(help="Directory of the run, or one of its checkpoints.")],
+    run: Annotated[
+        Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
+    ],
     stop: Annotated[
         list[str] | None, typer.Option(help="METRIC=NUMBER that ends training, instead of what ended it before.")
     ] = None,
@@ -20,10 +22,11 @@ def resume(
 
     rookery resume runs/CartPole-v1-ppo-s3 --stop env_steps=200000
     """
+    from rookery.cli.runs import find_saved
     from rookery.cli.train import finish, stop_values
     from rookery.training.trainer import Trainer
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     criteria = {path.removeprefix("stop."): value for path, value in stop_values(stop or []).items()}
-    with Trainer.load(run, resume=True, console="auto") as trainer:
+    with Trainer.load(find_saved(run, "last"), resume=True, console="auto") as trainer:
         finish(trainer, criteria, evaluate)

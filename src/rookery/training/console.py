@@ -84,6 +84,7 @@ class Plain:
 
     def __init__(self) -> None:
         self._shown = 0.0
+        self._event = ""
         self._criteria: Mapping[str, float] = {}
 
     def start(self, trainer: Trainer, criteria: Mapping[str, float]) -> None:
@@ -96,20 +97,23 @@ class Plain:
         """The result in one line."""
         if time.monotonic() - self._shown >= 1.0 or result.stop_reason or result.evaluation:
             self._shown = time.monotonic()
-            self._write(summary(result, self._criteria))
+            event, self._event = self._event, ""
+            self._write(summary(result, self._criteria) + (f" | {event}" if event else ""))
         if result.stop_reason:
             self._write(f"stopped: {result.stop_reason}")
 
     def event(self, text: str) -> None:
-        """The event in a line."""
-        self._write(text)
+        """The latest event, at the end of the next line."""
+        self._event = text
 
     def note(self, line: str) -> None:
         """A note."""
         self._write(f"note: {line}")
 
     def finish(self, trainer: Trainer) -> None:
-        """Where the time went."""
+        """The last event, and where the time went."""
+        if self._event:
+            self._write(self._event)
         self._write(trainer.timers.tree())
 
     def _write(self, line: str) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError, clean, write_file
+from rookery.core.files import FOLDER, FileError, clean, write_file
 from rookery.core.layers import flow
 from rookery.core.timers import Timers
 from rookery.training.results import IterationResult
@@ -50,36 +50,38 @@ class RunDir:
         self.path = path
         self.board: TensorBoard | None = None
         try:
-            (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+            (path / FOLDER).mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / "run.lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise FileError(
-                f"{path}: cannot be written: {error.strerror}; choose another run directory, or none"
-            ) from None
+            raise _unusable(path, "written", error) from None
+        try:
+            self._claim()
+        except BaseException:
+            os.close(self._lock)
+            raise
+        clean(path)
+        clean(self.checkpoints)
+
+    def _claim(self) -> None:
+        """Takes the lock, and says in it by whom it is held."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(self._lock, 1000).decode(errors="replace").strip()
-            os.close(self._lock)
-            raise FileError(
-                f"{path}: another run is writing here ({holder or 'unknown'}); wait for it or stop it"
-            ) from None
-        except OSError as error:
-            os.close(self._lock)
-            raise FileError(
-                f"{path}: cannot be locked against a second writer: {error.strerror}; choose a run directory on "
-                "another disk"
-            ) from None
-        os.ftruncate(self._lock, 0)
+            holder = os.read(self._lock, 1000).decode(errors="replace").strip() or "unknown"
+            raise FileError(f"{self.path}: another run is writing here ({holder}); wait for it or stop it") from None
+        except OSError as error:  # some network file systems have no locks
+            raise _unusable(self.path, "locked against a second writer", error) from None
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        os.write(self._lock, f"process {os.getpid()} on {socket.gethostname()} since {stamp}\n".encode())
-        clean(path)
-        clean(path / "checkpoints")
+        try:
+            os.ftruncate(self._lock, 0)
+            os.write(self._lock, f"process {os.getpid()} on {socket.gethostname()} since {stamp}\n".encode())
+        except OSError as error:
+            raise _unusable(self.path, "written", error) from None
 
     @property
     def checkpoints(self) -> Path:
         """Where the checkpoints are."""
-        return self.path / "checkpoints"
+        return self.path / FOLDER
 
     @property
     def is_used(self) -> bool:
@@ -182,6 +184,10 @@ class RunDir:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _unusable(path: Path, what: str, error: OSError) -> FileError:
+    return FileError(f"{path}: cannot be {what}: {error.strerror}; choose another run directory, or none")
 
 
 def versions() -> dict[str, str]:

@@ -236,6 +236,8 @@ class Trainer(Stateful):
             with self.interrupt.watching():
                 result = self._standing_result()
                 reason = rule.reason(result) if self.iteration and self.progress is None else ""
+                if reason:
+                    self.reporter.note(f"nothing to do: {reason} already; a higher criterion goes on")
                 while not reason:
                     result = self.train_iteration()
                     reason = rule.reason(result)
@@ -425,9 +427,9 @@ class Trainer(Stateful):
             trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
             trainer.load_state_dict(saved.state)
             if run_dir is not None:
+                checkpoint.forget_later(saved.path)  # first: a kill in between leaves rows that the next start cuts
                 run_dir.write_settings(trainer.resolved)
                 run_dir.go_on_from(trainer.iteration, trainer.env_steps, trainer.config.logging.tensorboard)
-                checkpoint.forget_later(saved.path)
         except BaseException:
             for opened in (trainer, run_dir):
                 if opened is not None:

@@ -1,0 +1,83 @@
+"""A run in a process of its own, to be killed: ``python run.py FOLDER ITERATIONS``; begun, or gone on with.
+
+Environment variables make it fail in ways of their own:
+
+    CRASH_AT=n      it kills itself before the n-th file operation of the module that writes checkpoints
+    SLEEP_AT=n      the environment's n-th step takes ten seconds
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from rookery import PPOConfig, Trainer
+from rookery.core import files
+from rookery.core.interrupt import Interrupted
+
+OPERATIONS = ("open", "write", "fsync", "close", "mkdir", "rename", "replace")
+
+TINY = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32, scale_rewards=True, model={"normalize_obs": True})
+
+
+def make(folder, **arguments):
+    """The run that all of these tests kill: one more checkpoint after each iteration."""
+    settings = {"seed": 3, "num_envs": 4, "checkpoint_every": 1, "evaluation_every": 5, "evaluation_episodes": 1}
+    return Trainer("CartPole-v1", TINY, run_dir=folder, **{**settings, **arguments})
+
+
+class Deadly:
+    """Stands in for the module `os`, and kills the process before one of its file operations."""
+
+    def __init__(self, at):
+        self.left = at
+
+    def __getattr__(self, name):
+        real = getattr(os, name)
+        if name not in OPERATIONS:
+            return real
+
+        def operation(*arguments):
+            self.left -= 1
+            if self.left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments)
+
+        return operation
+
+
+def sleep_in(trainer, at):
+    """Lets a step of the environment take long."""
+    step = trainer.env.step
+
+    def slow(actions):
+        if trainer.pool.worker.vector_steps == at:
+            print("asleep", flush=True)
+            time.sleep(10)
+        return step(actions)
+
+    trainer.env.step = slow
+
+
+def main(folder, iterations):
+    folder = Path(folder)
+    if "CRASH_AT" in os.environ:
+        files.os = Deadly(int(os.environ["CRASH_AT"]))
+    used = (folder / "checkpoints").is_dir() and files.list_checkpoints(folder / "checkpoints")
+    with Trainer.load(folder, resume=True) if used else make(folder, force=True) as trainer:
+        if "SLEEP_AT" in os.environ:
+            sleep_in(trainer, int(os.environ["SLEEP_AT"]))
+        print("running", flush=True)
+        try:
+            trainer.train({"iterations": int(iterations)})
+        except Interrupted as stopped:
+            print(f"interrupted {trainer.iteration} {trainer.pool.worker.vector_steps}", flush=True)
+            sys.exit(128 + stopped.signal)
+    print("finished", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,182 @@
+"""The directory of a run: what is in it, that it has one writer, and that nothing is replaced unasked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import threading
+
+import pytest
+from lives import make, rows
+
+from rookery import ConfigError, Trainer
+from rookery.core.files import FileError
+from rookery.training.run_dir import RunDir
+
+
+def told(kind, act):
+    """What the error says that `act` raises."""
+    with pytest.raises(kind) as caught:
+        act()
+    assert type(caught.value) is kind
+    return str(caught.value)
+
+
+def test_a_run_leaves_what_it_was_and_what_came_of_it(tmp_path):
+    with make("CartPole-v1", run_dir=tmp_path / "run", checkpoint_every=1) as trainer:
+        trainer.train({"iterations": 2})
+    names = {path.name for path in (tmp_path / "run").iterdir() if not path.name.startswith("events.out.tfevents.")}
+    assert names == {
+        "checkpoints", "command.txt", "config.yaml", "metrics.jsonl", "provenance.json", "run.lock", "timers.json",
+        "versions.json",
+    }  # fmt: skip
+    assert len(rows(tmp_path / "run")) == 2
+    versions = json.loads((tmp_path / "run" / "versions.json").read_text())
+    assert {"rookery", "python", "torch", "numpy", "gymnasium", "platform"} <= versions.keys()
+    provenance = json.loads((tmp_path / "run" / "provenance.json").read_text())
+    assert provenance["algorithm.fragment_length"] == [["default", "128"], ["code", "24"]]
+
+
+def test_a_used_directory_is_refused_with_three_ways_out(tmp_path):
+    make("CartPole-v1", run_dir=tmp_path).close()
+    before = (tmp_path / "config.yaml").read_text()
+    message = told(ConfigError, lambda: make("Pendulum-v1", run_dir=tmp_path))
+    assert message == (
+        f"run_dir = {str(tmp_path)!r}: there is a run here already; continue it (rookery resume {tmp_path}, "
+        "Trainer.load(..., resume=True)), replace it (force), or choose another directory"
+    )
+    assert (tmp_path / "config.yaml").read_text() == before
+    RunDir(tmp_path).close()  # the refused one holds no lock
+
+
+def test_force_replaces_all_of_the_old_run_and_nothing_beside_it(tmp_path):
+    folder = tmp_path / "run"
+    with make("CartPole-v1", run_dir=folder) as trainer:
+        trainer.train({"iterations": 1})
+    (tmp_path / "beside").write_text("mine")
+    (folder / "link").symlink_to(tmp_path / "beside")
+    (folder / "videos").mkdir()
+    (folder / "videos" / "film").write_text("old")
+    with make("CartPole-v1", run_dir=folder, force=True) as trainer:
+        assert {path.name for path in folder.iterdir()} == {
+            "checkpoints", "command.txt", "config.yaml", "provenance.json", "run.lock", "versions.json"
+        }  # fmt: skip
+        assert list((folder / "checkpoints").iterdir()) == []
+        assert trainer.train({"iterations": 1}).iteration == 1
+    assert (tmp_path / "beside").read_text() == "mine"
+    assert [row["iteration"] for row in rows(folder)] == [1]
+
+
+def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
+    with make("CartPole-v1", run_dir=tmp_path) as trainer:
+        trainer.train({"iterations": 1})
+        for act in (
+            lambda: make("CartPole-v1", run_dir=tmp_path),
+            lambda: make("CartPole-v1", run_dir=tmp_path, force=True),
+            lambda: Trainer.load(tmp_path, resume=True),
+        ):
+            message = told(FileError, act)
+            assert message.startswith(f"{tmp_path}: another run is writing here (process {os.getpid()} on ")
+            assert socket.gethostname() in message
+            assert message.endswith("); wait for it or stop it")
+        assert trainer.train({"iterations": 2}).iteration == 2
+        assert len(rows(tmp_path)) == 2
+        Trainer.load(tmp_path).close()  # reading is free
+    Trainer.load(tmp_path, resume=True).close()
+
+
+def test_of_many_who_start_at_once_one_gets_the_directory(tmp_path):
+    start, outcomes, held = threading.Barrier(20), [], []
+
+    def claim():
+        start.wait()
+        try:
+            held.append(RunDir(tmp_path / "run"))
+            outcomes.append("")
+        except FileError as error:
+            outcomes.append(str(error))
+
+    threads = [threading.Thread(target=claim) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count("") == len(held) == 1
+    assert all("another run is writing here" in text for text in outcomes if text)
+    held[0].close()
+
+
+def test_a_failed_load_frees_the_directory(tmp_path):
+    with make("CartPole-v1", run_dir=tmp_path) as trainer:
+        trainer.train({"iterations": 1})
+    for act in (
+        lambda: Trainer.load(tmp_path, resume=True, num_envs=5),
+        lambda: Trainer.load(tmp_path, resume=True, config={"algorithm.gama": 1}),
+    ):
+        with pytest.raises(Exception, match="gama|other settings"):
+            act()
+        RunDir(tmp_path).close()
+    assert len(rows(tmp_path)) == 1
+
+
+def test_a_place_that_cannot_be_a_directory_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    message = told(FileError, lambda: make("CartPole-v1", run_dir=tmp_path / "file" / "run"))
+    assert message == (
+        f"{tmp_path / 'file' / 'run'}: cannot be written: Not a directory; choose another run directory, or none"
+    )
+    message = told(FileError, lambda: make("CartPole-v1", run_dir=tmp_path / "file"))
+    assert "choose another run directory, or none" in message
+
+
+def test_a_directory_without_a_checkpoint_cannot_be_resumed_and_says_why(tmp_path):
+    make("CartPole-v1", run_dir=tmp_path / "run").close()
+    message = told(FileError, lambda: Trainer.load(tmp_path / "run", resume=True))
+    assert "holds no checkpoint (none was written yet" in message
+    message = told(ConfigError, lambda: Trainer.load(tmp_path / "nowhere", resume=True))
+    assert "nowhere is neither the directory of a run nor one of its checkpoints" in message
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_rows_after_a_moment_are_cut_away_and_so_is_half_a_row(tmp_path):
+    run = RunDir(tmp_path)
+    for iteration in range(1, 6):
+        run.append_row({"iteration": iteration, "word": "с пробелом\u2028"})
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"iteration": 3, "wo')
+    run.cut_rows(4)
+    assert [row["iteration"] for row in rows(tmp_path)] == [1, 2, 3, 4]
+    for rubbish in (b"\n\n", b"null\n", b"{}\n", b"[1]\n", b"\xff\xfe\n", b'{"iteration": "x"}\n', b"\0" * 50):
+        with (tmp_path / "metrics.jsonl").open("ab") as file:
+            file.write(rubbish)
+        run.cut_rows(4)
+        assert [row["iteration"] for row in rows(tmp_path)] == [1, 2, 3, 4]
+    run.cut_rows(0)
+    assert rows(tmp_path) == []
+    run.close()
+
+
+def test_leftovers_of_a_killed_run_are_gone_after_the_next_start(tmp_path):
+    with make("CartPole-v1", run_dir=tmp_path) as trainer:
+        trainer.train({"iterations": 1})
+    for place in (tmp_path / ".tmp-99-ab", tmp_path / "checkpoints" / ".tmp-99-cd"):
+        shutil.copytree(tmp_path / "checkpoints" / "000001", place)
+    (tmp_path / ".tmp-99-ef").write_text("half")
+    Trainer.load(tmp_path, resume=True).close()
+    assert not list(tmp_path.rglob(".tmp-*"))
+
+
+@pytest.mark.parametrize(
+    "name", ["with some spaces", "прогон №1", "日本", "a'b\"c", "-dash", "%20", "run:1", "x" * 200]
+)
+def test_a_run_can_have_any_name(tmp_path, name):
+    folder = tmp_path / name / "run"
+    with make("CartPole-v1", run_dir=folder, checkpoint_every=1) as trainer:
+        trainer.train({"iterations": 2})
+    with Trainer.load(folder, resume=True) as trainer:
+        assert trainer.train({"iterations": 3}).iteration == 3
+    with Trainer.load(str(folder / "checkpoints" / "000003")) as trainer:
+        assert trainer.iteration == 3
+    assert str(folder) in told(ConfigError, lambda: make("CartPole-v1", run_dir=folder)) or "'" in name
