@@ -2,7 +2,7 @@ PY ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-learning check lock docs bench help
+.PHONY: demo test test-learning test-faults check lock docs bench help
 
 help:                         ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -15,6 +15,9 @@ test: $(VENV)/.stamp          ## the tests, in parallel
 
 test-learning: $(VENV)/.stamp ## every learning test, several seeds; writes benchmarks/results/
 	$(BIN)/python benchmarks/learning.py
+
+test-faults: $(VENV)/.stamp   ## kills, interrupts and starves runs at length; writes benchmarks/results/
+	ROOKERY_FAULTS=30 $(BIN)/python -m pytest tests/faults
 
 check: $(VENV)/.stamp         ## ruff, mypy --strict, architecture tests
 	$(BIN)/ruff check src tests benchmarks examples

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from run import make
+from killable import make
 
 from rookery import Trainer
 from rookery.core.errors import RookeryError

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rookery import MultiAgentArena, PPOConfig, Trainer
+from rookery import A2CConfig, Linear, MultiAgentArena, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.encoding import encode
 
 FAST = PPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
@@ -44,16 +44,13 @@ def digest(trainer):
 
 
 def weights(trainer):
-    """One hash over the networks."""
-    tensors = {
-        f"{name}/{key}": value.numpy().tolist()
-        for name, policy in trainer.policies.items()
-        for key, value in {
-            **policy.state_dict(),
-            **(trainer.learners[name].net.state_dict() if name in trainer.learners else {}),
-        }.items()
+    """One hash over what policies and learners hold."""
+    held = {
+        "policies": {name: dict(policy.state_dict()) for name, policy in trainer.policies.items()},
+        "learners": {name: learner.state_dict() for name, learner in trainer.learners.items()},
     }
-    return hashlib.sha256(json.dumps(tensors).encode()).hexdigest()
+    structure, arrays = encode(held)
+    return hashlib.sha256(json.dumps(structure).encode() + arrays).hexdigest()
 
 
 class Walk(gymnasium.Env):
@@ -73,6 +70,33 @@ class Walk(gymnasium.Env):
         action *= 0  # whoever kept the array instead of its numbers has lost them
         reward = -float(np.abs(self.place).sum())
         return self.place.astype(np.float32), reward, self.t == self.end, self.t == 30, {}
+
+
+class Composite(Walk):
+    """A walk whose actions are a dict of everything there is."""
+
+    action_space = spaces.Dict(
+        {
+            "leap": spaces.Discrete(2),
+            "move": spaces.Box(-1, 1, (2,), np.float32),
+            "rest": spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])]),
+        }
+    )
+
+    def step(self, action):
+        flags, choices = action["rest"]
+        push = action["move"] * (1 + action["leap"]) + flags * 0.1 + choices * 0.01
+        del action["rest"]
+        return super().step(push)
+
+
+class Flags(Walk):
+    """A walk steered by two flags."""
+
+    action_space = spaces.MultiBinary(2)
+
+    def step(self, action):
+        return super().step(2.0 * action - 1.0)
 
 
 class Restless(Walk):
@@ -171,6 +195,11 @@ CASES = {
     "iterations of fixed length": {"env": "CartPole-v1", "config": {"sampling.iteration_steps": 50}},
     "by actions": {"env": Walk},
     "by its own word": {"env": Saying},
+    "composite actions": {"env": Composite},
+    "flags as actions": {"env": Flags},
+    "a2c": {"env": "CartPole-v1", "cfg": A2CConfig(scale_rewards=True), "config": {"sampling.iteration_steps": 100}},
+    "reinforce": {"env": "CartPole-v1", "cfg": ReinforceConfig(), "config": {"sampling.iteration_steps": 200}},
+    "ppo with a penalty": {"env": "Pendulum-v1", "cfg": FAST.replace(kl_coef=0.3, lr=Linear(1e-3, 0.0, steps=500))},
     "turns, late agents": {"env": Turns, "policies": {"a": FAST, "b": SLOWER}, "policy_mapping": either},
     "mujoco": {"env": "InvertedPendulum-v5", "needs": "mujoco"},
     "mujoco, wrapped": {"env": "Hopper-v5", "num_envs": 2, "needs": "mujoco"},

@@ -520,7 +520,8 @@ def differences(a, b):
 
 GRAPHS = [
     "one policy", "serial, by state", "normalizers, evaluation", "random mapping, batched", "random mapping, serial",
-    "a frozen policy", "by its own word", "turns, late agents", "by actions", "tictactoe",
+    "a frozen policy", "by its own word", "turns, late agents", "by actions", "tictactoe", "composite actions", "a2c",
+    "reinforce",
 ]  # fmt: skip
 
 

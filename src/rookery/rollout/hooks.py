@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rookery.core.encoding import EncodingError, encode
+from rookery.core.errors import ConfigError
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.envs.base import Step, VectorEnv
@@ -52,9 +53,10 @@ class Episode(Stateful):
         obs: The latest observation of each agent that had to act, as a tree (`core/spaces.py`); when the episode has
             ended, the final one of those that were truncated.
         action: The latest action of each agent, as the environment got it.
-        reward: What each agent got in the latest step; agents that were not there are missing.
+        reward: What each agent got in the latest step; agents that neither acted nor were paid are missing.
         returns: The sum of rewards of each agent so far.
-        info: What the environment said beside its latest step, by agent; empty for batched environments.
+        info: What the environment said beside its latest step, by agent; empty before the first one, and for batched
+            environments.
         metrics: Yours: numbers that are averaged over episodes, into results, curves and the console.
         histograms: Yours: lists of numbers, shown as histograms.
         user_data: Yours: whatever you need until the episode ends. Plain values and arrays survive a restart.
@@ -77,13 +79,35 @@ class Episode(Stateful):
         self.user_data: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but user data that cannot be written without pickle."""
-        state = super().state_dict()
+        """Everything, but user data only if all of it can be written without pickle."""
+        kept = self.user_data
         try:
-            encode(state["user_data"])
+            encode(kept)
         except EncodingError:
-            state["user_data"] = {}
-        return state
+            self.user_data = {}  # before anything copies it: some things cannot be copied either
+        try:
+            return super().state_dict()
+        finally:
+            self.user_data = kept
+
+    def measured(self) -> tuple[dict[str, float], dict[str, list[float]]]:
+        """The metrics and the histograms, as numbers.
+
+        Raises:
+            ConfigError: If one is not made of numbers; names it.
+        """
+        metrics, histograms = {}, {}
+        for name, value in self.metrics.items():
+            try:
+                metrics[name] = float(value)
+            except (TypeError, ValueError):
+                raise ConfigError(f"callback: episode.metrics[{name!r}] = {value!r}: must be a number") from None
+        for name, values in self.histograms.items():
+            try:
+                histograms[name] = [float(value) for value in values]
+            except (TypeError, ValueError):
+                raise ConfigError(f"callback: episode.histograms[{name!r}]: must be a list of numbers") from None
+        return metrics, histograms
 
 
 class EpisodeHooks(Protocol):
@@ -129,7 +153,6 @@ class EpisodeWatch(Stateful):
         """A lane starts its next episode, and shows its beginning."""
         episode = self.episodes[lane] = Episode(lane, int(self.env.episode[lane]))
         self._see(episode, step)
-        episode.info = self._infos(lane)
         for hook in self.hooks:
             hook.on_episode_start(episode)
 

@@ -395,10 +395,8 @@ class RolloutWorker(Stateful):
         if self.watch is None:
             self.finished.append(EpisodeResult(lane, index, length, total, agents, policies))
         else:
-            own = self.watch.episodes[lane]
-            self.finished.append(
-                EpisodeResult(lane, index, length, total, agents, policies, own.metrics, own.histograms)
-            )
+            own = self.watch.episodes[lane].measured()
+            self.finished.append(EpisodeResult(lane, index, length, total, agents, policies, *own))
         self.lengths[lane] = 0
 
     def drain_finished(self) -> list[EpisodeResult]:

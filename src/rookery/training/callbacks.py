@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rookery.core.errors import ConfigError
 from rookery.rollout.hooks import Episode
 from rookery.training.results import EvaluationResult, IterationResult
 
@@ -45,6 +47,28 @@ class Callback:
 
     def on_train_end(self, trainer: Trainer, result: IterationResult) -> None:
         """Training has ended by a criterion."""
+
+
+def checked(callbacks: Any) -> list[Callback]:
+    """The callbacks as a list.
+
+    Raises:
+        ConfigError: If they are no objects in a list.
+    """
+    if isinstance(callbacks, Callback) or not isinstance(callbacks, Sequence):
+        raise ConfigError(f"callbacks = {callbacks!r}: pass a list, as in callbacks=[{_name(callbacks)}()]")
+    for callback in callbacks:
+        if isinstance(callback, type):
+            raise ConfigError(
+                f"callbacks: {_name(callback)} is a class; pass an object, callbacks=[{_name(callback)}()]"
+            )
+        if not isinstance(callback, Callback):
+            raise ConfigError(f"callbacks: {callback!r} is no Callback; derive its class from rookery.Callback")
+    return list(callbacks)
+
+
+def _name(callback: Any) -> str:
+    return str(getattr(callback, "__name__", type(callback).__name__))
 
 
 def watches_episodes(callback: Any) -> bool:

@@ -35,7 +35,7 @@ from rookery.rollout.mapping import MappingFunction
 from rookery.rollout.pool import WorkerPool
 from rookery.rollout.worker import RolloutWorker
 from rookery.training import checkpoint, recording
-from rookery.training.callbacks import Callback, watches_episodes
+from rookery.training.callbacks import Callback, checked, watches_episodes
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import play, summarize
 from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, warm_up
@@ -134,7 +134,7 @@ class Trainer(Stateful):
             self.timers,
             interrupt=self.interrupt,
         )
-        self.callbacks = list(callbacks)
+        self.callbacks = checked(callbacks)
         watching = [callback for callback in self.callbacks if watches_episodes(callback)]
         if watching:
             worker.watch = EpisodeWatch(self.env, watching)

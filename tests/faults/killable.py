@@ -1,9 +1,9 @@
-"""A run in a process of its own, to be killed: ``python run.py FOLDER ITERATIONS``; begun, or gone on with.
+"""A run in a process of its own, to be killed: ``python killable.py FOLDER ITERATIONS``; begun, or gone on with.
 
 Environment variables make it fail in ways of their own:
 
     CRASH_AT=n      it kills itself before the n-th file operation of the module that writes checkpoints
-    SLEEP_AT=n      the environment's n-th step takes ten seconds
+    SLEEP_AT=n:s    the environment's step after n vector steps takes s seconds more
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ def make(folder, **arguments):
     return Trainer("CartPole-v1", TINY, run_dir=folder, **{**settings, **arguments})
 
 
+def amount(short, long):
+    """How many of something: `short` in ``make test``, and `long` where ROOKERY_FAULTS is 30."""
+    return max(short, round(long * int(os.environ.get("ROOKERY_FAULTS", "0")) / 30))
+
+
 class Deadly:
     """Stands in for the module `os`, and kills the process before one of its file operations."""
 
@@ -49,14 +54,15 @@ class Deadly:
         return operation
 
 
-def sleep_in(trainer, at):
+def sleep_in(trainer, at, seconds):
     """Lets a step of the environment take long."""
     step = trainer.env.step
 
     def slow(actions):
         if trainer.pool.worker.vector_steps == at:
             print("asleep", flush=True)
-            time.sleep(10)
+            time.sleep(seconds)
+            print("awake", flush=True)
         return step(actions)
 
     trainer.env.step = slow
@@ -69,7 +75,7 @@ def main(folder, iterations):
     used = (folder / "checkpoints").is_dir() and files.list_checkpoints(folder / "checkpoints")
     with Trainer.load(folder, resume=True) if used else make(folder, force=True) as trainer:
         if "SLEEP_AT" in os.environ:
-            sleep_in(trainer, int(os.environ["SLEEP_AT"]))
+            sleep_in(trainer, *map(int, os.environ["SLEEP_AT"].split(":")))
         print("running", flush=True)
         try:
             trainer.train({"iterations": int(iterations)})

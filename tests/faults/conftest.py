@@ -1,0 +1,50 @@
+"""What the fault tests count, and the page it is written to when they run at length (``make test-faults``)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "benchmarks" / "results" / "faults.md"
+
+ROWS: list[tuple[str, str, str, float]] = []
+
+
+@pytest.fixture
+def measured():
+    """Notes what was done, how often and what came of it; the seconds are those of the whole test."""
+    began = time.monotonic()
+    noted = []
+    yield lambda what, how_many, outcome: noted.append((what, str(how_many), outcome))
+    for what, how_many, outcome in noted:
+        ROWS.append((what, how_many, outcome, time.monotonic() - began))
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if "ROOKERY_FAULTS" not in os.environ or not ROWS or hasattr(session.config, "workerinput"):
+        return
+    lines = [
+        "# Faults",
+        "",
+        "Written by `make test-faults`; `make test` runs the same with smaller numbers. A run is CartPole-v1 with PPO, "
+        "reward scaling, observation statistics and evaluations, checkpointed after every iteration.",
+        "",
+        "| what | how many | outcome | seconds |",
+        "|---|---|---|---|",
+        *(f"| {what} | {how_many} | {outcome} | {seconds:.0f} |" for what, how_many, outcome, seconds in ROWS),
+        "",
+        f"{_cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
+        f"Python {platform.python_version()}; {'all passed' if exitstatus == 0 else 'NOT ALL PASSED'}.",
+    ]
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _cpu():
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
