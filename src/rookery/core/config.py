@@ -16,6 +16,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
 from rookery.core.settings import (
     FEW,
+    LIST,
     Settings,
     alternatives,
     bare,
@@ -420,7 +421,7 @@ class _Merge:
         dot = f"{section}." if section else ""
         near = dict.fromkeys(known[len(dot) :].split(".")[0] for known in self.history if known.startswith(dot))
         listed = f"; known here: {', '.join(near)}" if len(near) <= FEW else ""
-        hint = f"{_suggestion(path, self.history)}{listed}"
+        hint = f"{_suggestion(path, self.history)}{listed}" or LIST
         return f"{self.layers[i].where(path)}: {path} = {show(value)}: there is no such setting{hint}"
 
 

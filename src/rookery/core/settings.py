@@ -35,6 +35,9 @@ T = TypeVar("T")
 FEW = 12
 """Up to so many known names are listed in a message."""
 
+LIST = "; rookery config schema lists all settings"
+"""The way out where there are more, and none is near."""
+
 
 class _Scheduled:
     """Marks a field that takes a schedule in place of its value."""
@@ -220,7 +223,7 @@ def _built(cls: type, values: Mapping[str, Any], given: frozenset[str], problems
 def unknown(name: str, known: tuple[str, ...]) -> str:
     """What to say of a name that is none of `known`."""
     listed = f"; known here: {', '.join(known)}" if len(known) <= FEW else ""
-    return f"there is no such setting{nearest(name, known)}{listed}"
+    return f"there is no such setting{f'{nearest(name, known)}{listed}' or LIST}"
 
 
 def check(hint: Any, value: Any) -> tuple[Any, str]:

@@ -6,6 +6,7 @@ Nothing here runs while playing unless somebody asks for it, but for the note of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -161,7 +162,7 @@ class EpisodeWatch(Stateful):
         self.acting = [
             (row // len(kind.agents), kind.agents[row % len(kind.agents)], action)
             for kind, rows, chosen in zip(self.env.kinds, step.rows, actions, strict=True)
-            for row, action in zip(np.flatnonzero(rows.waiting).tolist(), chosen.copy(), strict=True)
+            for row, action in zip(np.flatnonzero(rows.waiting).tolist(), deepcopy(chosen), strict=True)
         ]
 
     def after(self, step: Step) -> None:
