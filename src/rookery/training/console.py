@@ -54,7 +54,9 @@ class Quiet:
     """Shows notes only."""
 
     def start(self, trainer: Trainer, criteria: Mapping[str, float]) -> None:
-        """Shows nothing."""
+        """What a user should know once: the preset in use, parts of observations that are left out."""
+        for line in trainer.notes:
+            self.note(line)
 
     def iteration(self, result: IterationResult) -> None:
         """Shows nothing."""
