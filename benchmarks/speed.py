@@ -82,8 +82,8 @@ def main() -> None:
     lines = [
         "# Speed",
         "",
-        f"Made by `make bench`: each line is {repeats} runs (seeds 0 to {repeats - 1}) in fresh processes, in turn, medians;",
-        f"one torch thread; wall seconds include starting Python and importing torch. {machine}.",
+        f"Made by `make bench`: each line is {repeats} runs (seeds 0 to {repeats - 1}) in fresh processes, in turn,",
+        f"medians; one torch thread; wall seconds include starting Python and importing torch. {machine}.",
         "",
         "| run | wall seconds | each | env steps | env steps/s while training | peak MB |",
         "|---|---|---|---|---|---|",

@@ -209,6 +209,7 @@ CASES = {
     "connect four, two policies": {
         "env": "pettingzoo.classic.connect_four_v3",
         "needs": "pettingzoo",
+        "num_envs": 2,
         "policies": {"a": FAST, "b": SLOWER},
         "policy_mapping": either,
     },

@@ -7,6 +7,7 @@ import enum
 import hashlib
 import json
 import math
+import signal
 import types
 from collections import deque
 from collections.abc import Mapping
@@ -17,7 +18,17 @@ import pytest
 import torch
 from torch import nn
 
-from rookery import EvaluationConfig, Linear, MultiAgentArena, PPOConfig, Trainer
+from rookery import (
+    A2CConfig,
+    Callback,
+    EvaluationConfig,
+    Linear,
+    MultiAgentArena,
+    PPOConfig,
+    ReinforceConfig,
+    Trainer,
+)
+from rookery.core.interrupt import Interrupted
 from rookery.core.state import Stateful
 from rookery.training.results import interval
 
@@ -430,6 +441,7 @@ FORGETTABLE = {
     "Timers": "has a state_dict of its own",
     "Timer": "is written by Timers",
     "Adam": "has a state_dict of its own",
+    "RMSprop": "has a state_dict of its own",
     "PolicyMapping": "made again from the settings; it remembers nothing",
     "ActionNoise": "its block follows from the streams and the vector step",
     "Interrupt": "whether somebody asked to stop, asked anew by every train()",
@@ -480,11 +492,23 @@ def reached():
             cart_pole(normalized, evaluation_every=1, config={"env.implementation": "serial"}),
             cart_pole(),
             arena(policies={"a": None, "b": {"frozen": True}}, policy_mapping=TWO),
+            cart_pole(A2CConfig(), callbacks=[Watching()]),
+            cart_pole(ReinforceConfig(batch_size=16), iteration_steps=400),
         )
     ):
         trainer.train_iteration()
+        trainer.interrupt.number = signal.SIGINT
+        with pytest.raises(Interrupted):  # so that it stands in the middle of an iteration
+            trainer.train_iteration()
         walk(trainer, f"trainer{number}", {}, found)
     return found
+
+
+class Watching(Callback):
+    """Asks for episodes."""
+
+    def on_episode_step(self, episode):
+        episode.metrics["length"] = episode.length
 
 
 def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
@@ -498,8 +522,13 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
         "SlotStore",
         "Desk",
         "PPO",
+        "A2C",
+        "Reinforce",
         "Windows",
         "ReturnScale",
+        "Progress",
+        "EpisodeWatch",
+        "Episode",
     }
     forgotten = {
         f"{path}.{name}"
