@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import time
 from textwrap import dedent
@@ -572,6 +573,21 @@ def test_a_policy_needs_neither_its_environment_nor_a_trainer(tmp_path, monkeypa
     assert load_policy(tmp_path / "run").predict(observation).tolist() == expected
     message = told(EnvError, lambda: Trainer.load(tmp_path / "run"))
     assert message == "env 'far_away:Far': there is no module 'far_away'; is it on the Python path?"
+
+
+def test_a_policy_is_served_by_a_process_that_has_no_environments(taught):
+    script = dedent("""
+        import sys
+        for missing in ("rookery.envs", "rookery.training", "rookery.rollout", "rookery.algorithms", "pettingzoo"):
+            sys.modules[missing] = None  # importing it fails
+        from rookery import load_policy
+        print([load_policy(sys.argv[1] + ":" + name).predict([[3, 9], [9, 3]]).tolist() for name in "ab"])
+    """)
+    run = [sys.executable, "-c", script, str(taught / "arena")]
+    out = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert out.returncode == 0, out.stderr
+    expected = [load_policy(taught / "arena", name).predict([[3, 9], [9, 3]]).tolist() for name in "ab"]
+    assert out.stdout.strip() == str(expected)
 
 
 def test_a_masked_policy_keeps_its_mask(tmp_path):

@@ -115,12 +115,12 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "MiniGrid-*": {
             "sampling.num_envs": 8,
-            "algorithm.lr": 2.5e-4,
+            "algorithm.lr": Linear(2.5e-4, 0.0),
             "algorithm.clip": 0.2,
             "algorithm.fragment_length": 128,
             "algorithm.minibatch_size": 64,
             "algorithm.epochs": 10,
-            "algorithm.entropy_coef": 0.0,
+            "algorithm.entropy_coef": 0.01,
             "stop.env_steps": 100_000,
         },
         "Swimmer-v5": {
