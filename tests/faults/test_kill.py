@@ -72,6 +72,9 @@ class Process:
     def end(self, seconds=60):
         """Its exit code and the rest of what it printed, when it is over; no process of its session is left then."""
         out, error = self.process.communicate(timeout=seconds)
+        limit = time.monotonic() + 2.0  # a child that was just ending itself gets the time to
+        while in_session(self.process.pid) and time.monotonic() < limit:
+            time.sleep(0.02)
         assert in_session(self.process.pid) == []
         return self.process.returncode, out, error
 
