@@ -192,4 +192,9 @@ def _unusable(path: Path, what: str, error: OSError) -> FileError:
 
 def versions() -> dict[str, str]:
     """What a run is made with."""
-    return {"python": platform.python_version(), "platform": platform.platform(), **{p: version(p) for p in PACKAGES}}
+    system = os.uname()  # platform.platform() would start a process to ask
+    return {
+        "python": platform.python_version(),
+        "platform": f"{system.sysname}-{system.release}-{system.machine}",
+        **{package: version(package) for package in PACKAGES},
+    }
