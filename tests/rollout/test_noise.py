@@ -8,7 +8,7 @@ from rookery.rollout.noise import BLOCK, ActionNoise
 
 
 def noise(policy="main", seed=0, uniform=2, normal=1):
-    return ActionNoise(Streams(seed), policy, uniform, normal)
+    return ActionNoise(Streams(seed), policy, uniform, normal, torch.device("cpu"))
 
 
 STEPS = [0, 1, 100, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 17]

@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.nn import functional
 
 MASKED_LOGIT = -1e8  # not -inf: probability 0 all the same, but entropy and KL stay finite (0 * -1e8 = 0)
-BELOW_ONE = 1.0 - 2.0**-24  # the largest float32 below 1
 LOG_2PI = math.log(2.0 * math.pi)
 
 
@@ -104,11 +103,19 @@ class Categorical(Distribution):
 
     def sample(self, noise: Tensor) -> Tensor:
         """The first choice whose cumulative probability exceeds the uniform number."""
+        return self._draw(noise).squeeze(-1)
+
+    def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """`sample` and `log_prob` of it."""
+        choice = self._draw(noise)
+        return choice.squeeze(-1), self.log_probs.gather(-1, choice).squeeze(-1)
+
+    def _draw(self, noise: Tensor) -> Tensor:
+        """The choice ``[..., 1]`` for a uniform number below 1, ``[..., 1]``."""
         # In float64 a sum of float32 probabilities is exact in any order of summation (a GPU's, say), hence flat where
         # one is 0: a strict comparison cannot stop there. The target stays below the total, so some choice exceeds it.
         cumulative = self.log_probs.exp().cumsum(-1, dtype=torch.float64)
-        target = noise.clamp_max(BELOW_ONE) * cumulative.narrow(-1, -1, 1)
-        return torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+        return torch.searchsorted(cumulative, noise * cumulative[..., -1:], right=True)
 
     def mode(self) -> Tensor:
         """The most probable choice, the first of equals."""
@@ -166,6 +173,11 @@ class MultiCategorical(Distribution):
     def sample(self, noise: Tensor) -> Tensor:
         """Each choice by its own uniform number."""
         return self.choices.sample(noise.unsqueeze(-1))
+
+    def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """`sample` and `log_prob` of it."""
+        choice, logp = self.choices.sample_logp(noise.unsqueeze(-1))
+        return choice, logp.sum(-1)
 
     def mode(self) -> Tensor:
         """The most probable option of each choice."""

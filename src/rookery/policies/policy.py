@@ -10,6 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
+from rookery.core.device import device_of
 from rookery.core.errors import RookeryError, SpaceError
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
@@ -71,9 +72,11 @@ class Policy(nn.Module):
         distribution: Distribution = self.head(self.features(obs), obs[MASK] if self.obs_spec.has_mask else None)
         return distribution
 
-    @torch.inference_mode()
     def act(self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False) -> tuple[Tensor, Tensor]:
-        """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``. Inference tensors: copy them.
+        """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
+
+        A worker's copy requires no gradients, so nothing is recorded for a backward pass; elsewhere say
+        ``with torch.no_grad()``, which is not said here because it costs 3 us a call.
 
         Args:
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
@@ -128,10 +131,11 @@ class Policy(nn.Module):
         problem = self.obs_spec.check(tree, np.arange(num_rows))
         if problem:
             raise SpaceError(f"policy {self.name!r}: {problem}")
-        device = next(self.parameters()).device
+        device = device_of(self)
         noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng)).to(device)
         rows = {path: torch.from_numpy(array).to(device) for path, array in tree.items()}
-        action, _ = self.act(rows, noise, deterministic)
+        with torch.no_grad():
+            action, _ = self.act(rows, noise, deterministic)
         actions = self.action_spec.to_env(action.cpu().numpy())
         return actions if is_batch else actions[0]
 

@@ -6,6 +6,7 @@ slots begins with the block for fewer, so a slot's actions do not depend on how 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,25 +27,31 @@ class ActionNoise:
         policy: The policy's name.
         uniform: Uniform numbers a decision, in [0, 1); they come first.
         normal: Standard normal numbers a decision.
+        device: Where the policy is; a block goes there at once.
     """
 
     streams: Streams
     policy: str
     uniform: int
     normal: int
+    device: torch.device
 
     def __post_init__(self) -> None:
         self._number = -1
-        self._block = torch.zeros(0, BLOCK, self.uniform + self.normal)
+        self._slots = 0
+        self._steps: Sequence[Tensor] = ()  # of each vector step in the block, [slots, n]
 
     def at(self, slots: np.ndarray | None, num_slots: int, vector_step: int) -> Tensor:
         """``[N, uniform + normal]`` float32 for the given slots (None = the first `num_slots`) in a vector step."""
         number, offset = divmod(vector_step, BLOCK)
-        if number != self._number or num_slots > len(self._block):
-            self._block = self._draw(max(num_slots, len(self._block)), number)
+        if number != self._number or num_slots > self._slots:
+            self._slots = max(num_slots, self._slots)
+            self._steps = self._draw(self._slots, number).transpose(0, 1).contiguous().to(self.device).unbind()
             self._number = number
-        step = self._block[:, offset]
-        return step[:num_slots] if slots is None else step[torch.from_numpy(slots)]
+        step = self._steps[offset]
+        if slots is not None:
+            return step[torch.from_numpy(slots)]
+        return step if num_slots == self._slots else step[:num_slots]
 
     def _draw(self, slots: int, number: int) -> Tensor:
         parts = []

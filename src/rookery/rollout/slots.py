@@ -33,7 +33,7 @@ class SlotStore(Stateful):
     saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
              "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "_tensors", "_at")
+    fixed = ("obs_spec", "action_spec", "demand", "_at")
 
     def __init__(self, obs: ObsSpec, action: ActionSpec, demand: Demand) -> None:
         self.obs_spec = obs
@@ -60,13 +60,7 @@ class SlotStore(Stateful):
         self._clock = np.zeros(0, dtype=np.int64)  # [slots] decisions in its life
         self._store = self._allocate(0)
         self._header = _new_header(0)
-        self._tensors = _as_tensors(self._store)
         self._finals: dict[str, Any] = {"obs": obs.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
-        super().load_state_dict(state)
-        self._tensors = _as_tensors(self._store)
 
     # --- slots --------------------------------------------------------------------------------------------------------
 
@@ -137,7 +131,7 @@ class SlotStore(Stateful):
             store[name][:, :had] = self._store[name]
         for name, array in header.items():
             array[:had] = self._header[name]
-        self._store, self._header, self._tensors = store, header, _as_tensors(store)
+        self._store, self._header = store, header
 
     # --- playing ------------------------------------------------------------------------------------------------------
 
@@ -195,8 +189,9 @@ class SlotStore(Stateful):
             header["version"][low:high] = self.version
         seen: TensorTree = {}
         for path, array in self._store["obs"].items():
-            array[self._row, low:high] = slab[path][rows]
-            seen[path] = self._tensors[path][self._row, low:high]
+            here = array[self._row, low:high]
+            here[...] = slab[path][rows]
+            seen[path] = torch.from_numpy(here)
         return seen
 
     def _next_columns(self, slots: np.ndarray, full: np.ndarray, slab: Tree, rows: slice | np.ndarray) -> None:
@@ -475,8 +470,3 @@ def _new_header(columns: int) -> dict[str, np.ndarray]:
     header = {name: np.zeros(columns, dtype=np.int64) for name in ("slot", "clock", "length", "version")}
     header["first"] = np.zeros(columns, dtype=bool)
     return header
-
-
-def _as_tensors(store: dict[str, Any]) -> TensorTree:
-    """The stored observations as tensors on the same memory: made once, because making one costs a microsecond."""
-    return {path: torch.from_numpy(array) for path, array in store["obs"].items()}
