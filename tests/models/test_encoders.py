@@ -5,7 +5,7 @@ from gymnasium import spaces
 from torch.nn import functional
 
 from rookery.core.spaces import obs_spec
-from rookery.models.encoders import Encoder, convolutions, image_layout
+from rookery.models.encoders import Encoder
 
 DISCRETE = spaces.Discrete(2)
 
@@ -16,7 +16,8 @@ def spec(space):
 
 def encoder(space, hidden=(16, 8), activation="tanh", seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return Encoder(spec(space), hidden=hidden, activation=activation, generator=generator)
+    pictures = {"cnn": "auto", "cnn_width": 1, "precision": "float32"}
+    return Encoder(spec(space), hidden=hidden, activation=activation, **pictures, generator=generator)
 
 
 def rows(space, n=5):
@@ -128,37 +129,6 @@ def test_bytes_are_divided_by_their_upper_bound_exactly_once():
     small, floats = encoder(image(8, 8, 3)), encoder(image(8, 8, 3, dtype=np.float32))
     pixels = rows(image(8, 8, 3))["obs"]
     assert torch.allclose(small({"obs": pixels}), floats({"obs": pixels.float() / 255.0}), atol=1e-6)
-
-
-@pytest.mark.parametrize(("height", "width", "channels"), [(84, 84, 4), (40, 50, 3), (10, 12, 3), (7, 7, 3)])
-def test_channels_first_and_last_give_equal_features(height, width, channels):
-    last, first = encoder(image(height, width, channels)), encoder(image(channels, height, width))
-    pixels = rows(image(height, width, channels))["obs"]
-    assert torch.allclose(last({"obs": pixels}), first({"obs": pixels.permute(0, 3, 1, 2).contiguous()}), atol=1e-5)
-
-
-def test_channels_are_the_shorter_of_first_and_last_axis():
-    def layout(*shape, dtype=np.uint8):
-        return image_layout(spec(image(*shape, dtype=dtype)).leaves[0])
-
-    assert layout(84, 80, 4) == (4, 84, 80, True)
-    assert layout(4, 84, 80) == (4, 84, 80, False)
-    assert layout(3, 7, 3) == (3, 3, 7, True)  # equal: the last
-    assert layout(9, 9, 1, dtype=np.float32) == (1, 9, 9, True)
-    assert layout(2, 2, 2) is None  # too small for a picture
-    assert layout(84, 84) is None
-    assert image_layout(spec(spaces.MultiDiscrete(np.full((5, 5, 3), 2))).leaves[0]) is None
-
-
-def test_nature_network_from_36_pixels_and_a_small_one_below():
-    assert convolutions(36, 100) == ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-    assert convolutions(7, 7) == ((16, 3, 1), (32, 3, 1), (64, 3, 1))  # 7 -> 5 -> 3 -> 1
-    assert convolutions(5, 5) == ((16, 2, 1), (32, 2, 1), (64, 2, 1))  # 5 -> 4 -> 3 -> 2
-    assert convolutions(3, 9) == ((16, 2, 1), (32, 2, 1))  # 3 -> 2 -> 1
-    assert convolutions(35, 35) == ((16, 3, 2), (32, 3, 2), (64, 3, 1))  # 35 -> 17 -> 8 -> 6
-    module = encoder(image(84, 84, 4), ())
-    assert module.num_features == 512
-    assert module.images[0].linear.in_features == 64 * 7 * 7  # 84 -> 20 -> 9 -> 7
 
 
 def test_masks_are_not_encoded():

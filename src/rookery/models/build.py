@@ -56,6 +56,24 @@ class ModelConfig(Settings):
     log_std_init: Annotated[float, Interval(ge=-20, le=2)] = 0.0
     """First log standard deviation of continuous actions, whose range is [-1, 1] where they are bounded."""
 
+    cnn: Literal["auto", "nature", "impala", "small"] = "auto"
+    """Network for pictures: Mnih et al. 2015, the residual one of Espeholt et al. 2018, or one for grid worlds;
+    ``auto`` = nature from 36 pixels on, small below.
+    """
+
+    cnn_width: PositiveInt = 1
+    """Multiplies the filters of that network."""
+
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Numbers in which picture networks multiply while they learn; all else stays float32. The space preset chooses
+    bfloat16 where the processor has it.
+    """
+
+    compile: bool = False
+    """Whether network and loss go through `torch.compile` for learning: some seconds to a minute at the start and after
+    each change of shapes, for shorter updates of small networks later. Needs a C++ compiler.
+    """
+
     module: type[nn.Module] | Callable[..., nn.Module] | str | None = None
     """Your own model instead of `hidden` and `activation`: a class, function or import path "package.module:Name"."""
 
@@ -72,13 +90,22 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
         generator: All first weights come from it; equal states give equal weights.
 
     Raises:
-        ConfigError: If a custom model breaks the contract, which is tried out on two rows of zeros.
+        ConfigError: If a custom model breaks the contract, which is tried out on two rows of zeros, or a picture is too
+            small for the network that was asked for.
     """
     if cfg.module is not None:
         return _build_custom(obs, cfg, generator)
     if cfg.module_config:
         raise ConfigError(f"model.module_config is {cfg.module_config}, but model.module is not set; {CONTRACT}")
-    return Encoder(obs, hidden=cfg.hidden, activation=cfg.activation, generator=generator)
+    return Encoder(
+        obs,
+        hidden=cfg.hidden,
+        activation=cfg.activation,
+        cnn=cfg.cnn,
+        cnn_width=cfg.cnn_width,
+        precision=cfg.precision,
+        generator=generator,
+    )
 
 
 class CustomTrunk(nn.Module):

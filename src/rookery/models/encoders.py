@@ -7,7 +7,7 @@ convolutional network each, whose outputs are further inputs of that layer. Acti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,94 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.core.batch import TensorTree
-from rookery.core.spaces import Leaf, ObsSpec
-from rookery.models.layers import HIDDEN_GAIN, convolution, linear, orthogonal
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "relu": functional.relu,
-    "elu": functional.elu,
-    "silu": functional.silu,
-    "gelu": functional.gelu,
-}
-
-SMALLEST_PICTURE = 3  # pixels; a three-dimensional box with a shorter side is read as a vector
-SMALLEST_NATURE = 36  # pixels: the shortest side on which the three layers of the Nature network leave one pixel
-NATURE_LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel, stride
-NATURE_FEATURES = 512
-SMALL_FILTERS = (16, 32, 64)
-SMALL_FEATURES = 128
-SMALL_STRIDE_FROM = 14  # pixels: from here on a small network halves its picture
-
-
-def image_layout(leaf: Leaf) -> tuple[int, int, int, bool] | None:
-    """Channels, height, width, and whether channels come last, of a leaf that is a picture; None for any other leaf.
-
-    A picture is a box of three dimensions, uint8 or float. Its channels are the shorter of the first and the last axis,
-    the last if they are equal; the other two are at least 3 pixels long.
-    """
-    if leaf.kind != "box" or len(leaf.shape) != 3:
-        return None
-    first, middle, last = leaf.shape
-    channels_last = last <= first
-    channels, height, width = (last, first, middle) if channels_last else (first, middle, last)
-    return (channels, height, width, channels_last) if min(height, width) >= SMALLEST_PICTURE else None
-
-
-def convolutions(height: int, width: int) -> tuple[tuple[int, int, int], ...]:
-    """Filters, kernel and stride of the layers for a picture of this size.
-
-    From 36 pixels on both sides these are the layers of Mnih et al. 2015. Smaller pictures, as of grid worlds, get up
-    to three layers of 16, 32 and 64 filters with 3x3 kernels, or 2x2 when the shorter side is below 7; a layer halves a
-    picture of 14 pixels and more; layers end where the kernel no longer fits.
-    """
-    side = min(height, width)
-    if side >= SMALLEST_NATURE:
-        return NATURE_LAYERS
-    kernel = 3 if side >= 7 else 2
-    layers: list[tuple[int, int, int]] = []
-    for filters in SMALL_FILTERS:
-        if side < kernel:
-            break
-        stride = 2 if side >= SMALL_STRIDE_FROM else 1
-        side = (side - kernel) // stride + 1
-        layers.append((filters, kernel, stride))
-    return tuple(layers)
-
-
-class ImageEncoder(nn.Module):
-    """Convolutions and one linear layer, ReLU after each: 512 features, or 128 of a picture below 36 pixels.
-
-    Args:
-        leaf: The picture; its `scale` divides the pixels.
-        generator: Draws the weights.
-    """
-
-    def __init__(self, leaf: Leaf, *, generator: torch.Generator) -> None:
-        super().__init__()
-        layout = image_layout(leaf)
-        assert layout is not None
-        channels, height, width, self.channels_last = layout
-        self.scale = leaf.scale
-        layers: list[nn.Module] = []
-        plan = convolutions(height, width)
-        for filters, kernel, stride in plan:
-            layers.append(convolution(channels, filters, kernel, stride, gain=HIDDEN_GAIN, generator=generator))
-            channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
-        self.convolutions = nn.ModuleList(layers)
-        self.num_features = NATURE_FEATURES if plan is NATURE_LAYERS else SMALL_FEATURES
-        self.linear = linear(channels * height * width, self.num_features, gain=HIDDEN_GAIN, generator=generator)
-
-    def forward(self, image: Tensor) -> Tensor:
-        """Features ``[N, F]`` of pictures ``[N, ...]`` in the layout of the leaf."""
-        if self.channels_last:
-            image = image.permute(0, 3, 1, 2)  # a view, already in the memory order that convolutions like best
-        x = image.to(torch.float32, memory_format=torch.channels_last)
-        if self.scale != 1.0:
-            x = x / self.scale
-        for layer in self.convolutions:
-            x = functional.relu(layer(x))
-        return functional.relu(self.linear(x.flatten(1)))
+from rookery.core.spaces import ObsSpec
+from rookery.models.activations import ACTIVATIONS
+from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
+from rookery.models.pictures import ImageEncoder, image_layout
 
 
 class MixedLinear(nn.Module):
@@ -150,10 +66,26 @@ class Encoder(nn.Module):
         obs: Layout of the observations.
         hidden: Widths of the layers; without any, the features are the inputs themselves, categories as one-hots.
         activation: A name in `ACTIVATIONS`, used after each of these layers.
+        cnn: Which picture network: ``auto``, ``nature``, ``impala`` or ``small``.
+        cnn_width: Multiplies the filters of picture networks.
+        precision: ``float32``, or ``bfloat16`` for picture networks while they learn.
         generator: Draws the weights.
+
+    Raises:
+        ConfigError: If a picture is too small for the network that was asked for.
     """
 
-    def __init__(self, obs: ObsSpec, *, hidden: Sequence[int], activation: str, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        obs: ObsSpec,
+        *,
+        hidden: Sequence[int],
+        activation: str,
+        cnn: str,
+        cnn_width: int,
+        precision: str,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
         leaves = [leaf for leaf in obs.leaves if leaf.kind != "mask"]
         pictures = [leaf for leaf in leaves if image_layout(leaf)]
@@ -162,7 +94,10 @@ class Encoder(nn.Module):
         self.sizes = tuple(size for leaf in self.categories for size in leaf.sizes)
         self.pictures = tuple(leaf.path for leaf in pictures)
         # A list, because paths are the user's words, and a module cannot be called "keys" or hold a dot.
-        images = [ImageEncoder(leaf, generator=generator) for leaf in pictures]
+        images = [
+            ImageEncoder(leaf, cnn=cnn, cnn_width=cnn_width, precision=precision, generator=generator)
+            for leaf in pictures
+        ]
         self.images = nn.ModuleList(images)
         self.activation = activation
         num_numbers = sum(int(np.prod(leaf.shape)) for leaf in self.vectors)
@@ -172,17 +107,27 @@ class Encoder(nn.Module):
             linear(hidden[i], hidden[i + 1], gain=HIDDEN_GAIN, generator=generator) for i in range(len(hidden) - 1)
         )
         self.num_features = hidden[-1] if hidden else num_numbers + sum(self.sizes)
+        # One vector of numbers, the usual case, is its own input: nothing is put together, and the first layer is a
+        # layer like the others. Parameters are kept at hand, because to call a module for them costs as much as a
+        # product of eight rows.
+        plain = [leaf.path for leaf in self.vectors if leaf.dtype == np.float32 and leaf.scale == 1.0]
+        alone = len(leaves) == 1 and len(leaves[0].shape) == 1 and self.first is not None
+        self._plain_path = plain[0] if plain and alone else None
+        chain = [self.first, *self.layers] if self._plain_path is not None else [*self.layers]
+        self._chain = tuple((layer.weight, layer.bias) for layer in chain)
 
     def forward(self, obs: TensorTree) -> Tensor:
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
-        numbers = self._numbers(obs)
-        categories = self._categories(obs)
-        if self.first is None:
-            return _one_hots(numbers, categories, self.sizes)
         activation = ACTIVATIONS[self.activation]
-        x = activation(self.first(numbers, categories))
-        for layer in self.layers:
-            x = activation(layer(x))
+        if self._plain_path is not None:
+            x = obs[self._plain_path]
+        else:
+            numbers, categories = self._numbers(obs), self._categories(obs)
+            if self.first is None:
+                return _one_hots(numbers, categories, self.sizes)
+            x = activation(self.first(numbers, categories))
+        for weight, bias in self._chain:
+            x = activation(functional.linear(x, weight, bias))
         return x
 
     def _numbers(self, obs: TensorTree) -> Tensor | None:

@@ -30,10 +30,17 @@ def linear(num_inputs: int, num_outputs: int, *, gain: float, generator: torch.G
 
 
 def convolution(
-    num_inputs: int, num_outputs: int, kernel: int, stride: int, *, gain: float, generator: torch.Generator
+    num_inputs: int,
+    num_outputs: int,
+    kernel: int,
+    stride: int,
+    padding: int = 0,
+    *,
+    gain: float,
+    generator: torch.Generator,
 ) -> nn.Conv2d:
-    """A convolution without padding."""
-    layer: nn.Conv2d = nn.utils.skip_init(nn.Conv2d, num_inputs, num_outputs, kernel, stride)
+    """A convolution; `padding` zeros stand around the picture."""
+    layer: nn.Conv2d = nn.utils.skip_init(nn.Conv2d, num_inputs, num_outputs, kernel, stride, padding)
     return _start(layer, orthogonal(num_outputs, num_inputs, kernel, kernel, gain=gain, generator=generator))
 
 
