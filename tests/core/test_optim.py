@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rookery.core.optim import Adam, RMSprop, apply_gradients, compute_gradients
 class Cfg:
     lr: float = 0.02
     max_grad_norm: float | None = 0.5
+    model = SimpleNamespace(compile=False)
 
 
 def net(seed=0):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
@@ -32,6 +33,11 @@ class StepConfig(Protocol):
     @property
     def max_grad_norm(self) -> float | None:
         """Longest allowed gradient (2-norm over all parameters); None = any."""
+        ...
+
+    @property
+    def model(self) -> Any:
+        """Settings of the networks, of which `compile` is read."""
         ...
 
 
@@ -199,15 +205,31 @@ def compute_gradients(
 ) -> Metrics:
     """Fills the optimizer's gradient vector with the gradient of the loss; the weights stay."""
     optimizer.flat.grad.zero_()
-    value, metrics = loss(forward(batch), batch, cfg)
+    evaluate = _compiled() if cfg.model.compile else _evaluate
+    value, metrics = evaluate(forward, loss, batch, cfg)
     value.backward()
     return metrics
+
+
+def _evaluate(
+    forward: Callable[[BatchT], OutputsT],
+    loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
+    batch: BatchT,
+    cfg: ConfigT,
+) -> tuple[Tensor, Metrics]:
+    """Forward and loss: together, because it is their small operations that a compiler can merge."""
+    return loss(forward(batch), batch, cfg)
+
+
+@cache
+def _compiled() -> Callable[..., tuple[Tensor, Metrics]]:
+    return torch.compile(_evaluate)
 
 
 def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None) -> Tensor:
     """Steps along the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping."""
     norm: Tensor = torch.linalg.vector_norm(optimizer.flat.grad)
-    bad = (~torch.isfinite(norm)).to(norm.dtype)
+    bad = (norm - norm).ne(0).to(norm.dtype)  # infinity minus infinity is NaN, and NaN is not 0 either
     optimizer.skipped += bad
     optimizer.skipped_in_a_row.add_(bad).mul_(bad)
     scale = None if max_grad_norm is None else ((norm + 1e-6) / max_grad_norm).clamp_(min=1.0)

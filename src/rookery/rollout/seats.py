@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rookery.core.device import Staging, device_of
 from rookery.core.state import Stateful
 from rookery.policies.policy import Policy
 from rookery.rollout.noise import ActionNoise
@@ -21,13 +22,14 @@ class Seat(Stateful):
         policy: Its weights and normalizer here.
         store: Where its decisions are kept; None if nobody learns from them.
         noise: What its actions are drawn with.
+        staging: The way of observations to the policy and of actions back.
         kind: Number of the kind whose agents it plays; -1 before the first of them.
         taken: ``[slots]`` whether an agent holds the slot.
         row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
     """
 
     saved = ("number", "policy", "store", "kind", "taken", "row_of_slot")
-    fixed = ("name", "noise")
+    fixed = ("name", "noise", "staging")
 
     def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
         self.name = name
@@ -36,6 +38,7 @@ class Seat(Stateful):
         self.policy = policy
         self.store = store
         self.noise = noise
+        self.staging = Staging(device_of(policy))
         self.row_of_slot = np.zeros(0, dtype=np.int64)
         self.taken = np.zeros(0, dtype=bool)
 

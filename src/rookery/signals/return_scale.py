@@ -35,15 +35,15 @@ class ReturnScale(Stateful):
     def __call__(self, rollout: Rollout) -> Tensor:
         """Takes the rollout into the statistics and returns its rewards ``[T, F]``, scaled and clipped to +-10."""
         returns = self._discounted(rollout)
-        self.statistics.update(torch.from_numpy(returns[rollout.valid.numpy()]))
+        self.statistics.update(torch.from_numpy(returns[rollout.valid.numpy(force=True)]))
         deviation = float(torch.sqrt(self.statistics.var + 1e-8))
         return (rollout.reward / deviation).clamp(-CLIP, CLIP)
 
     def _discounted(self, rollout: Rollout) -> np.ndarray:
         """The discounted sum of rewards up to each decision, ``[T, F]``, carried on from a slot's earlier fragments."""
-        slot, length, first = rollout.slot.numpy(), rollout.length.numpy(), rollout.first.numpy()
-        reward = rollout.reward.numpy()
-        ended = (rollout.terminated | rollout.truncated).numpy()
+        slot, length, first = (part.numpy(force=True) for part in (rollout.slot, rollout.length, rollout.first))
+        reward = rollout.reward.numpy(force=True)
+        ended = (rollout.terminated | rollout.truncated).numpy(force=True)
         if len(slot) and slot.max() >= len(self.running):
             self.running = np.concatenate((self.running, np.zeros(int(slot.max()) + 1 - len(self.running))))
         returns = np.zeros(reward.shape)

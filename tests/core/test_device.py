@@ -1,0 +1,99 @@
+"""What a device can do, and the way of experience to it and back."""
+
+import shutil
+import sysconfig
+
+import numpy as np
+import pytest
+import torch
+
+from rookery import ModelConfig, PPOConfig, Trainer
+from rookery.core.batch import Rollout
+from rookery.core.device import Staging, check_compiler, check_device, has_bfloat16
+from rookery.core.errors import ConfigError
+
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no graphics card")
+
+
+def rollout(steps=3, fragments=2):
+    generator = torch.Generator().manual_seed(steps)
+    flags = torch.zeros(steps, fragments, dtype=torch.bool)
+    numbers = torch.arange(fragments)
+    return Rollout(
+        obs={"a/b": torch.randint(0, 255, (steps, fragments, 4), dtype=torch.uint8, generator=generator)},
+        action=torch.randn(steps, fragments, 2, generator=generator),
+        logp=torch.randn(steps, fragments, generator=generator),
+        reward=torch.randn(steps, fragments, generator=generator),
+        terminated=flags,
+        truncated=flags,
+        last_obs={"a/b": torch.ones(fragments, 4, dtype=torch.uint8)},
+        final_obs={"a/b": torch.ones(0, 4, dtype=torch.uint8)},
+        boot_index=torch.zeros(0, 2, dtype=torch.int64),
+        slot=numbers,
+        clock=numbers,
+        length=torch.full((fragments,), steps),
+        first=torch.ones(fragments, dtype=torch.bool),
+        version=numbers,
+    )
+
+
+def tensors(of):
+    """All tensors of a rollout, by name."""
+    found = {}
+    for name, part in vars(of).items():
+        found |= {f"{name}/{path}": leaf for path, leaf in part.items()} if isinstance(part, dict) else {name: part}
+    return found
+
+
+def test_the_processor_is_always_there():
+    check_device("cpu")
+    assert isinstance(has_bfloat16("cpu"), bool)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a graphics card")
+def test_a_missing_graphics_card_is_told(monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    with pytest.raises(ConfigError, match="device = 'cuda': this torch .* was built without CUDA; use device: cpu"):
+        check_device("cuda")
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
+    with pytest.raises(ConfigError, match="torch finds no graphics card; use device: cpu, or see whether nvidia-smi"):
+        check_device("cuda")
+
+
+def test_a_missing_compiler_is_told_before_anything_is_made(monkeypatch):
+    compiling = PPOConfig(model=ModelConfig(compile=True))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ConfigError, match="model.compile = True: there is no C.. compiler 'no-such-compiler'"):
+        Trainer("CartPole-v1", compiling)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: "/nowhere")
+    with pytest.raises(ConfigError, match="/nowhere/Python.h is missing; install the headers of Python 3"):
+        check_compiler()
+
+
+def test_on_the_processor_nothing_is_copied():
+    staging, given = Staging(torch.device("cpu")), rollout()
+    assert staging.send_rollout(given) is given
+    assert staging.send(given.obs) is given.obs
+    (array,) = staging.fetch(given.reward)
+    assert np.shares_memory(array, given.reward.numpy())
+
+
+@CUDA
+def test_rollouts_arrive_whole_on_the_card():
+    staging = Staging(torch.device("cuda"))
+    for steps in (3, 5, 2):  # the page-locked memory grows, and serves again
+        given = rollout(steps)
+        there = tensors(staging.send_rollout(given))
+        for name, tensor in tensors(given).items():
+            assert there[name].is_cuda, name
+            assert torch.equal(there[name].cpu(), tensor), name
+
+
+@CUDA
+def test_what_was_sent_is_what_comes_back():
+    staging = Staging(torch.device("cuda"))
+    for number in range(20):
+        sent = staging.send({"obs": torch.full((1000,), number)})["obs"]
+        first, second = staging.fetch(sent, sent + 1)
+        assert (first == number).all() and (second == number + 1).all()
