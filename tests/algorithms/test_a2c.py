@@ -32,7 +32,7 @@ def test_a2c_is_the_first_gradient_step_of_ppo(env, normalize):
     data = ppo.targets(rollout)
     (batch,) = data.shuffled(10**6, ppo.rng)
     metrics = compute_gradients(ppo.net, ppo.loss, batch, ppo.optimizer, ppo.now())
-    assert metrics["clip_fraction"] == 0
+    assert not metrics["clip_fraction"].any()
     theirs = compute_gradients(a2c.net, a2c.loss, data, a2c.optimizer, a2c.now())
     mine, other = a2c.optimizer.flat.grad, ppo.optimizer.flat.grad
     assert mine.norm() > 0.1
@@ -136,4 +136,4 @@ def test_the_losses_part_when_the_policy_has_moved():
     moved = data.map(lambda tensor: tensor)
     moved.logp.sub_(1.0)  # as if the choices had been less likely: ratio e, clipped where that helps
     _, metrics = ppo_loss(ppo.net(moved), moved, ppo.now())
-    assert metrics["clip_fraction"] == 1
+    assert metrics["clip_fraction"].all()

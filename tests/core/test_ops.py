@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rookery.core.ops import following, gae
+from rookery.core.ops import following, gae, vtrace
 
 REWARD = torch.tensor([1, -0.5, 2, 0, 1], dtype=torch.float64)
 VALUE = torch.tensor([0.5, 0.2, -0.1, 0.4, 0.3], dtype=torch.float64)
@@ -73,3 +73,71 @@ def test_nothing_behind_an_end_leaks_into_what_came_before(garbage):
 def test_following_shifts_values_by_one_step():
     value = torch.arange(6.0).view(3, 2)
     assert following(value, torch.tensor([10.0, 11.0])).tolist() == [[2, 3], [4, 5], [10, 11]]
+
+
+# --- V-trace ----------------------------------------------------------------------------------------------------------
+
+RATIO = torch.tensor([0.5, 3.0, 1.5, 0.2, 1.1], dtype=torch.float64)
+
+
+def traced(ratio=RATIO, next_value=NEXT_VALUE, ended=TRUNCATED_AT_2, gae_lambda=0.8, rho_bar=2.0, c_bar=1.0):
+    return vtrace(
+        REWARD, VALUE, next_value, ended, ratio, gamma=0.9, gae_lambda=gae_lambda, rho_bar=rho_bar, c_bar=c_bar
+    )
+
+
+def test_vtrace_of_three_decisions_by_hand():
+    # errors 1.4, -0.55, 1.5; weights 0.5, 2 (cut from 3), 1.5; factors back 0.72 * 0.5, 0.72 * 1 (cut), unused
+    # corrections from the end: 2.25, -1.1 + 0.72 * 2.25 = 0.52, 0.7 + 0.36 * 0.52 = 0.8872
+    reward, value, next_value, ratio = torch.tensor(
+        [[1, 0, 2], [0.5, 1, 0.5], [1, 0.5, 0], [0.5, 3, 1.5]], dtype=torch.float64
+    )
+    ended = torch.tensor([False, False, True])
+    advantage, target = vtrace(
+        reward, value, next_value, ended, ratio, gamma=0.9, gae_lambda=0.8, rho_bar=2.0, c_bar=1.0
+    )
+    assert close(target, [1.3872, 1.52, 2.75])
+    assert close(advantage, [1.4 + 0.72 * 0.52, -0.55 + 0.72 * 2.25, 1.5])
+
+
+@pytest.mark.parametrize("gae_lambda", [0.0, 0.8, 1.0])
+@pytest.mark.parametrize(("rho_bar", "c_bar"), [(1.0, 1.0), (2.0, 1.0), (9.0, 9.0)])
+def test_vtrace_targets_are_the_sum_of_equation_1(gae_lambda, rho_bar, c_bar):
+    _, target = traced(gae_lambda=gae_lambda, rho_bar=rho_bar, c_bar=c_bar)
+    for s in range(5):
+        expected, product = VALUE[s].item(), 1.0
+        for t in range(s, 5):
+            error = REWARD[t] + 0.9 * NEXT_VALUE[t] - VALUE[t]
+            expected += 0.9 ** (t - s) * product * min(rho_bar, RATIO[t].item()) * error.item()
+            product *= gae_lambda * min(c_bar, RATIO[t].item())
+            if TRUNCATED_AT_2[t]:
+                break
+        assert target[s].item() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("gae_lambda", [0.0, 0.8, 1.0])
+def test_vtrace_of_ones_own_play_is_gae_and_its_lambda_returns(gae_lambda):
+    advantage, target = traced(torch.ones_like(RATIO), gae_lambda=gae_lambda)
+    expected = estimate(gae_lambda=gae_lambda)
+    assert torch.allclose(advantage, expected, atol=1e-12, rtol=0)
+    assert torch.allclose(target, expected + VALUE, atol=1e-12, rtol=0)
+
+
+def test_with_lambda_1_the_advantage_is_that_of_the_paper():
+    advantage, target = traced(gae_lambda=1.0)  # r + gamma v' - V, v' the target within an episode
+    after = [target[1], target[2], NEXT_VALUE[2], target[4], NEXT_VALUE[4]]
+    assert close(advantage, [(REWARD[t] + 0.9 * after[t] - VALUE[t]).item() for t in range(5)])
+
+
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf")])
+def test_nothing_behind_an_end_leaks_into_a_trace(garbage):
+    next_value, ratio = NEXT_VALUE.clone(), RATIO.clone()
+    next_value[3:], ratio[3:] = garbage, garbage
+    for found, expected in zip(traced(ratio, next_value), traced(), strict=True):
+        assert torch.equal(found[:3], expected[:3])
+
+
+def test_vtrace_leaves_its_inputs_alone():
+    before = [part.clone() for part in (REWARD, VALUE, NEXT_VALUE, RATIO)]
+    traced()
+    assert all(torch.equal(now, then) for now, then in zip((REWARD, VALUE, NEXT_VALUE, RATIO), before, strict=True))

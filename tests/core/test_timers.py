@@ -54,6 +54,22 @@ def test_the_tree_prints_the_slowest_first_with_shares_of_the_parent():
     assert [line.split()[-2] for line in lines] == ["2", "2", "6", "1"]
 
 
+def test_a_tree_can_include_what_another_counted():
+    timers, other = used(), used()
+    with other["ahead"], other["act"]:
+        pass
+    timers.include(other)
+    state = timers.state_dict()["children"]
+    assert list(state) == ["train", "step", "ahead"]
+    assert (state["train"]["count"], state["train"]["children"]["step"]["count"], state["step"]["count"]) == (4, 12, 2)
+    assert state["train"]["seconds"] == pytest.approx(timers.root.children["train"].seconds, abs=1e-6)
+    assert state["train"]["children"]["sample"]["seconds"] >= 0.008
+    assert state["ahead"]["children"]["act"]["count"] == 1
+    with timers["ahead"]:  # the tree goes on as its own
+        assert timers.current is timers.root.children["ahead"]
+    assert timers.current is timers.root
+
+
 def test_timers_go_on_counting_from_a_saved_state():
     timers = Timers()
     timers.load_state_dict(used().state_dict())

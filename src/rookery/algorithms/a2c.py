@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets
+from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets, importance_metrics
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.metrics import Means, Metrics, explained_variance
@@ -59,12 +60,18 @@ class A2CConfig(AlgorithmConfig):
 
 
 def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor, Metrics]:
-    """Score times advantage, value error, entropy bonus (section 4 of the paper, negated)."""
+    """Score times advantage, value error, entropy bonus (section 4 of the paper, negated); scores of decisions that
+    older weights made are weighted (Espeholt et al. 2018, section 4.2).
+    """
     advantage = batch.advantage
     if cfg.normalize_advantage and len(advantage) > 1:
-        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-    policy_loss = -(outputs.distribution.log_prob(batch.action) * advantage).mean()
-    value_loss = (outputs.value - batch.value_target).square().mean()
+        deviation, mean = torch.std_mean(advantage)
+        advantage = (advantage - mean) / (deviation + 1e-8)
+    gain = outputs.distribution.log_prob(batch.action) * advantage
+    if batch.importance is not None:
+        gain = gain * batch.importance
+    policy_loss = -gain.mean()
+    value_loss = functional.mse_loss(outputs.value, batch.value_target)
     entropy = outputs.distribution.entropy().mean()
     loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
     metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
@@ -75,6 +82,7 @@ class A2C(Algorithm[A2CConfig]):
     """The algorithm: `training_step` is one round of Algorithm S3 of the paper, all actors in step."""
 
     saved = ("net", "optimizer", "return_scale")
+    corrects_staleness = True
     loss = staticmethod(a2c_loss)
 
     def __init__(self, policy: Policy, cfg: A2CConfig, streams: Streams, name: str) -> None:
@@ -93,13 +101,16 @@ class A2C(Algorithm[A2CConfig]):
         """One update: targets, then one gradient step on all rows."""
         cfg = self.now()
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
-        data = advantage_targets(self.net, rollout, reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda)
+        data = advantage_targets(
+            self.net, rollout, reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
+        )
         means = Means()
         means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg))
         self.updates += 1
         return {
             **means.result(),
             "explained_variance": explained_variance(data.value, data.value_target),
+            **importance_metrics(data),
             "lr": cfg.lr,
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,

@@ -7,13 +7,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Minibatch, Rollout, TensorTree, flat
-from rookery.core.ops import following, gae
+from rookery.core.device import device_of
+from rookery.core.ops import following, gae, vtrace
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Distribution
 from rookery.models.heads import ValueHead
 from rookery.policies.policy import Policy
+
+RHO_BAR = 2.0
+"""Largest importance weight of a decision. It decides what is learned, so it should hardly ever cut: between the
+weights of two updates probabilities rarely double.
+"""
+C_BAR = 1.0
+"""Largest factor by which a later error counts for an earlier decision. It decides only how fast values are learned,
+and 1 keeps products of many ratios from growing, as in the paper.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,7 @@ class ActorCritic(nn.Module):
         self.policy = policy
         self.critic_trunk = None if model.shared_trunk else build_trunk(policy.obs_spec, model, generator=generator)
         self.value_head = ValueHead(policy.num_features, generator=generator)
+        self.to(device_of(policy))
 
     @property
     def parts(self) -> list[nn.Module]:
@@ -58,7 +70,7 @@ class ActorCritic(nn.Module):
 
 @torch.no_grad()
 def advantage_targets(
-    net: ActorCritic, rollout: Rollout, reward: Tensor, *, gamma: float, gae_lambda: float
+    net: ActorCritic, rollout: Rollout, reward: Tensor, *, gamma: float, gae_lambda: float, stale: bool = False
 ) -> Minibatch:
     """Advantages and value targets of every valid decision of a rollout.
 
@@ -68,6 +80,8 @@ def advantage_targets(
         reward: ``[T, F]`` its rewards, scaled or not.
         gamma: Discount.
         gae_lambda: Decay of later errors.
+        stale: Older weights than those of `net` may have played: V-trace takes the place of GAE, and rows carry their
+            importance.
 
     Returns:
         ``[N]`` rows, observations normalized.
@@ -76,16 +90,35 @@ def advantage_targets(
     value = net.value(obs).view_as(reward)
     next_value = following_values(net, rollout, value)
     ended = rollout.terminated | rollout.truncated | rollout.last
-    advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
+    if stale:
+        distribution = net.policy.head(net.policy.trunk(obs), obs.get(MASK))
+        logp = distribution.log_prob(rollout.action.flatten(0, 1)).view_as(reward)
+        ratio = (logp - rollout.logp).exp()
+        advantage, value_target = vtrace(
+            reward, value, next_value, ended, ratio, gamma=gamma, gae_lambda=gae_lambda, rho_bar=RHO_BAR, c_bar=C_BAR
+        )
+    else:
+        logp, ratio = rollout.logp, None
+        advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
+        value_target = advantage + value
     rows = rollout.valid_rows()
     return Minibatch(
         obs=obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()},
         action=flat(rollout.action, rows),
-        logp=flat(rollout.logp, rows),
+        logp=flat(logp, rows),
         advantage=flat(advantage, rows),
-        value_target=flat(advantage + value, rows),
+        value_target=flat(value_target, rows),
         value=flat(value, rows),
+        importance=None if ratio is None else flat(ratio.clamp(max=RHO_BAR), rows),
     )
+
+
+def importance_metrics(data: Minibatch) -> Row:
+    """How far the weights that played were from those that learn; nothing if they were the same."""
+    if data.importance is None:
+        return {}
+    deviation, mean = torch.std_mean(data.importance, correction=0)
+    return {"importance_mean": float(mean), "importance_std": float(deviation)}
 
 
 @torch.no_grad()
@@ -97,7 +130,7 @@ def following_values(net: ActorCritic, rollout: Rollout, value: Tensor) -> Tenso
     """
     last_value = net.value(net.policy.normalize(rollout.last_obs))
     next_value = following(value, last_value)
-    next_value[rollout.length - 1, torch.arange(len(last_value))] = last_value
+    next_value[rollout.length - 1, torch.arange(len(last_value), device=value.device)] = last_value
     if len(rollout.boot_index):
         final_value = net.value(net.policy.normalize(rollout.final_obs))
         next_value[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = final_value

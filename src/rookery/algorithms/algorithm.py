@@ -48,7 +48,10 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
     """
 
     saved: ClassVar[tuple[str, ...]] = ("policy", "env_steps", "horizon", "updates")
-    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams")
+    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness")
+
+    corrects_staleness: ClassVar[bool] = False
+    """Whether `training_step` allows for decisions that older weights made, as `staleness` = 1 says they did."""
 
     def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
         self.policy = policy
@@ -61,6 +64,8 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         """Environment steps at which schedules without a length of their own end. The trainer sets it."""
         self.updates = 0
         """Calls of `training_step` so far."""
+        self.staleness = 0
+        """By how many updates the weights that play may be older than those that learn. The trainer sets it."""
 
     @property
     @abstractmethod

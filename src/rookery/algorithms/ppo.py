@@ -10,8 +10,9 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets
+from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets, importance_metrics
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.metrics import Means, Metrics, explained_variance
@@ -75,7 +76,7 @@ class PPOConfig(AlgorithmConfig):
     """The networks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PenaltyMinibatch(Minibatch):
     """A minibatch that remembers the distributions before the update, to be kept near.
 
@@ -89,34 +90,42 @@ class PenaltyMinibatch(Minibatch):
 
 
 def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
-    """Negated eq. 9: clipped surrogate, value error, entropy bonus; and the penalty of eq. 8 if the batch is for it."""
+    """Negated eq. 9: clipped surrogate, value error, entropy bonus; and the penalty of eq. 8 if the batch is for it.
+
+    Where older weights played, the surrogate is the decoupled one of Hilton et al. 2022, eq. 2: the ratio is taken to
+    the policy at the start of the update, and importance leads from the one that played to that.
+    """
     advantage = batch.advantage
     if cfg.normalize_advantage and len(advantage) > 1:
-        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        deviation, mean = torch.std_mean(advantage)
+        advantage = (advantage - mean) / (deviation + 1e-8)
     log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - cfg.clip, 1 + cfg.clip)
-    policy_loss = -torch.min(ratio * advantage, clipped * advantage).mean()
+    gain = torch.min(ratio * advantage, clipped * advantage)
+    if batch.importance is not None:
+        gain = gain * batch.importance
+    policy_loss = -gain.mean()
 
     value = outputs.value
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
-    value_loss = (value - batch.value_target).square().mean()
+    value_loss = functional.mse_loss(value, batch.value_target)
 
-    entropy = outputs.distribution.entropy().mean()
-    loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
+    entropy = outputs.distribution.entropy()
+    loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy.mean()
     with torch.no_grad():
         metrics = {
             "policy_loss": policy_loss.detach(),
             "value_loss": value_loss.detach(),
             "entropy": entropy.detach(),
-            "kl": (ratio - 1 - log_ratio).mean(),  # Schulman's low-variance estimate of KL(old || new)
-            "clip_fraction": (ratio != clipped).float().mean(),
+            "kl": ratio - 1 - log_ratio,  # Schulman's low-variance estimate of KL(old || new)
+            "clip_fraction": ratio != clipped,
         }
     if isinstance(batch, PenaltyMinibatch):
         full_kl = outputs.distribution.like(batch.old).kl(outputs.distribution)
         loss = loss + (batch.kl_coef * full_kl).mean()
-        metrics["full_kl"] = full_kl.detach().mean()
+        metrics["full_kl"] = full_kl.detach()
     return loss, metrics
 
 
@@ -124,6 +133,7 @@ class PPO(Algorithm[PPOConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
     saved = ("net", "optimizer", "return_scale", "rng", "kl_coef")
+    corrects_staleness = True
     loss = staticmethod(ppo_loss)
 
     def __init__(self, policy: Policy, cfg: PPOConfig, streams: Streams, name: str) -> None:
@@ -151,14 +161,15 @@ class PPO(Algorithm[PPOConfig]):
             for batch in data.shuffled(cfg.minibatch_size, self.rng):
                 metrics = gradient_step(self.net, self.loss, batch, self.optimizer, cfg)
                 means.add(metrics)
-                kl.append(metrics["kl"])
-            if cfg.target_kl is not None and float(torch.stack(kl).mean()) > 1.5 * cfg.target_kl:
+                kl.append(metrics["kl"].flatten())
+            if cfg.target_kl is not None and float(torch.cat(kl).mean()) > 1.5 * cfg.target_kl:
                 break
         self.updates += 1
         result = means.result()
         return {
             **result,
             "explained_variance": explained_variance(data.value, data.value_target),
+            **importance_metrics(data),
             "lr": cfg.lr,
             "clip": cfg.clip,
             "epochs": epochs,
@@ -171,11 +182,14 @@ class PPO(Algorithm[PPOConfig]):
     def targets(self, rollout: Rollout) -> Minibatch:
         """Advantages (eq. 11) and value targets of every valid decision, ``[N]``."""
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
-        data = advantage_targets(self.net, rollout, reward, gamma=self.cfg.gamma, gae_lambda=self.cfg.gae_lambda)
-        if not self.cfg.kl_coef:
+        cfg = self.cfg
+        data = advantage_targets(
+            self.net, rollout, reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
+        )
+        if not cfg.kl_coef:
             return data
         old = self.net(data).distribution.parameters
-        return PenaltyMinibatch(**vars(data), old=old, kl_coef=torch.full((len(data),), self.kl_coef))
+        return PenaltyMinibatch(**vars(data), old=old, kl_coef=torch.full_like(data.value, self.kl_coef))
 
     def adapt_penalty(self, full_kl: float | None) -> Row:
         """Moves the weight of the penalty by the mean KL of an update, and says what it was in that update."""

@@ -168,15 +168,16 @@ class Reinforce(Algorithm[ReinforceConfig]):
         fresh, num_kept = _columns(rollout), 0
         if self.kept:
             num_kept = len(self.kept["slot"])
-            fresh = _map(torch.cat, self.kept, fresh)
+            kept = _map(lambda column: column.to(rollout.slot.device), self.kept)  # a checkpoint's is on the host
+            fresh = _map(torch.cat, kept, fresh)
         order = torch.argsort(fresh["slot"], stable=True)  # what was kept comes before what is new, slot by slot
         rows = _map(lambda column: column.index_select(0, order), fresh)
-        slot, last, first = rows["slot"].numpy(), rows["last"].numpy(), rows["first"].numpy()
+        slot, last, first = (rows[name].numpy(force=True) for name in ("slot", "last", "first"))
         leaves_slot = np.append(slot[1:] != slot[:-1], True)
         closes = last | leaves_slot | np.append(first[1:], False)  # where an episode's known rows are all there
         closing = np.flatnonzero(closes)[np.cumsum(closes) - closes]  # the last known row of each row's episode
-        running = torch.from_numpy(~last[closing] & leaves_slot[closing])
-        over = torch.from_numpy(last[closing])
+        running = torch.from_numpy(~last[closing] & leaves_slot[closing]).to(order.device)
+        over = torch.from_numpy(last[closing]).to(order.device)
         self.dropped += int((~running & ~over).sum())  # the slot began another episode, and this one showed no end
         self.kept = _map(lambda column: column[running], rows)
         self._check_length()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Self
 
@@ -77,12 +76,12 @@ class Rollout:
     @property
     def valid(self) -> Tensor:
         """``[T, F]`` bool, which rows hold decisions."""
-        return torch.arange(len(self.reward)).unsqueeze(1) < self.length.unsqueeze(0)
+        return torch.arange(len(self.reward), device=self.length.device).unsqueeze(1) < self.length.unsqueeze(0)
 
     @property
     def last(self) -> Tensor:
         """``[T, F]`` bool, the last valid row of each fragment."""
-        return torch.arange(len(self.reward)).unsqueeze(1) == self.length.unsqueeze(0) - 1
+        return torch.arange(len(self.reward), device=self.length.device).unsqueeze(1) == self.length.unsqueeze(0) - 1
 
     @property
     def num_decisions(self) -> int:
@@ -114,10 +113,12 @@ class Minibatch:
     Attributes:
         obs: Observations, normalized if the policy does that.
         action: What was done.
-        logp: Its log-probability when it was played.
+        logp: Its log-probability when it was played, or, with `importance`, at the start of the update.
         advantage: How much better it was than the value said.
         value_target: What the value should have been.
         value: What the value was before this update.
+        importance: How much likelier the action was at the start of the update than when it was played; None if these
+            are the same.
     """
 
     obs: TensorTree
@@ -126,23 +127,27 @@ class Minibatch:
     advantage: Tensor
     value_target: Tensor
     value: Tensor
+    importance: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.advantage)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+    def map(self, function: Callable[[Any], Any]) -> Self:
         """A batch whose every tensor went through `function`."""
         made: dict[str, Any] = {}
         for item in fields(self):
             part = getattr(self, item.name)
-            made[item.name] = {k: function(v) for k, v in part.items()} if isinstance(part, dict) else function(part)
+            if part is not None:
+                is_tree = isinstance(part, dict)
+                made[item.name] = {k: function(v) for k, v in part.items()} if is_tree else function(part)
         return type(self)(**made)
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
         """One epoch: the rows in random order, in near-equal parts of at most `size` rows, so never a tail of one."""
         total = len(self)
-        order = torch.from_numpy(rng.permutation(total))
-        mixed = self.map(lambda tensor: tensor.index_select(0, order))
-        parts = -(-total // size)
-        for low, high in pairwise(total * part // parts for part in range(parts + 1)):
-            yield mixed.map(itemgetter(slice(low, high)))
+        order = torch.from_numpy(rng.permutation(total)).to(self.advantage.device)
+        count = -(-total // size)
+        sizes = [total * (part + 1) // count - total * part // count for part in range(count)]
+        parts = self.map(lambda tensor: tensor.index_select(0, order).split(sizes))  # views of one shuffled copy
+        for part in range(count):
+            yield parts.map(itemgetter(part))

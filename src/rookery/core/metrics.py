@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 Metrics = dict[str, Tensor]
-"""Scalar tensors by name, detached."""
+"""Tensors by name, detached: scalars, or a value for each row, whose mean is taken once an update and not once a step."""
 
 
 class Means:
@@ -24,12 +24,14 @@ class Means:
             self._seen.setdefault(name, []).append(value)
 
     def result(self) -> dict[str, float | None]:
-        """The mean of each metric over the steps where it was finite (others were skipped); None if it never was."""
+        """The mean of each metric over the steps (or rows) where it was finite (others were skipped); None if it never
+        was.
+        """
         if not self._seen:
             return {}
         means = []
         for values in self._seen.values():
-            every = torch.stack(values)
+            every = torch.cat([value.flatten() for value in values]).float()
             finite = torch.isfinite(every)
             means.append(torch.where(finite, every, 0.0).sum() / finite.sum())  # 0 / 0 = NaN
         read = torch.stack(means).tolist()

@@ -27,6 +27,47 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, ended: Tensor, *, gam
     return advantage
 
 
+def vtrace(
+    reward: Tensor,
+    value: Tensor,
+    next_value: Tensor,
+    ended: Tensor,
+    ratio: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float,
+    rho_bar: float,
+    c_bar: float,
+) -> tuple[Tensor, Tensor]:
+    """Advantages and value targets from decisions of another policy (V-trace, Espeholt et al. 2018), ``[T, ...]``.
+
+    The targets are eq. 1 of the paper with the decay of its remark 2. An advantage is what the decision earned plus the
+    mix of value and target that followed, minus the value: the decision itself is given, and only what came after it
+    is corrected. With ratios of 1 both are those of `gae`; with `gae_lambda` 1 the advantage is the paper's.
+
+    Args:
+        reward: As in `gae`, like the next three.
+        value: ``[T, ...]``.
+        next_value: ``[T, ...]``.
+        ended: ``[T, ...]``.
+        ratio: ``[T, ...]`` how much likelier each action is under the policy that learns than under the one that
+            played.
+        gamma: Discount.
+        gae_lambda: Decay of later errors.
+        rho_bar: Largest weight of an error: what lies above it shifts the targets towards the policy that played.
+        c_bar: Largest factor by which later errors travel back: what lies above it costs time, not correctness.
+    """
+    error = reward + gamma * next_value - value
+    correction = ratio.clamp(max=rho_bar) * error  # of the value, by the target
+    trace = gamma * gae_lambda * ratio.clamp(max=c_bar)
+    after = torch.zeros_like(error)  # the correction one step later, within the episode
+    later = torch.zeros_like(error[-1])
+    for t in reversed(range(len(error))):
+        after[t] = later.masked_fill(ended[t], 0.0)
+        later = correction[t].add_(trace[t] * after[t])
+    return error + gamma * gae_lambda * after, value + correction
+
+
 def following(value: Tensor, last_value: Tensor) -> Tensor:
     """The value one step later, ``[T, F]``: row t holds ``value[t + 1]``, the last row `last_value` ``[F]``."""
     return torch.cat((value[1:], last_value.unsqueeze(0)))

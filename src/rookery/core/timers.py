@@ -10,6 +10,7 @@ from typing import Any
 PLACES = {
     "train_iteration": "rookery.training.trainer:Trainer.train_iteration",
     "sample": "rookery.rollout.worker:RolloutWorker.sample",
+    "play_ahead": "rookery.rollout.pool:WorkerPool.play_ahead",
     "env.reset": "rookery.rollout.worker:RolloutWorker.sample self.env.reset",
     "act": "rookery.rollout.worker:RolloutWorker._act",
     "env.step": "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
@@ -76,6 +77,13 @@ class Timer:
         inner = {name: child.as_dict() for name, child in self.children.items()}
         return {"seconds": round(self.seconds, 6), "count": self.count, **({"children": inner} if inner else {})}
 
+    def include(self, other: Timer) -> None:
+        """Adds the seconds and calls of `other`, and of all below it, to those here."""
+        self.seconds += other.seconds
+        self.count += other.count
+        for name, child in other.children.items():
+            self.children.setdefault(name, Timer(self._tree, self)).include(child)
+
     def load(self, state: dict[str, Any]) -> None:
         """Takes over what `as_dict` gave."""
         self.seconds, self.count = state["seconds"], state["count"]
@@ -97,6 +105,10 @@ class Timers:
         if node is None:
             node = here.children[label] = Timer(self, here)
         return node
+
+    def include(self, other: Timers) -> None:
+        """Adds what another tree counted, in another thread say; its labels stand beside those of this one's root."""
+        self.root.include(other.root)
 
     def rows(self) -> list[TimerRow]:
         """Every node, a parent before its children, the slowest child first."""
