@@ -18,10 +18,12 @@ import torch
 
 from rookery.algorithms.algorithm import Algorithm, Row
 from rookery.core.batch import Rollout, flat
+from rookery.core.device import Staging
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, last_good
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.layers import Layer, import_object
+from rookery.core.runtime import keep_large_blocks, torch_threads
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.core.state import Stateful
@@ -38,7 +40,7 @@ from rookery.training import checkpoint, recording
 from rookery.training.callbacks import Callback, checked, watches_episodes
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import play, summarize
-from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, warm_up
+from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, threads_for, tolerance, warm_up
 from rookery.training.results import EvaluationResult, IterationResult, PolicyResult, Progress, Windows, mean, mean_rows
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.settings import RunConfig
@@ -79,9 +81,9 @@ class Trainer(Stateful):
     """
 
     saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
-             "frozen", "horizon", "criteria", "progress", "score")  # fmt: skip
+             "frozen", "threads", "horizon", "criteria", "progress", "score")  # fmt: skip
     fixed = ("resolved", "config", "seed", "streams", "env", "mapping", "reporter", "run_dir", "notes", "stop_function",
-             "interrupt", "callbacks", "_evaluation_env")  # fmt: skip
+             "interrupt", "callbacks", "staging", "_evaluation_env")  # fmt: skip
 
     def __init__(
         self,
@@ -98,7 +100,8 @@ class Trainer(Stateful):
         force: bool = False,
         **overrides: Any,
     ) -> None:
-        torch.set_num_threads(1)
+        torch.set_num_threads(1)  # learning may take more, see `threads`
+        keep_large_blocks()
         values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
         user_layers = [*layers_of(config), Layer("code", values)]
         self.resolved, self.env, self.mapping, self.notes = prepare(user_layers, preset)
@@ -106,9 +109,12 @@ class Trainer(Stateful):
         self.seed: int = randbits(31) if self.config.seed is None else self.config.seed
         self.streams = Streams(self.seed)
         self.timers = Timers()
+        self.staging = Staging(torch.device(self.config.device))
         self.policies: dict[str, Policy] = {}
         self.learners: dict[str, Algorithm[Any]] = {}
         self.frozen: list[str] = []
+        self.threads: dict[str, int] = {}
+        """Threads that each learner's steps are worth; as they were at the start of the run, wherever it goes on."""
         self.windows = Windows()
         self.iteration = 0
         self.seconds = 0.0
@@ -138,7 +144,7 @@ class Trainer(Stateful):
         watching = [callback for callback in self.callbacks if watches_episodes(callback)]
         if watching:
             worker.watch = EpisodeWatch(self.env, watching)
-        self.pool = WorkerPool(worker)
+        self.pool = WorkerPool(worker, self.config.sampling.staleness)
         for name, kind in kinds_of(self.env, self.mapping).items():
             self._introduce(name, kind)
         self.run_dir: RunDir | None = None
@@ -161,6 +167,8 @@ class Trainer(Stateful):
                 while (budget := self._remaining(progress)) > 0:
                     with self.timers["sample"]:
                         rollouts = self.pool.sample(budget)
+                    if rollouts and self.config.sampling.staleness:  # the next are played while these are learned from
+                        self.pool.play_ahead(self._ahead(progress))
                     for name, rollout in rollouts.items():
                         progress.note(name, self._learn(name, rollout), rollout)
                     if rollouts:  # else a limit or an interruption came first, which counts for no change
@@ -188,8 +196,11 @@ class Trainer(Stateful):
         """One update of one policy; its observation statistics move afterwards, and only here."""
         learner, policy = self.learners[name], self.policies[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
-        with self.timers["training_step"]:
+        rollout = self.staging.send_rollout(rollout)
+        with self.timers["training_step"], torch_threads(self.config.threads or self.threads[name]):
             row = learner.training_step(rollout)
+        if self.config.sampling.staleness:
+            row["stale_fraction"] = self.pool.stale_fraction(name, rollout)
         if policy.normalizer is not None:
             rows = rollout.valid_rows()
             policy.normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
@@ -208,6 +219,11 @@ class Trainer(Stateful):
         demands = [learner.demand for learner in self.learners.values()]
         largest = max(d.decisions or d.fragment_length * self.env.num_lanes for d in demands)
         return CAP * largest - played
+
+    def _ahead(self, progress: Progress) -> int:
+        """Environment steps that may be played ahead: what remains of this iteration, or else those of the next."""
+        rest = self._remaining(progress)
+        return rest if rest > 0 else self._remaining(Progress(self.env_steps, self.seconds))
 
     def iterations(self) -> Iterator[IterationResult]:
         """Iterations without end; break when you have seen enough."""
@@ -442,8 +458,9 @@ class Trainer(Stateful):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes, the state of callbacks included."""
+        state = super().state_dict()  # first: it waits for what is played ahead, which callbacks may watch
         own = [callback.state_dict() if hasattr(callback, "state_dict") else None for callback in self.callbacks]
-        return {**super().state_dict(), "callbacks": own}
+        return {**state, "callbacks": own}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
@@ -475,11 +492,14 @@ class Trainer(Stateful):
     @property
     def env_steps(self) -> int:
         """Environment steps of the run so far."""
-        return self.pool.worker.env_steps
+        return self.pool.env_steps
 
     def _make_env(self, lanes: int, render: bool = False) -> VectorEnv:
         cfg = self.config.env
-        return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, render=render)
+        borne = tolerance(self.config)
+        return make_env(
+            cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, tolerance=borne, render=render
+        )
 
     def _introduce(self, name: str, kind: Kind) -> None:
         """Makes a policy, and the algorithm that learns it, when its first agent is known."""
@@ -492,13 +512,23 @@ class Trainer(Stateful):
         elif policy.normalizer is not None and self.config.sampling.warmup_steps:
             lanes = min(4, self.env.num_lanes)
             warm_up(policy, kind, self._make_env(lanes), self.streams, self.config.sampling.warmup_steps)
+        policy.to(self.staging.device)
         if entry.frozen:
             policy.requires_grad_(False)
             self.frozen.append(name)
             self.pool.add_policy(name, policy, None)
             return
         make: type[Algorithm[Any]] = import_object(entry.algorithm.algorithm)
-        learner = self.learners[name] = make(policy, entry.algorithm, self.streams, name)
+        learner = make(policy, entry.algorithm, self.streams, name)
+        learner.staleness = self.config.sampling.staleness
+        if learner.staleness and not learner.corrects_staleness:
+            source = self.resolved.history["sampling.staleness"][-1][0]
+            raise ConfigError(
+                f"{source}: sampling.staleness = 1: policy {name!r} is learned by {make.__name__}, which takes what "
+                "older weights played for its own play; use ppo or a2c, or sampling.staleness = 0"
+            )
+        self.learners[name] = learner
+        self.threads[name] = threads_for(learner, self.env.num_lanes)
         self.pool.add_policy(name, policy, learner.demand)
 
     def _warn_of_schedules(self) -> None:
@@ -545,7 +575,7 @@ class Trainer(Stateful):
             return_min=min(windows.totals, default=None),
             return_max=max(windows.totals, default=None),
             length_mean=mean(windows.lengths),
-            running_length=float(self.pool.worker.lengths.mean()),
+            running_length=self.pool.running_length,
             agents={agent: value for agent, values in windows.agents.items() if (value := mean(values)) is not None},
             policies=policies,
             evaluation=evaluation,
