@@ -174,6 +174,7 @@ class ScriptedEnv:
         self.fresh = dict.fromkeys(self.players, True)
         self.last = dict.fromkeys(self.players)
         self.seen = dict.fromkeys(self.players, (0.0, 0.0, 0.0))
+        self.counters = {}
         self.account, self.serial, self.vector_steps, self.lost, self.paid = [], 0, 0, 0, 0.0
 
     def chance(self, probability):

@@ -1,13 +1,15 @@
 """The inside of one environment copy, saved and put back: for environments that can say where they are.
 
-Either the environment (unwrapped) has `get_state() -> value` and `set_state(value)`, where the value is made of
-numbers, texts, arrays, lists and dicts; or it is one of Gymnasium's classics, whose state is a few attributes. Every
-wrapper around it must be one whose state is known here. Otherwise the back end replays the episode's actions.
+The environment (unwrapped) has `get_state() -> value` and `set_state(value)`, where the value is made of numbers,
+texts, arrays, lists and dicts; or it is one of Gymnasium's classics, whose state is a few attributes, one of its MuJoCo
+environments, or an Atari game of ALE. Every wrapper around it must be one whose state is known here. Otherwise the back
+end replays the episode's actions.
 """
 
 from __future__ import annotations
 
 import copy
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -28,12 +30,30 @@ WRAPPERS = {
     "TimeLimit": ("_elapsed_steps",),
     "OrderEnforcing": ("_has_reset", "_disable_render_order_enforcing"),
     "PassiveEnvChecker": ("checked_reset", "checked_step", "checked_render", "close_called"),
+    "RecordEpisodeStatistics": (
+        "episode_count", "episode_returns", "episode_lengths", "time_queue", "return_queue", "length_queue",
+    ),
     "RescaleAction": (),
     "ClipAction": (),
     "FlattenObservation": (),
     "DtypeObservation": (),
-}
+    "GrayscaleObservation": (),
+    "ResizeObservation": (),
+    "ReshapeObservation": (),
+    "RescaleObservation": (),
+    "MaxAndSkipObservation": (),
+    "TimeAwareObservation": ("timesteps",),
+    "FrameStackObservation": ("obs_queue",),
+    "NormalizeObservation": ("obs_rms.mean", "obs_rms.var", "obs_rms.count", "_update_running_mean"),
+    "NormalizeReward": (
+        "return_rms.mean", "return_rms.var", "return_rms.count", "discounted_reward", "_update_running_mean",
+    ),
+}  # fmt: skip
 """Gymnasium's wrappers likewise; all of them may have others outside them."""
+
+LAGGING = ("xpos", "xipos")
+"""Arrays of MuJoCo that Gymnasium's environments read before they step: where bodies were when the last step began its
+last piece. They follow from that piece, not from the state after it, and so are kept beside it."""
 
 
 def capture(env: Any) -> dict[str, Any] | None:
@@ -43,16 +63,17 @@ def capture(env: Any) -> dict[str, Any] | None:
         return None
     *wrappers, inner = chain
     state: dict[str, Any] = {
-        "wrappers": [
-            {name: getattr(w, name) for name in WRAPPERS[type(w).__name__] if hasattr(w, name)} for w in wrappers
-        ]
+        "wrappers": [_attributes(wrapper, WRAPPERS[type(wrapper).__name__]) for wrapper in wrappers]
     }
     if _speaks(inner):
-        state["own"] = inner.get_state()
+        return {**state, "own": inner.get_state()}
+    state["rng"] = copy.deepcopy(inner.np_random.bit_generator.state)
+    if _is_mujoco(inner):
+        state["mujoco"] = _physics(inner)
+    elif _is_ale(inner):
+        state["ale"] = np.frombuffer(inner.ale.cloneState(include_rng=True).serialize(), np.uint8).copy()
     else:
-        names = ENVS[type(inner).__name__]
-        state["inner"] = {name: copy.deepcopy(getattr(inner, name)) for name in names if hasattr(inner, name)}
-        state["rng"] = copy.deepcopy(inner.np_random.bit_generator.state)
+        state["inner"] = _attributes(inner, ENVS[type(inner).__name__])
     return state
 
 
@@ -62,14 +83,18 @@ def restore(env: Any, state: dict[str, Any]) -> None:
     assert chain is not None, "capture() gave a state, so restore() knows the environment"
     *wrappers, inner = chain
     for wrapper, values in zip(wrappers, state["wrappers"], strict=True):
-        for name, value in values.items():
-            setattr(wrapper, name, value)
+        _put_back(wrapper, values)
     if "own" in state:
         inner.set_state(state["own"])
         return
-    for name, value in state["inner"].items():
-        setattr(inner, name, copy.deepcopy(value))
     inner.np_random.bit_generator.state = copy.deepcopy(state["rng"])
+    if "mujoco" in state:
+        _put_back_physics(inner, state["mujoco"])
+    elif "ale" in state:
+        kept = type(inner.ale.cloneState())
+        inner.ale.restoreState(kept(state["ale"].tobytes()))
+    else:
+        _put_back(inner, state["inner"])
 
 
 def can_capture(env: Any) -> bool:
@@ -85,7 +110,8 @@ def _chain(env: Any) -> list[Any] | None:
             return None
         chain.append(env)
         env = env.env
-    known = type(env).__name__ in ENVS and _is_gymnasium(env) and isinstance(env.np_random, np.random.Generator)
+    listed = type(env).__name__ in ENVS and _is_gymnasium(env)
+    known = (listed or _is_mujoco(env) or _is_ale(env)) and isinstance(env.np_random, np.random.Generator)
     return [*chain, env] if known or _speaks(env) else None
 
 
@@ -93,5 +119,58 @@ def _is_gymnasium(env: Any) -> bool:
     return type(env).__module__.startswith("gymnasium.")
 
 
+def _is_mujoco(env: Any) -> bool:
+    """Whether this is one of Gymnasium's MuJoCo environments itself: a class made from one may keep more."""
+    return type(env).__module__.startswith("gymnasium.envs.mujoco.") and hasattr(env, "data")
+
+
+def _is_ale(env: Any) -> bool:
+    return type(env).__module__ == "ale_py.env" and type(env).__name__ == "AtariEnv"
+
+
 def _speaks(env: Any) -> bool:
     return callable(getattr(env, "get_state", None)) and callable(getattr(env, "set_state", None))
+
+
+# -- attributes ------------------------------------------------------------------------------------
+
+
+def _attributes(holder: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Copies of the attributes that `holder` has, by name; ``a.b`` is attribute b of its a."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = copy.deepcopy(attrgetter(name)(holder))
+        except AttributeError:  # made only by the first reset or step
+            continue
+    return found
+
+
+def _put_back(holder: Any, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        path, _, attribute = name.rpartition(".")
+        setattr(attrgetter(path)(holder) if path else holder, attribute, copy.deepcopy(value))
+
+
+# -- MuJoCo ----------------------------------------------------------------------------------------
+
+
+def _physics(env: Any) -> dict[str, np.ndarray]:
+    """All that MuJoCo's next step depends on, and what the environment compares it with."""
+    import mujoco
+
+    what = mujoco.mjtState.mjSTATE_INTEGRATION
+    numbers = np.zeros(mujoco.mj_stateSize(env.model, what))
+    mujoco.mj_getState(env.model, env.data, numbers, what)
+    return {"state": numbers, **{name: getattr(env.data, name).copy() for name in LAGGING}}
+
+
+def _put_back_physics(env: Any, physics: dict[str, np.ndarray]) -> None:
+    import mujoco
+
+    what = mujoco.mjtState.mjSTATE_INTEGRATION
+    mujoco.mj_setState(env.model, env.data, physics["state"], what)
+    mujoco.mj_forward(env.model, env.data)  # the rest follows from the state: pictures show it
+    mujoco.mj_setState(env.model, env.data, physics["state"], what)  # where that moved the solver's first guess
+    for name in LAGGING:
+        getattr(env.data, name)[:] = physics[name]

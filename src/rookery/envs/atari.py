@@ -1,0 +1,466 @@
+"""Atari games as learning sees them: small grey pictures, every fourth frame, the last four stacked (needs `ale-py`).
+
+`Atari` is one game as a Gymnasium environment that can say where it is; `BatchedAtari` is ALE's own vector environment,
+which plays many games in threads. Both follow `AtariRules`, and the same game with the same actions is the same there
+and here, pixel for pixel; only the random numbers (how long a game waits at its start, which actions stick) are drawn
+by different generators. The preprocessing is that of Mnih et al., "Human-level control through deep reinforcement
+learning" (2015), with sticky actions from Machado et al., "Revisiting the Arcade Learning Environment" (2018).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium import spaces
+
+from rookery.core.errors import EnvError, nearest
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.envs.base import Kind, Rows, SeedPlan, Step
+
+SIZE = 84
+"""Height and width of a picture."""
+
+LOG_LIMIT = 10_000
+"""Most decisions of a lane that are kept so that they can be played again after a restart."""
+
+RESEED_AFTER = 5_000
+"""Decisions after which a lane of `BatchedAtari` takes a new seed when a game ends. ALE takes a seed only with the ROM,
+and loading that costs as much as about 300 decisions, so that a seed for every game would cost more than playing it."""
+
+
+@dataclass(frozen=True)
+class AtariRules:
+    """How a game is shown and played; the names are those of ALE.
+
+    Attributes:
+        game: Which game, ``pong`` or ``MsPacman``.
+        frameskip: Frames an action lasts; the last two of them are merged (brighter pixel wins).
+        stack_num: Pictures in an observation, the newest last.
+        noop_max: A game starts with fewer than this many frames in which nothing is done.
+        use_fire_reset: Press fire at the start, in games that have it.
+        episodic_life: A lost life terminates the episode; the next one goes on in the same game.
+        reward_clipping: Only the sign of a reward counts.
+        full_action_space: All 18 actions instead of those that do something in this game.
+        repeat_action_probability: In each frame, that of doing what was done in the frame before ("sticky actions").
+        max_num_frames_per_episode: Frames after which a game is truncated.
+    """
+
+    game: str
+    frameskip: int = 4
+    stack_num: int = 4
+    noop_max: int = 30
+    use_fire_reset: bool = True
+    episodic_life: bool = False
+    reward_clipping: bool = True
+    full_action_space: bool = False
+    repeat_action_probability: float = 0.0
+    max_num_frames_per_episode: int = 108_000
+
+    def __post_init__(self) -> None:
+        for name, least in (("frameskip", 1), ("stack_num", 1), ("noop_max", 0), ("max_num_frames_per_episode", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise EnvError(f"Atari: {name} is {value!r}, expected an integer of at least {least}")
+        if not 0 <= self.repeat_action_probability < 1:
+            probability = self.repeat_action_probability
+            raise EnvError(f"Atari: repeat_action_probability is {probability!r}, expected at least 0 and less than 1")
+        known = roms.get_all_rom_ids()
+        plain = {rom.replace("_", ""): rom for rom in known}
+        rom = plain.get(str(self.game).replace("_", "").lower())
+        if rom is None:
+            raise EnvError(f"Atari: game {self.game!r} is unknown{nearest(str(self.game), known)}")
+        object.__setattr__(self, "game", rom)
+
+    @classmethod
+    def given(cls, settings: Mapping[str, Any]) -> AtariRules:
+        """The rules from `env.config`.
+
+        Raises:
+            EnvError: If a setting is unknown or out of range, or `game` is missing.
+        """
+        known = [field.name for field in fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise EnvError(f"Atari has no setting {name!r}; it has {', '.join(known)}{nearest(name, known)}")
+        if "game" not in settings:
+            raise EnvError("Atari: game is missing; say which, as in env: {name: Atari, config: {game: pong}}")
+        return cls(**settings)
+
+    @property
+    def observation_space(self) -> spaces.Box:
+        """Pictures ``[stack_num, 84, 84]``, uint8."""
+        return spaces.Box(0, 255, (self.stack_num, SIZE, SIZE), np.uint8)
+
+
+class Atari(gymnasium.Env[np.ndarray, np.int64]):
+    """One Atari game, preprocessed: pictures ``[4, 84, 84]`` uint8, a discrete action, a clipped reward.
+
+    An episode depends only on its seed and its actions, and `get_state` says where it is, so that runs repeat and
+    resume to the last bit.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
+    vector_entry_point: ClassVar[type[BatchedAtari]]  # what plays many copies, where that is asked for
+
+    def __init__(self, *, render_mode: str | None = None, **settings: Any) -> None:
+        """Loads the game.
+
+        Args:
+            render_mode: ``"rgb_array"`` for pictures in colour, or None.
+            **settings: Fields of `AtariRules`; `game` must be given.
+
+        Raises:
+            EnvError: If a setting is unknown or out of range.
+        """
+        self.render_mode = render_mode
+        self.rules = AtariRules.given(settings)
+        ALEInterface.setLoggerMode(LoggerMode.Error)  # or it greets
+        self.ale = ALEInterface()
+        # Nothing is left to ALE's own random numbers: actions stick here, and a seed costs no new loading of the ROM.
+        self.ale.setFloat("repeat_action_probability", 0.0)
+        self.ale.setInt("random_seed", 0)
+        rom = roms.get_rom_path(self.rules.game)
+        assert rom is not None, "AtariRules knows the games"
+        self.ale.loadROM(rom)
+        self._fresh = self.ale.cloneState(include_rng=True)
+        full = self.rules.full_action_space
+        self._actions = self.ale.getLegalActionSet() if full else self.ale.getMinimalActionSet()
+        self._fires = self.rules.use_fire_reset and Action.FIRE in self._actions
+        self.action_space = spaces.Discrete(len(self._actions))
+        self.observation_space = self.rules.observation_space
+        height, width = self.ale.getScreenDims()
+        self._rows, self._columns = _shares(height), _shares(width)
+        self._newest, self._before = np.zeros((2, height, width), np.uint8)
+        self._stack = np.zeros(self.observation_space.shape, np.uint8)
+        self._frames = 0
+        self._lives = 0
+        self._held = Action.NOOP  # what was done in the last frame
+        self._goes_on = False  # only a life was lost: the next episode goes on in this game
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts a game, or goes on in it if the last episode ended with a life of several."""
+        super().reset(seed=seed)
+        if self._goes_on:
+            self._goes_on = False
+            return self._stack, {"lives": self._lives}
+        self.ale.restoreState(self._fresh)
+        self.ale.reset_game()
+        if self._fires:
+            self.ale.act(Action.FIRE)
+        idle = int(self.np_random.integers(self.rules.noop_max)) if self.rules.noop_max else 0
+        for _ in range(idle - self._fires):
+            self.ale.act(Action.NOOP)
+            if self.ale.game_over():
+                self.ale.reset_game()
+        self._frames, self._lives, self._held = 0, self.ale.lives(), Action.NOOP
+        self._before[:] = 0
+        self.ale.getScreenGrayscale(self._newest)
+        self._stack = np.zeros_like(self._stack)
+        self._look()
+        return self._stack, {"lives": self._lives}
+
+    def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Plays the frames of one action."""
+        rules, ale = self.rules, self.ale
+        wanted, reward = self._actions[int(action)], 0
+        for left in range(rules.frameskip, 0, -1):
+            if not rules.repeat_action_probability or self.np_random.random() >= rules.repeat_action_probability:
+                self._held = wanted
+            reward += ale.act(self._held)
+            self._frames += 1
+            over, lives = ale.game_over(), ale.lives()
+            lost = 0 < lives < self._lives
+            if over or self._frames >= rules.max_num_frames_per_episode:
+                break
+            if left == 2:
+                ale.getScreenGrayscale(self._before)
+            elif left == 1:
+                ale.getScreenGrayscale(self._newest)
+        self._lives = lives
+        self._look()
+        late = self._frames >= rules.max_num_frames_per_episode
+        terminated = bool(over or (rules.episodic_life and lost))
+        self._goes_on = terminated and not over and not late
+        reward = max(-1, min(1, reward)) if rules.reward_clipping else reward
+        return self._stack, float(reward), terminated, late and not terminated, {"lives": lives}
+
+    def _look(self) -> None:
+        """Adds the picture of the last two frames to the stack: a new array, because the old one was given away."""
+        np.maximum(self._newest, self._before, out=self._newest)
+        self._stack = np.concatenate((self._stack[1:], _shrunk(self._newest, self._rows, self._columns)[None]))
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the game is, in numbers and arrays."""
+        return {
+            "ale": np.frombuffer(self.ale.cloneState(include_rng=True).serialize(), np.uint8).copy(),
+            "frames": self._frames,
+            "lives": self._lives,
+            "held": self._held.value,
+            "goes_on": self._goes_on,
+            "newest": self._newest.copy(),
+            "before": self._before.copy(),
+            "stack": self._stack.copy(),
+            "rng": self.np_random.bit_generator.state,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Puts the game where `get_state` found it, here or in another copy."""
+        self.ale.restoreState(ALEState(state["ale"].tobytes()))
+        self._frames, self._lives, self._goes_on = state["frames"], state["lives"], state["goes_on"]
+        self._held = Action(state["held"])
+        self._newest[:], self._before[:] = state["newest"], state["before"]
+        self._stack = state["stack"].copy()
+        self.np_random.bit_generator.state = state["rng"]
+
+    def render(self) -> Any:
+        """The screen in colour, ``[210, 160, 3]`` uint8."""
+        return self.ale.getScreenRGB() if self.render_mode == "rgb_array" else None
+
+
+def _shares(length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which pixels of a side of `length` make up each of the `SIZE` pixels of the shrunk side, and in what shares.
+
+    Returns:
+        Places ``[k, SIZE]`` in ascending order and shares ``[k, SIZE]`` float32 that sum to 1; k is the most pixels
+        that one has part in, and missing ones have share 0.
+    """
+    width = length / SIZE
+    parts: list[list[tuple[int, float]]] = []
+    for pixel in range(SIZE):
+        low, high = pixel * width, min((pixel + 1) * width, length)
+        inside = range(int(np.floor(low)), int(np.ceil(high)))
+        shares = [(place, min(place + 1, high) - max(place, low)) for place in inside]
+        parts.append([(place, share / (high - low)) for place, share in shares if share > 1e-3])
+    most = max(map(len, parts))
+    places, shares_of = np.zeros((most, SIZE), np.int64), np.zeros((most, SIZE), np.float32)
+    for pixel, part in enumerate(parts):
+        for k, (place, share) in enumerate(part):
+            places[k, pixel], shares_of[k, pixel] = place, share
+    return places, shares_of
+
+
+def _shrunk(
+    picture: np.ndarray, rows: tuple[np.ndarray, np.ndarray], columns: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """`picture` in `SIZE` x `SIZE`, each pixel the mean of the area it covers.
+
+    Sums are formed in float32 from left to right and from top to bottom, as OpenCV's INTER_AREA forms them, because
+    means that lie halfway between two greys are common and are rounded by their last bit.
+    """
+    grey = picture.astype(np.float32)
+    narrow = sum(grey[:, place] * share for place, share in zip(*columns, strict=True))
+    small = sum(narrow[place] * share[:, None] for place, share in zip(*rows, strict=True))
+    shrunk: np.ndarray = np.rint(small).astype(np.uint8)
+    return shrunk
+
+
+class BatchedAtari:
+    """Many games in one: ALE's own vector environment, whose games run in threads. A `VectorEnv` of one agent.
+
+    Runs repeat bit for bit, whatever the number of threads. A lane takes the seed of its episode at the start and then
+    again when a game ends after `RESEED_AFTER` decisions; games between them go on drawing from ALE's own generator. An
+    interrupted run plays the decisions since the last seed again, all lanes at once.
+    """
+
+    def __init__(self, num_lanes: int, *, num_threads: int = 0, **settings: Any) -> None:
+        """Starts the threads.
+
+        Args:
+            num_lanes: Copies.
+            num_threads: Threads that step them; 0 for one a core, at most one a copy.
+            **settings: Fields of `AtariRules`; `game` must be given.
+
+        Raises:
+            EnvError: If a setting is unknown or out of range.
+        """
+        rules = AtariRules.given(settings)
+        ALEInterface.setLoggerMode(LoggerMode.Error)
+        self._env = AtariVectorEnv(
+            num_envs=num_lanes,
+            num_threads=num_threads or min(num_lanes, _cores()),
+            autoreset_mode="SameStep",
+            life_loss_info=rules.episodic_life,  # ALE's own `episodic_life` would begin a new game
+            **{field.name: getattr(rules, field.name) for field in fields(rules) if field.name != "episodic_life"},
+        )
+        action_space = spaces.Discrete(len(self._env.ale.get_action_set()))
+        kind = Kind(("agent",), obs_spec(rules.observation_space, action_space), action_spec(action_space))
+        self.num_lanes = num_lanes
+        self.kinds: tuple[Kind, ...] = (kind,)
+        self.layout = 0
+        self.episode = np.zeros(num_lanes, dtype=np.int64)
+        self.exact = True
+        self.name = f"Atari {rules.game}, batched"
+        self.notes: tuple[str, ...] = ()
+        self.want_infos = False
+        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.counters: dict[str, int] = {}
+        self._num_actions = int(action_space.n)
+        self._plan: SeedPlan | None = None
+        self._rows = Rows.allocate(kind, num_lanes)
+        self._rows.waiting[:] = True
+        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
+        self._lanes = np.arange(num_lanes)
+        self._frames = np.zeros(num_lanes, dtype=np.int64)  # of the running game
+        self._seeds = np.zeros(num_lanes, dtype=np.int64)  # the last seed a lane took
+        self._since = np.zeros(num_lanes, dtype=np.int64)  # decisions since then
+        self._log = np.zeros((LOG_LIMIT, num_lanes), dtype=np.uint8)  # those decisions, the first LOG_LIMIT of them
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too, where they take one."""
+        self._plan = seeds
+        self.episode[:] = 0
+        self._rows.reward[:] = 0.0
+        self._clear_ends()
+        self._rows.obs["obs"] = self._seed(np.ones(self.num_lanes, dtype=bool))
+        return self._step
+
+    def _seed(self, lanes: np.ndarray) -> np.ndarray:
+        """Begins the games of some lanes, ``[lanes]`` bool, with the seeds of their episodes; shows all lanes."""
+        assert self._plan is not None
+        chosen = np.flatnonzero(lanes)
+        self._seeds[chosen] = [self._plan(lane, int(self.episode[lane])) for lane in chosen.tolist()]
+        self._since[chosen] = self._frames[chosen] = 0
+        obs: np.ndarray = self._env.reset(seed=self._seeds[chosen], options={"reset_mask": lanes})[0]
+        return obs
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once.
+
+        Args:
+            actions: One array ``[lanes]`` of integers.
+
+        Raises:
+            EnvError: If `reset` was not called, or the actions have another shape or range.
+        """
+        action = self._checked(actions)
+        if self._step.ended.any():
+            self._clear_ends()
+        kept = self._since < LOG_LIMIT
+        self._log[self._since[kept], self._lanes[kept]] = action[kept]
+        self._since += 1
+        rows = self._rows
+        obs, rows.reward[:], terminated, truncated, infos = self._env.step(action)
+        rows.obs["obs"] = obs  # made anew in each step, so nothing is copied
+        if terminated.any() or truncated.any():
+            self._end(terminated, truncated, infos)
+        self._frames[:] = infos["episode_frame_number"]
+        return self._step
+
+    def _end(self, terminated: np.ndarray, truncated: np.ndarray, infos: Mapping[str, np.ndarray]) -> None:
+        """Marks the lanes that ended, and gives new seeds to those whose log has grown long."""
+        rows, ended = self._rows, self._step.ended
+        rows.terminated[:], rows.truncated[:] = terminated, truncated
+        np.logical_or(terminated, truncated, out=ended)
+        rows.final_index = np.flatnonzero(truncated)
+        rows.final_obs = {"obs": infos["final_obs"][rows.final_index]}
+        self.episode[ended] += 1
+        new_game = infos["episode_frame_number"] < self._frames  # else only a life was lost
+        long = new_game & (self._since >= RESEED_AFTER)
+        if long.any():
+            rows.obs["obs"] = self._seed(long)
+            infos["episode_frame_number"][long] = 0
+
+    def _clear_ends(self) -> None:
+        rows = self._rows
+        rows.terminated[:] = rows.truncated[:] = self._step.ended[:] = False
+        rows.final_index, rows.final_obs = np.zeros(0, dtype=np.int64), self.kinds[0].obs.allocate(0)
+
+    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
+        """The actions of the one kind, if they can be played."""
+        if self._plan is None:
+            raise EnvError(f"{self.name}: step() before reset()")
+        action = np.asarray(actions[0], dtype=np.int64)
+        if action.shape != (self.num_lanes,):
+            raise EnvError(f"{self.name}: actions of shape {action.shape}, expected {(self.num_lanes,)}")
+        wrong = (action < 0) | (action >= self._num_actions)
+        if wrong.any():
+            lane = int(np.flatnonzero(wrong)[0])
+            raise EnvError(
+                f"{self.name}: lane {lane}, episode {self.episode[lane]}: action {action[lane]} of agent is not one of "
+                f"0 to {self._num_actions - 1}"
+            )
+        return action
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where every lane is: its last seed and the decisions since."""
+        return {
+            "rows": [{"obs": {"obs": self._rows.obs["obs"].copy()}, "waiting": self._rows.waiting.copy()}],
+            "episode": self.episode.copy(),
+            "seeds": self._seeds.copy(),
+            "since": self._since.copy(),
+            "log": self._log[: self._since.max(initial=0)].copy(),
+            "exact": self.exact,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state instead of `reset`, by playing every lane's decisions since its last seed again.
+
+        Returns:
+            What every lane shows; and ``[lanes]`` bool, whose episode could not be taken up again: its game is longer
+            than `LOG_LIMIT`, or came out differently (another version of ALE, say).
+
+        Raises:
+            EnvError: If the state is of another environment.
+        """
+        if set(state) != set(self.state_dict()) or len(state["seeds"]) != self.num_lanes:
+            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
+        saved = state["rows"][0]["obs"]["obs"]
+        if saved.shape != self._rows.obs["obs"].shape or state["log"].max(initial=0) >= self._num_actions:
+            raise EnvError(f"{self.name}: the saved state is of another game, or of other settings")
+        self._plan = seeds
+        self.episode[:], self._seeds[:], self._since[:] = state["episode"], state["seeds"], state["since"]
+        self._log[: len(state["log"])] = state["log"]
+        self._rows.reward[:] = 0.0
+        self._clear_ends()
+        obs = self._replay()
+        lost = (self._since > LOG_LIMIT) | (obs != saved).reshape(self.num_lanes, -1).any(axis=1)
+        if lost.any():
+            self.episode[lost] += 1
+            obs = self._seed(lost)
+        self._rows.obs["obs"] = obs
+        self.exact = self.exact and state["exact"] and not lost.any()
+        return self._step, lost
+
+    def _replay(self) -> np.ndarray:
+        """Plays all logs so that they end together: a lane with fewer decisions takes its seed later."""
+        since = np.where(self._since > LOG_LIMIT, 0, self._since)
+        steps = int(since.max())
+        obs: np.ndarray
+        obs, infos = self._env.reset(seed=self._seeds)
+        for step in range(steps):
+            waits = since < steps - step
+            action = np.where(waits, 0, self._log[since - (steps - step), self._lanes])
+            obs, _, _, _, infos = self._env.step(action.astype(np.int64))
+            starts = since == steps - step - 1
+            if starts.any():
+                obs, infos = self._env.reset(seed=self._seeds[starts], options={"reset_mask": starts})
+        self._frames[:] = infos["episode_frame_number"]
+        return obs
+
+    def render(self, lane: int) -> np.ndarray:
+        """The newest picture that a lane shows, in grey and four times as large, ``[336, 336, 3]`` uint8."""
+        grey = self._rows.obs["obs"][lane, -1]
+        picture: np.ndarray = np.repeat(np.kron(grey, np.ones((4, 4), np.uint8))[..., None], 3, axis=2)
+        return picture
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._env.close()
+        del self._env
+
+
+Atari.vector_entry_point = BatchedAtari
+
+
+def _cores() -> int:
+    """Processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

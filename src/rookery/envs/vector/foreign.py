@@ -1,0 +1,314 @@
+"""`ForeignEnv`: vector environments that others wrote, Gymnasium's `VectorEnv` in all its kinds, as a `VectorEnv` here.
+
+They differ in what follows the end of an episode. Some begin the next one in the same step, as we do; some wait to be
+told which lanes to reset, and are told at once. Some reset a lane *instead of* its next step, whatever its action: that
+lane then does not wait for an action, so nothing is decided and nothing recorded, and its next observation is the first
+of the new episode.
+
+A foreign environment draws its later episodes as it likes and cannot say where it is: it is never `exact`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from rookery.core.errors import EnvError, SpaceError
+from rookery.core.spaces import MASK, Tree, action_spec, mask_width, obs_spec
+from rookery.envs.base import Kind, Rows, SeedPlan, Step
+from rookery.envs.gym_env import AGENT
+from rookery.envs.lane import cause_of
+
+REFUSALS = (TypeError, ValueError, AssertionError, gymnasium.error.Error)
+"""What environments raise when they are given seeds in a form they do not take."""
+
+
+class ForeignEnv:
+    """A `gymnasium.vector.VectorEnv` with one agent a lane, one row a lane."""
+
+    def __init__(self, make: Callable[[], Any], num_lanes: int, name: str) -> None:
+        """Builds it, and resets it once where the environment may give action masks in `info`.
+
+        Args:
+            make: Builds the environment with `num_lanes` copies.
+            num_lanes: Copies.
+            name: What runs, in words a user knows.
+
+        Raises:
+            EnvError: If it is not a vector environment of so many copies, does not say what follows an episode, or its
+                spaces cannot be used.
+        """
+        self.name = name
+        self._env = make()
+        if not isinstance(self._env, gymnasium.vector.VectorEnv):
+            raise EnvError(f"{name} makes {type(self._env).__name__}, expected a gymnasium.vector.VectorEnv")
+        if self._env.num_envs != num_lanes:
+            raise EnvError(f"{name} makes {self._env.num_envs} copies where num_envs={num_lanes} were asked for")
+        self.num_lanes = num_lanes
+        self._mode = self._declared_mode()
+        observed, action = self._env.single_observation_space, self._env.single_action_space
+        try:
+            spec = obs_spec(observed, action)
+            self._masks_in_info = bool(mask_width(action)) and not spec.has_mask and MASK in self._env.reset(seed=0)[1]
+            if self._masks_in_info:
+                spec = obs_spec(observed, action, info_mask=True)
+            kind = Kind((AGENT,), spec, action_spec(action))
+        except SpaceError as error:
+            raise EnvError(f"{name}: {error}") from error
+        self.kinds: tuple[Kind, ...] = (kind,)
+        self.layout = 0
+        self.episode = np.zeros(num_lanes, dtype=np.int64)
+        self.exact = False
+        self.notes: tuple[str, ...] = (
+            f"{name}: a vector environment of others; it draws later episodes as it likes, and a resumed run begins "
+            "new ones (exact: false)",
+            *(f"{name}: {dropped}; that part is left out" for dropped in spec.dropped),
+        )
+        self.want_infos = False
+        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.counters: dict[str, int] = {}
+        self._plan: SeedPlan | None = None
+        self._clock = 0
+        self._takes_lists = True  # of seeds, one for each lane
+        self._rows = Rows.allocate(kind, num_lanes)
+        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
+        # Without a reason to look closer, one array of numbers is shown as the environment gave it.
+        leaf = spec.leaves[0]
+        self._plain = leaf if len(spec.leaves) == 1 and leaf.kind == "box" else None
+        self._given: np.ndarray | None = None  # the last action of every lane
+
+    def _declared_mode(self) -> AutoresetMode:
+        """What the environment says it does after the end of an episode."""
+        declared = (self._env.metadata or {}).get("autoreset_mode")
+        try:
+            return AutoresetMode(declared)
+        except ValueError:
+            raise EnvError(
+                f"{self.name}: metadata['autoreset_mode'] is {declared!r}, expected a gymnasium.vector.AutoresetMode: "
+                "SAME_STEP, NEXT_STEP or DISABLED; without it nobody can tell where an episode begins"
+            ) from None
+
+    # -- playing -----------------------------------------------------------------------------------
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane with its seed; later episodes are drawn by the environment.
+
+        Raises:
+            EnvError: If the environment raises or breaks the contract.
+        """
+        self.episode[:] = 0
+        return self._begin(seeds)
+
+    def _begin(self, seeds: SeedPlan) -> Step:
+        """Starts the episode that `episode` names in every lane."""
+        self._plan, self._clock, self._given = seeds, 0, None
+        wanted = [seeds(lane, int(self.episode[lane])) for lane in range(self.num_lanes)]
+        try:
+            obs, infos = self._reset_with(wanted)
+        except Exception as error:
+            raise self._located(error) from cause_of(error)
+        self._clear()
+        self._rows.waiting[:] = True
+        self._show(obs, infos)
+        return self._step
+
+    def _reset_with(self, seeds: list[int]) -> Any:
+        """Resets all lanes with a seed each; an environment that takes only one number gets the first lane's."""
+        for form in (seeds, np.array(seeds)):
+            try:
+                return self._env.reset(seed=form)
+            except REFUSALS:
+                self._takes_lists = False
+        return self._env.reset(seed=seeds[0])
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once, or resets those whose episode ended in the last step, where the environment does so.
+
+        Args:
+            actions: One array ``[W, ...]`` of the environment's own actions of the W waiting rows, in row order.
+
+        Raises:
+            EnvError: If `reset` was not called or there are too few actions; if the environment raises or breaks the
+                contract.
+        """
+        if self._plan is None:
+            raise EnvError(f"{self.name}: step() before reset(seeds)")
+        rows = self._rows
+        batch = self._batch(actions[0])
+        resets = ~rows.waiting
+        self._clear()
+        self._clock += 1
+        try:
+            obs, reward, terminated, truncated, infos = self._env.step(batch)
+            rows.reward[:] = reward
+            rows.terminated[:], rows.truncated[:] = terminated, truncated
+        except Exception as error:
+            raise self._located(error) from cause_of(error)
+        rows.reward[resets], rows.terminated[resets], rows.truncated[resets] = 0.0, False, False
+        if not np.isfinite(rows.reward).all():
+            lane = int(np.flatnonzero(~np.isfinite(rows.reward))[0])
+            raise self._breach(lane, f"non-finite reward {rows.reward[lane]}, expected a finite number")
+        rows.waiting[:] = True
+        np.logical_or(rows.terminated, rows.truncated, out=self._step.ended)
+        if self._step.ended.any():
+            obs, infos = self._end(obs, infos)
+        self._show(obs, infos)
+        return self._step
+
+    def _batch(self, actions: np.ndarray) -> Any:
+        """The actions of all lanes as the environment takes them; lanes that do not wait repeat their last one."""
+        waiting = self._rows.waiting
+        if len(actions) != waiting.sum():
+            raise EnvError(f"{self.name}: step() got {len(actions)} actions, expected {waiting.sum()}")
+        if self._given is None or waiting.all():
+            self._given = np.array(actions)
+        else:
+            self._given = np.array(self._given)  # the environment may have kept the last ones
+            self._given[waiting] = actions
+        space = self._env.single_action_space
+        if isinstance(space, spaces.Dict | spaces.Tuple):
+            empty: Any = create_empty_array(space, self.num_lanes)
+            return concatenate(space, list(self._given), empty)
+        return self._given.astype(self._env.action_space.dtype, copy=False)
+
+    def _end(self, obs: Any, infos: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+        """Keeps the last observations of truncated lanes and sees that the next episodes begin; what all show now."""
+        rows, ended = self._rows, self._step.ended
+        self.episode[ended] += 1
+        rows.final_index = np.flatnonzero(rows.truncated & ~rows.terminated)
+        if len(rows.final_index):
+            last = infos.get("final_obs") if self._mode is AutoresetMode.SAME_STEP else obs
+            if last is None:
+                lane = int(rows.final_index[0])
+                raise self._breach(lane, "was truncated and reset in the same step, but infos has no 'final_obs'")
+            self._keep_finals(last)
+        if self._mode is AutoresetMode.NEXT_STEP:
+            rows.waiting[ended] = False
+        elif self._mode is AutoresetMode.DISABLED:
+            assert self._plan is not None
+            seeds = [
+                self._plan(lane, int(self.episode[lane])) if over else None for lane, over in enumerate(ended.tolist())
+            ]
+            try:
+                obs, infos = self._env.reset(
+                    seed=seeds if self._takes_lists else None, options={"reset_mask": ended.copy()}
+                )
+            except Exception as error:
+                raise self._located(error) from cause_of(error)
+        return obs, infos
+
+    def _keep_finals(self, last: Any) -> None:
+        """Keeps the last observations of the rows in `final_index`."""
+        rows, spec = self._rows, self.kinds[0].obs
+        rows.final_obs = spec.allocate(len(rows.final_index))
+        for k, lane in enumerate(rows.final_index.tolist()):
+            try:
+                allowed = rows.final_obs[MASK][k].copy() if spec.has_mask else None  # nobody acts on it
+                spec.write(_of_lane(last, lane), rows.final_obs, k, allowed)
+            except SpaceError as error:
+                raise self._breach(lane, f"{error}, in the last observation before a truncation") from error
+            if problem := spec.check(rows.final_obs, slice(k, k + 1)):
+                raise self._breach(lane, f"{problem}, in the last observation before a truncation")
+
+    def _show(self, obs: Any, infos: Mapping[str, Any]) -> None:
+        """Takes over what all lanes observe, checked."""
+        rows, spec, leaf = self._rows, self.kinds[0].obs, self._plain
+        if leaf is not None and isinstance(obs, np.ndarray) and obs.dtype == leaf.dtype:
+            if obs.shape != (self.num_lanes, *leaf.shape):
+                expected = (self.num_lanes, *leaf.shape)
+                raise EnvError(f"{self.name}: observations have shape {obs.shape} where the space says {expected}")
+            rows.obs = {leaf.path: obs}
+        else:
+            rows.obs = self._read(obs, infos)
+        if spec.check(rows.obs, slice(None)):
+            for lane in range(self.num_lanes):
+                if problem := spec.check(rows.obs, slice(lane, lane + 1)):
+                    raise self._breach(lane, problem)
+        if self.want_infos:
+            self.infos = [{AGENT: _info_of_lane(infos, lane)} for lane in range(self.num_lanes)]
+
+    def _read(self, obs: Any, infos: Mapping[str, Any]) -> Tree:
+        masks = None
+        if self._masks_in_info:
+            masks = np.ones((self.num_lanes, mask_width(self.kinds[0].action.space)), dtype=bool)
+            for lane, mask in enumerate(infos.get(MASK, ())):
+                if mask is not None:
+                    masks[lane] = np.concatenate([np.ravel(part) for part in mask]) if type(mask) is tuple else mask
+        try:
+            tree, _ = self.kinds[0].obs.read(obs, masks)
+        except SpaceError as error:
+            raise EnvError(f"{self.name}: {error}, in the observations of all lanes") from error
+        if self.kinds[0].obs.has_mask:
+            tree[MASK][~self._rows.waiting] = True  # after the end often nothing is allowed, and nobody acts on it
+        return tree
+
+    def _clear(self) -> None:
+        """Forgets the rewards and ends of the last step."""
+        rows = self._rows
+        rows.reward[:] = 0.0
+        rows.terminated[:] = rows.truncated[:] = self._step.ended[:] = False
+        if len(rows.final_index):
+            rows.final_index, rows.final_obs = np.zeros(0, dtype=np.int64), self.kinds[0].obs.allocate(0)
+
+    # -- errors ------------------------------------------------------------------------------------
+
+    def _breach(self, lane: int, problem: str) -> EnvError:
+        return EnvError(f"{self.name}: lane {lane}, episode {self.episode[lane]}, vector step {self._clock}: {problem}")
+
+    def _located(self, error: Exception) -> EnvError:
+        return EnvError(f"{self.name}: vector step {self._clock}: raised {type(error).__name__}: {error}")
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What lanes show; where they are inside cannot be saved."""
+        rows = self._rows
+        shown = {path: array.copy() for path, array in rows.obs.items()}
+        return {"rows": [{"obs": shown, "waiting": rows.waiting.copy()}], "episode": self.episode.copy()}
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Begins the next episode in every lane: none can be taken up again.
+
+        Raises:
+            EnvError: If the state is of another environment.
+        """
+        if set(state) != {"rows", "episode"} or len(state["episode"]) != self.num_lanes:
+            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
+        self.episode[:] = state["episode"] + 1
+        return self._begin(seeds), np.ones(self.num_lanes, dtype=bool)
+
+    def render(self, lane: int) -> np.ndarray | None:
+        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
+        if self._env.render_mode not in ("rgb_array", "rgb_array_list"):
+            return None
+        frames = self._env.render()
+        return None if frames is None else np.ascontiguousarray(frames[lane], dtype=np.uint8)
+
+    def close(self) -> None:
+        """Closes it."""
+        self._env.close()
+
+
+def _of_lane(batch: Any, lane: int) -> Any:
+    """The part of a batch, in whatever structure, that is one lane's."""
+    if isinstance(batch, Mapping):
+        return {key: _of_lane(value, lane) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_of_lane(value, lane) for value in batch)
+    return batch[lane]
+
+
+def _info_of_lane(infos: Mapping[str, Any], lane: int) -> dict[str, Any]:
+    """What a vector environment said of one lane: ``_key`` marks the lanes that `key` is of."""
+    said = {}
+    for key, value in infos.items():
+        of = infos.get(f"_{key}")
+        if not key.startswith("_") and (of is None or of[lane]):
+            said[key] = _info_of_lane(value, lane) if isinstance(value, Mapping) else value[lane]
+    return said
