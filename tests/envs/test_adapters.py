@@ -92,7 +92,7 @@ def played(request):
 
 def test_slabs_have_the_shapes_and_types_of_their_kind(played):
     _, env, _ = played
-    for kind, rows in zip(env.kinds, env._rows, strict=True):
+    for kind, rows in zip(env.kinds, env.shown().rows, strict=True):
         size = env.num_lanes * len(kind.agents)
         assert {path: (a.shape, a.dtype) for path, a in rows.obs.items()} == {
             leaf.path: ((size, *leaf.shape), leaf.dtype) for leaf in kind.obs.leaves
@@ -339,5 +339,5 @@ class ByBaseClass(Speaks, MultiAgentEnv):
 def test_dict_envs_may_state_their_spaces_in_each_of_the_known_ways(style):
     env = make_env(style, {}, (), 1, "serial")
     env.reset(seeds)
-    env.step([np.zeros(rows.waiting.sum(), int) for rows in env._rows])
+    env.step([np.zeros(rows.waiting.sum(), int) for rows in env.shown().rows])
     assert [(kind.agents, kind.obs.leaves[0].shape) for kind in env.kinds] == [(("a",), (1,)), (("b",), (2,))]

@@ -148,6 +148,8 @@ def test_a_missing_package_comes_with_the_command_that_installs_it(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
         monkeypatch.delitem(sys.modules, name)
+    for name in [name for name in gymnasium.registry if name.startswith("ALE/")]:  # left by whoever loaded ale_py
+        monkeypatch.delitem(gymnasium.registry, name)
     assert "pip install" in message("LunarLander-v3") and "box2d" in message("LunarLander-v3")
     assert (
         message("MiniGrid-Nowhere-v0") == "env 'MiniGrid-Nowhere-v0' needs the package minigrid: pip install minigrid"

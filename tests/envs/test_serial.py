@@ -378,7 +378,7 @@ def played_parts(env, steps):
     rng, found = np.random.default_rng(0), []
     for _ in range(steps):
         actions = []
-        for kind, rows in zip(env.kinds, env._rows, strict=True):
+        for kind, rows in zip(env.kinds, env.shown().rows, strict=True):
             drawn = random_actions(kind.action, len(rows.waiting), rows.obs["action_mask"], rng)
             actions.append(kind.action.to_env(drawn))
         shown = env.step(actions)

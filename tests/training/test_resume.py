@@ -20,7 +20,7 @@ from lives import CASES, FAST, SLOWER, Restless, Saying, Turns, Walk, digest, ma
 from rookery import Callback, ConfigError, MultiAgentArena, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.core.state import Stateful
-from rookery.envs.vector import serial
+from rookery.envs.vector import history
 from rookery.training import trainer as trainer_module
 
 ITERATIONS = 6
@@ -300,7 +300,7 @@ def test_an_episode_that_replays_differently_is_given_up_and_the_run_is_inexact_
 
 
 def test_an_episode_too_long_for_its_log_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(serial, "LOG_LIMIT", 5)
+    monkeypatch.setattr(history, "LOG_LIMIT", 5)
     with make(Walk, run_dir=tmp_path) as trainer:
         trainer.train({"iterations": 1})
         long = trainer.pool.worker.lengths > 5
@@ -314,12 +314,13 @@ def test_an_episode_too_long_for_its_log_is_given_up(tmp_path, monkeypatch):
         assert trainer.train({"iterations": 3}).iteration == 3
 
 
+class Forgetful(gymnasium.wrappers.NormalizeReward):
+    """A wrapper of a class whose state nobody knows."""
+
+
 def test_a_wrapper_with_a_memory_of_its_own_is_noticed_by_its_rewards(tmp_path):
     # running statistics go on from episode to episode: a replay from the seed alone pays other rewards
-    class Forgetful(gymnasium.wrappers.NormalizeReward):
-        pass
-
-    arguments = {"wrappers": (gymnasium.wrappers.NormalizeReward,)}
+    arguments = {"wrappers": (Forgetful,)}
     with make("CartPole-v1", run_dir=tmp_path, **arguments) as trainer:
         trainer.train({"iterations": 2})
     with Trainer.load(tmp_path, resume=True) as trainer:
@@ -385,7 +386,8 @@ DIFFERS = {
     "Desk.acted": "of the last step; the next one sets it before it is read",
     "Desk.all_acted": "likewise",
     "SlotStore._at": "of the last step; the next one sets it before it is read",
-    "ActionNoise._block": "follows from the streams and the vector step",
+    "ActionNoise._steps": "follows from the streams and the vector step",
+    "ActionNoise._slots": "likewise",
     "ActionNoise._number": "likewise",
     "EpisodeWatch.acting": "of the last step; the next one sets it before it is read",
     "Episode.info": "what the environment said beside the last step",
@@ -398,10 +400,13 @@ DIFFERS = {
     "Rows.final_stale": "likewise",
     "Step.ended": "likewise",
     "BatchedArena._reward": "likewise, another view of it",
-    "SerialEnv._ended": "likewise",
-    "SerialEnv._any_end": "whether there are marks to wipe, and there are none",
+    "Slab.ended": "likewise",
+    "Block.finals": "likewise",
+    "Block.final_obs": "likewise",
+    "RowWriter.any_end": "whether there are marks to wipe, and there are none",
+    "History._steps": "what came before the checkpoint is in `_before` there",
+    "History._before": "likewise",
     "SerialEnv._actions": "of the last step, for messages",
-    "SerialEnv._finals": "of the last step",
     "SerialEnv._infos": "of the last step",
     "SerialEnv.infos": "likewise",
     "BatchedCartPole._any_ended": "whether there are marks to wipe, and there are none",

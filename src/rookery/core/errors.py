@@ -26,6 +26,10 @@ class EnvError(RookeryError):
     """An environment broke its contract, or raised; says where: lane, seed, episode, step, agent, action."""
 
 
+class RemoteError(Exception):
+    """What another process raised: the text is its traceback. It stands as the cause of an error raised here."""
+
+
 class SpaceError(RookeryError):
     """A space, or a value of it, that Rookery cannot use."""
 

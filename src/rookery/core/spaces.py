@@ -363,7 +363,7 @@ class ActionSpec:
         ]
         composed = np.empty(num, dtype=object)
         for row in range(num):
-            composed[row] = _nested(self.space, iter([column[row] for column in columns]))
+            composed[row] = nested(self.space, iter([column[row] for column in columns]))
         return composed
 
     def _bounds(self) -> tuple[np.ndarray, ...]:
@@ -381,14 +381,26 @@ class ActionSpec:
         return bounds
 
 
-def _nested(space: spaces.Space[Any], values: Iterator[Any]) -> Any:
+def nested(space: spaces.Space[Any], values: Iterator[Any]) -> Any:
     """One action in the structure of `space`, from the next of `values` for each space inside."""
     if isinstance(space, spaces.Dict):
-        return {key: _nested(part, values) for key, part in space.spaces.items()}
+        return {key: nested(part, values) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(_nested(part, values) for part in space.spaces)
+        return tuple(nested(part, values) for part in space.spaces)
     value = next(values)
     return value if isinstance(space, spaces.Discrete) else np.array(value)  # no view of memory that others share
+
+
+def flat_action(space: spaces.Space[Any], action: Any) -> Iterator[Any]:
+    """The values in a nested action, in the order in which `nested` takes them."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            yield from flat_action(part, action[key])
+    elif isinstance(space, spaces.Tuple):
+        for part, value in zip(space.spaces, action, strict=True):
+            yield from flat_action(part, value)
+    else:
+        yield action
 
 
 def action_spec(space: spaces.Space[Any]) -> ActionSpec:

@@ -276,6 +276,7 @@ class BatchedArena:
         self.notes: tuple[str, ...] = ()
         self.want_infos = False
         self.infos: Sequence[Mapping[str, Any]] = ()
+        self.counters: dict[str, int] = {}
         self.timestep = 0
         self._seeds: SeedPlan | None = None
 

@@ -64,18 +64,6 @@ class Rows:
             kind.obs.allocate(size), np.zeros(size), terminated, truncated, waiting, final_obs=kind.obs.allocate(0)
         )
 
-    def widened(self, kind: Kind, num_lanes: int) -> Rows:
-        """The slab after `kind` got one more agent: the old rows in their new places."""
-        wide = Rows.allocate(kind, num_lanes)
-        old = len(self.reward) // num_lanes
-        names = ("reward", "terminated", "truncated", "waiting")
-        pairs = [(getattr(self, name), getattr(wide, name)) for name in names]
-        pairs += [(self.obs[path], wide.obs[path]) for path in self.obs]
-        for source, target in pairs:
-            shape = source.shape[1:]
-            target.reshape(num_lanes, -1, *shape)[:, :old] = source.reshape(num_lanes, old, *shape)
-        return wide
-
 
 @dataclass
 class Step:
@@ -84,10 +72,14 @@ class Step:
     Attributes:
         rows: One slab for each kind, in the order of `VectorEnv.kinds`.
         ended: ``[lanes]`` whether the lane's episode ended in this step (its next one has begun).
+        lost: ``[lanes]`` whether it was given up in this step, because the environment raised or its process is gone:
+            all its agents are truncated with what they saw last, got nothing, and the next one has begun, but the
+            episode counts for nothing. None if no lane's was.
     """
 
     rows: tuple[Rows, ...]
     ended: np.ndarray
+    lost: np.ndarray | None = None
 
 
 @runtime_checkable
@@ -105,6 +97,7 @@ class VectorEnv(Protocol):
         notes: Lines a user should read once (parts of a space that were dropped, say).
         want_infos: Whether to keep `infos`; off unless somebody asks for them.
         infos: What each lane said beside its last step, by agent; empty where nothing is said or kept.
+        counters: What went wrong so far and was borne, by the name it has in the result row.
     """
 
     num_lanes: int
@@ -116,6 +109,7 @@ class VectorEnv(Protocol):
     notes: tuple[str, ...]
     want_infos: bool
     infos: Sequence[Mapping[str, Any]]
+    counters: dict[str, int]
 
     def reset(self, seeds: SeedPlan) -> Step:
         """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""

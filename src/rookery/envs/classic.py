@@ -73,6 +73,7 @@ class BatchedCartPole:
         self.notes: tuple[str, ...] = ()
         self.want_infos = False
         self.infos: Sequence[Mapping[str, Any]] = ()
+        self.counters: dict[str, int] = {}
         self.max_episode_steps = int(max_episode_steps)
         self._rewards = (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)  # while it goes on, when it terminates
         self._seeds: SeedPlan | None = None

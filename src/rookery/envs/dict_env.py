@@ -76,6 +76,10 @@ class DictLane:
         obs, reward, terminateds, truncateds, infos = five_dicts(self.env.step(actions), "step()")
         if ALL not in terminateds:
             raise Breach(f'terminateds has no "{ALL}", expected it to say whether the episode is over for everyone')
+        if not any(terminateds.values()) and not any(truncateds.values()):  # most steps end nothing
+            for agent in obs:
+                self._alive[agent] = None
+            return LaneStep(obs, reward, masks=info_masks(infos), infos=infos)
         over, cut = bool(terminateds[ALL]), bool(truncateds.get(ALL, False))
         terminated = [agent for agent in self._alive if terminateds.get(agent)]
         truncated = [agent for agent in self._alive if truncateds.get(agent)]

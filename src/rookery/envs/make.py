@@ -25,11 +25,18 @@ from rookery.envs.dict_env import DictLane, is_dict_style
 from rookery.envs.gym_env import GymLane
 from rookery.envs.lane import Lane
 from rookery.envs.pettingzoo_env import AECLane, ParallelLane
+from rookery.envs.vector.faults import STRICT, Tolerance
+from rookery.envs.vector.foreign import ForeignEnv
+from rookery.envs.vector.processes import processes_env
 from rookery.envs.vector.serial import SerialEnv
+from rookery.envs.vector.threads import threads_env
 
-IMPLEMENTATIONS = ("auto", "batched", "serial")
+IMPLEMENTATIONS = ("auto", "batched", "serial", "processes", "threads")
 
-OURS = {"MultiAgentArena": "rookery.envs.arena:MultiAgentArena"}
+HELPED = ("processes", "threads")
+"""Those of them that have helpers."""
+
+OURS = {"MultiAgentArena": "rookery.envs.arena:MultiAgentArena", "Atari": "rookery.envs.atari:Atari"}
 """Short names of environments that come with Rookery: name to import path."""
 
 PROVIDERS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
@@ -43,19 +50,25 @@ def make_env(
     num_lanes: int,
     implementation: str,
     *,
+    helpers: int | None = None,
+    tolerance: Tolerance = STRICT,
     render: bool = False,
 ) -> VectorEnv:
     """Many copies of an environment.
 
     Args:
         env: A Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or dict-style multi-agent
-            environment; a PettingZoo module; a `VectorEnv` class; or the import path of one of these,
-            ``my.module:MyEnv``.
+            environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's `VectorEnv`s, or a callable
+            with an argument `num_envs` that makes one; the import path of one of these, ``my.module:MyEnv``; or a task
+            of EnvPool, ``envpool:Pong-v5``.
         config: Keyword arguments of its constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
         num_lanes: Copies.
-        implementation: ``"serial"`` steps copies in a loop, ``"batched"`` demands the environment's batched twin,
-            ``"auto"`` takes the twin where there is one, with the same numbers.
+        implementation: ``"serial"`` steps copies in a loop, ``"batched"`` demands the environment's batched twin, or
+            the vector entry point it names, ``"auto"`` takes the twin where there is one, with the same numbers.
+            ``"processes"`` and ``"threads"`` say who the helpers are.
+        helpers: How many step shares of the copies beside the caller; None = 0 = all of them are stepped in a loop.
+        tolerance: What is borne from copies that raise, hang or die.
         render: Build it so that `VectorEnv.render` gives pictures, where the environment can.
 
     Raises:
@@ -65,18 +78,44 @@ def make_env(
         hint = nearest(implementation, IMPLEMENTATIONS)
         raise EnvError(f"env implementation {implementation!r} is unknown{hint}; use {', '.join(IMPLEMENTATIONS)}")
     settings, name, found = dict(config or {}), env_name(env), _find(env)
-    if _is_vector_class(found):
+    if _is_vector_class(found) or _is_foreign(found):
         if wrappers:
             raise EnvError(f"{name} plays many copies at once and cannot be wrapped; leave env.wrappers empty")
-        return _build_vector(found, num_lanes, settings, name)
-    if implementation != "serial":
+        if implementation in HELPED:
+            raise EnvError(
+                f"{name} plays many copies at once: env.implementation={implementation} has none to deal; leave it out"
+            )
+        return _build_vector(found, num_lanes, settings, name, render)
+    if implementation in ("auto", "batched"):
         twin = _twin(env, found)
+        if twin is None and implementation == "batched":
+            twin = _vector_entry(found)
         reason = _why_no_twin(twin, wrappers, num_lanes, settings)
         if not reason:
-            return _build_vector(twin, num_lanes, settings, name)
+            return _build_vector(twin, num_lanes, settings, name, render)
         if implementation == "batched":
             raise EnvError(f"{name}: env implementation 'batched' cannot be used: {reason}; use 'serial' or 'auto'")
-    return SerialEnv(lane_maker(env, config, wrappers, render=render), num_lanes, name)
+    factory = lane_maker(env, config, wrappers, render=render)
+    num_helpers = 0 if implementation == "serial" else min(helpers or 0, num_lanes - 1)
+    if num_helpers < 1:
+        return SerialEnv(factory, num_lanes, name, tolerance)
+    if implementation == "threads":
+        return threads_env(factory, num_lanes, name, tolerance, num_helpers)
+    return processes_env(factory, num_lanes, name, tolerance, num_helpers)
+
+
+def has_single_copies(
+    env: Any, config: Mapping[str, Any] | None, wrappers: Sequence[Any], num_lanes: int, implementation: str
+) -> bool:
+    """Whether `make_env` would make copies that are stepped one by one, so that helpers could share them.
+
+    Raises:
+        EnvError: If there is no such environment.
+    """
+    found = _find(env)
+    if _is_vector_class(found) or _is_foreign(found) or implementation == "batched":
+        return False
+    return implementation != "auto" or bool(_why_no_twin(_twin(env, found), wrappers, num_lanes, dict(config or {})))
 
 
 def lane_maker(
@@ -94,19 +133,20 @@ def lane_maker(
         EnvError: If there is no such environment or wrapper; from the calls, if it cannot be built.
     """
     settings, name, found = dict(config or {}), env_name(env), _find(env)
-    if _is_vector_class(found):
+    if _is_vector_class(found) or _is_foreign(found):
         raise EnvError(f"{name} plays many copies at once: there is no single one")
     wraps = [(_wrapper_name(wrapper), _find_wrapper(wrapper)) for wrapper in wrappers]
     return lambda: _lane(_build(found, settings, wraps, name, render), name)
 
 
 def is_vector(env: Any) -> bool:
-    """Whether `env` names or is a class whose objects play many copies.
+    """Whether `env` names or is something that makes objects that play many copies.
 
     Raises:
         EnvError: If there is no such environment.
     """
-    return _is_vector_class(_find(env))
+    found = _find(env)
+    return _is_vector_class(found) or _is_foreign(found)
 
 
 def env_name(env: Any) -> str:
@@ -214,6 +254,9 @@ def _find(env: Any) -> Any:
 def _find_name(name: str) -> Any:
     name = OURS.get(name, name)
     module, colon, attribute = name.partition(":")
+    if module == "envpool" and colon:
+        _import_provider(name, "envpool", "envpool")
+        return functools.partial(_import("rookery.envs.vector.envpool", f"env {name!r}").EnvPool, attribute)
     if colon:
         imported = _import(module, f"env {name!r}")
         if hasattr(imported, attribute):
@@ -297,6 +340,13 @@ def _is_vector_class(found: Any) -> bool:
     return inspect.isclass(found) and hasattr(found, "step") and "num_lanes" in _parameters(found)
 
 
+def _is_foreign(found: Any) -> bool:
+    """Whether `found` makes Gymnasium's kind of vector environment: by its class, or a function's `num_envs`."""
+    if inspect.isclass(found):
+        return issubclass(found, gymnasium.vector.VectorEnv)
+    return callable(found) and "num_envs" in _parameters(found)
+
+
 def _parameters(maker: Any) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(maker).parameters
@@ -312,10 +362,21 @@ def _twin(env: Any, found: Any) -> Any:
     return twin if _is_vector_class(twin) else None
 
 
+def _vector_entry(found: Any) -> Any:
+    """What plays many copies when that is asked for, though perhaps with other numbers; None if there is nothing."""
+    if not isinstance(found, gymnasium.envs.registration.EnvSpec):
+        return vars(found).get("vector_entry_point") if inspect.isclass(found) else None
+    if found.vector_entry_point == "ale_py.vector_env:AtariVectorEnv":
+        return functools.partial(_import("rookery.envs.atari", found.id).BatchedAtari, **found.kwargs)
+    if found.vector_entry_point is None:
+        return None
+    return functools.partial(gymnasium.make_vec, found, vectorization_mode="vector_entry_point")
+
+
 def _why_no_twin(twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any]) -> str:
     """Why the batched twin cannot be used; empty if it can."""
     if twin is None:
-        return "this environment has no batched twin"
+        return "this environment has no batched twin and no vector entry point"
     if wrappers:
         return "env.wrappers wrap single copies"
     try:
@@ -325,12 +386,19 @@ def _why_no_twin(twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: M
     return ""
 
 
-def _build_vector(found: Any, num_lanes: int, settings: Mapping[str, Any], name: str) -> VectorEnv:
+def _build_vector(
+    found: Any, num_lanes: int, settings: Mapping[str, Any], name: str, render: bool = False
+) -> VectorEnv:
     try:
-        built: VectorEnv = found(num_lanes, **settings)
+        if not _is_foreign(found):
+            built: VectorEnv = found(num_lanes, **settings)
+            return built
+        asked = {"render_mode": "rgb_array"} if render and "render_mode" in _parameters(found) else {}
+        return ForeignEnv(lambda: found(num_envs=num_lanes, **asked, **settings), num_lanes, name)
+    except EnvError:
+        raise
     except Exception as error:
         raise _build_error(found, settings, name, error) from error
-    return built
 
 
 def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]], name: str, render: bool) -> Any:
@@ -341,6 +409,8 @@ def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]
     asked = {"render_mode": "rgb_array"} if render and _takes_render_mode(found) else {}
     try:
         built = make(**{**asked, **settings})
+    except EnvError:
+        raise
     except Exception as error:
         raise _build_error(found, settings, name, error) from error
     for wrapper_name, wrapper in wraps:
@@ -371,7 +441,7 @@ def _build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exce
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
         return EnvError(f"{name}: a package it needs is missing: {error}{_extra(found, error)}")
     if isinstance(error, TypeError) and (unknown := re.search(r"unexpected keyword argument '(\w+)'", str(error))):
-        known = [known for known in _parameters(found) if known not in ("self", "num_lanes")]
+        known = [known for known in _parameters(found) if known not in ("self", "num_lanes", "num_envs")]
         allowed = f"; it takes {', '.join(known)}" if known else ""
         return EnvError(f"{name}: env.config has {unknown[1]!r}, unknown to it{nearest(unknown[1], known)}{allowed}")
     return EnvError(f"{name}: building it with env.config {dict(settings)} raised {type(error).__name__}: {error}")

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from rookery.core.batch import Demand, Rollout
+from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.interrupt import Interrupt
 from rookery.core.seeding import Streams
@@ -136,8 +137,14 @@ class RolloutWorker(Stateful):
                 store = seats[desk.seat_of[row]].store if desk.seat_of[row] >= 0 else None
                 if store is not None:
                     store.interrupt(int(desk.slot_of[row]), slab, row)
-                desk.returns[row] = 0.0
-                desk.joined[row] = False
+        self._forget(lane)
+
+    def _forget(self, lane: int) -> None:
+        """The episode of a lane counts for nothing; whom another policy may play in the next one is asked for anew."""
+        for desk, kind in zip(self.desks, self.env.kinds, strict=True):
+            mine = slice(lane * len(kind.agents), (lane + 1) * len(kind.agents))
+            desk.returns[mine] = 0.0
+            desk.joined[mine] = False
             desk.routes = None
         self.lengths[lane] = 0
 
@@ -152,7 +159,7 @@ class RolloutWorker(Stateful):
             demand: How much experience its learner wants; None for a frozen policy, of which nothing is kept.
         """
         store = None if demand is None else SlotStore(policy.obs_spec, policy.action_spec, demand)
-        noise = ActionNoise(self.streams, name, policy.noise.uniform, policy.noise.normal)
+        noise = ActionNoise(self.streams, name, policy.noise.uniform, policy.noise.normal, device_of(policy))
         acting = deepcopy(policy)
         acting.requires_grad_(False)
         self.seats[name] = Seat(name, len(self.seats), acting, store, noise)
@@ -204,7 +211,7 @@ class RolloutWorker(Stateful):
                 return {}
             if self.interrupt is not None and self.interrupt.number is not None:
                 return {}
-            if episodes is not None and self.now.ended.any() and self._count_played(episodes) >= episodes:
+            if episodes is not None and self._have_played(episodes):
                 return {}
 
     def _take(self, seat: Seat) -> Rollout:
@@ -212,8 +219,10 @@ class RolloutWorker(Stateful):
         assert seat.store is not None
         return seat.store.take(self.now.rows[seat.kind].obs, seat.row_of_slot)
 
-    def _count_played(self, episodes: int) -> int:
-        return sum(result.index * self.env.num_lanes + result.lane < episodes for result in self.finished)
+    def _have_played(self, episodes: int) -> bool:
+        """Whether every lane is past its share of the first episodes, counted over the lanes in turn."""
+        lanes = np.arange(self.env.num_lanes)
+        return bool((self.env.episode * self.env.num_lanes + lanes >= episodes).all())
 
     def _vector_step(self) -> None:
         assert self.now is not None
@@ -240,7 +249,7 @@ class RolloutWorker(Stateful):
         """Actions of the waiting rows of one kind, as the environment wants them."""
         assert self.now is not None
         desk, rows, kind = self.desks[number], self.now.rows[number], self.env.kinds[number]
-        desk.all_acted = bool(rows.waiting.all())
+        desk.all_acted = np.count_nonzero(rows.waiting) == len(rows.waiting)
         if desk.all_acted and desk.routes is not None:
             desk.acted = desk.routes
         else:
@@ -269,10 +278,10 @@ class RolloutWorker(Stateful):
         else:
             obs = seat.store.place(route.slots, rows.obs, route.rows)
         noise = None if self.deterministic else seat.noise.at(route.slots, len(seat.taken), self.vector_steps)
-        action, logp = seat.policy.act(obs, noise, self.deterministic)
-        drawn: np.ndarray = action.numpy()
+        action, logp = seat.policy.act(seat.staging.send(obs), noise, self.deterministic)
+        drawn, likelihood = seat.staging.fetch(action, logp)
         if seat.store is not None:
-            seat.store.answer(drawn, logp.numpy())
+            seat.store.answer(drawn, likelihood)
         return drawn
 
     def _route(self, desk: Desk, rows: np.ndarray) -> list[Route]:
@@ -321,17 +330,23 @@ class RolloutWorker(Stateful):
             desk.returns += rows.reward
             if len(rows.final_index):
                 self._record_finals(desk, rows)
-            if desk.all_acted and rows.waiting.all():
-                flags = (rows.terminated, rows.truncated) if rows.terminated.any() or rows.truncated.any() else None
+            if desk.all_acted and np.count_nonzero(rows.waiting) == len(rows.waiting):
+                any_end = np.count_nonzero(rows.terminated) or np.count_nonzero(rows.truncated)
+                flags = (rows.terminated, rows.truncated) if any_end else None
                 for route in desk.acted:
                     self._record_route(route, rows, flags)
             else:
                 self._record_some(desk, rows)
         if self.watch is not None:
             self.watch.after(step)
-        if step.ended.any():
+        if np.count_nonzero(step.ended):
             for lane in np.flatnonzero(step.ended).tolist():
                 self._finish(lane, step)
+                if self.watch is not None:
+                    self.watch.begin(lane, step)
+        if step.lost is not None:
+            for lane in np.flatnonzero(step.lost).tolist():
+                self._forget(lane)
                 if self.watch is not None:
                     self.watch.begin(lane, step)
 
@@ -430,4 +445,5 @@ class RolloutWorker(Stateful):
             "finals_stale": self.finals_stale,
             "rewards_without_decision": self.rewards_unclaimed
             + sum(store.rewards_without_decision for store in stores),
+            **self.env.counters,
         }

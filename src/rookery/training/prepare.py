@@ -8,13 +8,21 @@ from typing import Any
 
 import torch
 
+from rookery.algorithms.algorithm import Algorithm
 from rookery.core.config import Resolved, resolve
+from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer, yaml_layer
+from rookery.core.processor import usable_cores
+from rookery.core.runtime import thread_rule
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.envs.base import Kind, VectorEnv
-from rookery.envs.make import env_name, make_env, random_rows
+from rookery.envs.choice import Choice, choose
+from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows
+from rookery.envs.vector.faults import Tolerance
+from rookery.envs.vector.processes import cores
+from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.presets import find_preset, space_layer
@@ -30,7 +38,7 @@ def code_values(
     overrides: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The arguments of `Trainer` as one layer of paths and values."""
-    sections = {"sampling", "evaluation", "checkpoint", "stop", "logging", "device"}
+    sections = {"sampling", "evaluation", "checkpoint", "stop", "logging", "device", "threads"}
     values = spread(overrides, lambda name: name in sections)
     if env is not None:
         values["env.name"] = env
@@ -79,22 +87,65 @@ def prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv,
         notes.append(f"preset {found[0]}")
         layers.insert(0, Layer(f"preset {found[0]}", found[1]))
     second = resolve(RunConfig, layers, algorithm_class)
+    check_device(second.config.device)
+    learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
+    if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
+        check_compiler()
+    choice = _choice(second)
+    if choice.measured:
+        layers.insert(0, Layer("measured", choice.measured))
+    env_cfg, sampling = second.config.env, second.config.sampling
     env = make_env(
-        env_cfg.name, env_cfg.config, env_cfg.wrappers, second.config.sampling.num_envs, env_cfg.implementation
+        env_cfg.name,
+        env_cfg.config,
+        env_cfg.wrappers,
+        sampling.num_envs,
+        choice.implementation,
+        helpers=choice.helpers,
+        tolerance=tolerance(second.config),
     )
-    notes.extend(env.notes)
+    notes.extend((*filter(None, [choice.reason]), *env.notes))
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
         layers.append(Layer("default", {"policies.main": {}}))
     mapping = PolicyMapping(second.config.policy_mapping, names)
     space_layers = _space_layers(second, env, mapping, names)
     resolved = resolve(RunConfig, [*space_layers, *layers], algorithm_class)
-    notes.extend(resolved.notes)
+    notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping)])
     return resolved, env, mapping, notes
 
 
+def tolerance(config: RunConfig) -> Tolerance:
+    """What a run bears from its environments."""
+    sampling = config.sampling
+    return Tolerance(
+        config.env.on_error, sampling.max_restarts, sampling.step_timeout_seconds, sampling.reset_timeout_seconds
+    )
+
+
+def _choice(resolved: Resolved) -> Choice:
+    """How copies are stepped: as the settings say, and as is measured where they leave it open."""
+    env, sampling = resolved.config.env, resolved.config.sampling
+    settings = env.name, env.config, env.wrappers
+    if not has_single_copies(*settings, sampling.num_envs, env.implementation):
+        return Choice(env.implementation, 0)
+    if env.implementation == "serial" and sampling.helpers:
+        raise ConfigError(
+            f"sampling.helpers = {sampling.helpers}, and env.implementation = serial has none: leave one of them out, "
+            "or set env.implementation=processes"
+        )
+    if env.implementation == "auto" and sampling.helpers is None:
+        return choose(lane_maker(*settings), sampling.num_envs, env_name(env.name))
+    if env.implementation == "serial":
+        return Choice("serial", 0)
+    helpers = max(cores() - 1, 1) if sampling.helpers is None else sampling.helpers
+    return Choice("processes" if env.implementation == "auto" else env.implementation, helpers)
+
+
 def _space_layers(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping, names: list[str]) -> list[Layer]:
-    """Space presets: of the `algorithm` section where all policies agree on one, else of each policy."""
+    """Space presets: of the `algorithm` section where all policies agree on one, else of each policy. Where there is a
+    picture to learn from and the hardware has bfloat16, that is part of it.
+    """
     kinds = kinds_of(env, mapping)
     entries = resolved.config.policies
 
@@ -102,10 +153,14 @@ def _space_layers(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping, na
         entry = entries.get(name)
         cfg = resolved.config.algorithm if entry is None else entry.algorithm
         kind = kinds.get(name, env.kinds[0])
-        return space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix)
+        made = space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix)
+        if _sees_pictures(kind, cfg) and has_bfloat16(resolved.config.device):
+            return Layer(made.source, {**made.values, f"{prefix}.model.precision": "bfloat16"})
+        return made
 
     common = {str(layer(name, "algorithm")) for name in names}
-    if len(common) == 1:
+    own_class = any(type(entry.algorithm) is not type(resolved.config.algorithm) for entry in entries.values())
+    if len(common) == 1 and not own_class:  # a policy of another class takes nothing from that section
         return [layer(names[0], "algorithm")]
     own = []
     for name in names:
@@ -115,6 +170,28 @@ def _space_layers(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping, na
                 if not resolved.given(path.replace(f"policies.{name}", "algorithm", 1))}  # fmt: skip
         own.append(Layer(made.source, said))
     return own
+
+
+def _sees_pictures(kind: Kind, cfg: Any) -> bool:
+    """Whether a policy has a picture network of ours."""
+    pictures = any(leaf.is_image for leaf in kind.obs.leaves)
+    return pictures and isinstance(cfg.model, ModelConfig) and cfg.model.module is None
+
+
+def _precision_notes(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping) -> list[str]:
+    """In which numbers picture networks learn, if they are not float32."""
+    kinds, device = kinds_of(env, mapping), resolved.config.device
+    learning = {name: entry.algorithm for name, entry in resolved.config.policies.items() if not entry.frozen}
+    seeing = {name: cfg for name, cfg in learning.items() if name in kinds and _sees_pictures(kinds[name], cfg)}
+    short = ", ".join(name for name, cfg in seeing.items() if cfg.model.precision == "bfloat16")
+    if not short:
+        return []
+    if has_bfloat16(device):
+        return [f"picture networks learn in bfloat16 ({short}; model.precision)"]
+    return [
+        f"model.precision = 'bfloat16' ({short}): the {device} here has no such instructions, so learning is slow; the "
+        "run keeps to it, because float32 would learn other weights"
+    ]
 
 
 def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
@@ -134,6 +211,22 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
                 )
             found[name] = kind
     return found
+
+
+def threads_for(learner: Algorithm[Any], num_lanes: int) -> int:
+    """Threads that the gradient steps of a learner are worth, by their size: a rule, so that a run repeats itself.
+
+    Args:
+        learner: Whose.
+        num_lanes: Copies of the environment.
+    """
+    policy, demand = learner.policy, learner.demand
+    if any(leaf.is_image for leaf in policy.obs_spec.leaves):
+        return usable_cores()
+    rows = getattr(learner.cfg, "minibatch_size", None) or demand.decisions or demand.fragment_length * num_lanes
+    weights = sum(weight.numel() for weight in policy.parameters())
+    critic = 1 if learner.cfg.model.shared_trunk else 2
+    return thread_rule(6.0 * rows * weights * critic)  # forward and twice that backward, two operations a product
 
 
 def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisions: int) -> None:

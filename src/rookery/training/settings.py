@@ -11,7 +11,7 @@ from rookery.algorithms.ppo import PPOConfig
 from rookery.core.config import Polymorphic
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
-from rookery.core.settings import NonNegativeInt, PositiveInt, Settings, object_name
+from rookery.core.settings import NonNegativeInt, PositiveFloat, PositiveInt, Settings, object_name
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,14 @@ class EnvConfig(Settings):
     """Arguments of its constructor."""
     wrappers: tuple[Any, ...] = ()
     """Wrappers, the innermost first: functions or classes, or their import paths."""
-    implementation: Literal["auto", "batched", "serial"] = "auto"
-    """``batched``: all copies step in one call; ``serial``: a loop over copies; ``auto``: batched where a tested twin
-    exists.
+    implementation: Literal["auto", "batched", "serial", "processes", "threads"] = "auto"
+    """``batched``: all copies step in one call; ``serial``: a loop over copies; ``processes``, ``threads``: helpers
+    step shares of them at the same time; ``auto``: batched where a tested twin exists, else what is measured to be
+    fastest.
+    """
+    on_error: Literal["stop", "restart"] = "stop"
+    """An environment that raises: ``stop`` ends the run and shows where; ``restart`` gives up the episode of that copy,
+    up to 3 times in a row and 100 times in a million steps.
     """
 
 
@@ -36,10 +41,22 @@ class SamplingConfig(Settings):
 
     num_envs: PositiveInt = 8
     """Copies of the environment."""
+    helpers: NonNegativeInt | None = None
+    """Processes or threads that step copies beside the one that trains, where these are stepped one by one; 0 = none,
+    none = as many as a short measurement finds worth it. Changes nothing but speed.
+    """
+    max_restarts: NonNegativeInt = 100
+    """How many helper processes that died or hung may be replaced before the run stops."""
+    step_timeout_seconds: PositiveFloat = 60.0
+    """How long helper processes may take for a step of all copies before they count as hung."""
+    reset_timeout_seconds: PositiveFloat = 300.0
+    """How long they may take to build the copies, or for a step in which copies are reset."""
     iteration_steps: PositiveInt | None = None
     """Environment steps of an iteration; none = until every learning policy has been updated once."""
     warmup_steps: NonNegativeInt = 512
     """Random decisions on throwaway copies that observation normalizers start from."""
+    staleness: Literal[0, 1] = 0
+    """1: while a rollout is learned from, the next is played, with weights one update old (docs/how-to/overlap.md)."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +133,12 @@ class RunConfig(Settings):
     """What is shown and kept."""
     seed: NonNegativeInt | None = None
     """Names all random streams; none = drawn once and noted."""
-    device: Literal["cpu"] = "cpu"
-    """Where networks learn."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where networks act and learn; environments step on the processor."""
+    threads: PositiveInt | None = None
+    """Threads of torch while learning; none = one, or all cores where pictures or large layers are learned. Acting has
+    one.
+    """
 
 
 SHORTHANDS = {
@@ -179,7 +200,7 @@ def spread(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> dict[s
         elif known(name):
             values[name] = value
         else:
-            sections = [*SHORTHANDS, "sampling", "evaluation", "stop", "logging", "seed", "device"]
+            sections = [*SHORTHANDS, "sampling", "evaluation", "stop", "logging", "seed", "device", "threads"]
             wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{nearest(name, sections)}")
     if wrong:
         raise ConfigError(*wrong)

@@ -1,0 +1,162 @@
+"""How many helpers step an environment, and whether they are threads or processes: measured where nobody says.
+
+What is chosen here changes how fast a run is and nothing else: rows, weights and checkpoints are the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Thread
+from time import perf_counter
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from rookery.core.spaces import Tree
+from rookery.envs.base import Step, VectorEnv
+from rookery.envs.make import random_actions
+from rookery.envs.vector.processes import cores
+from rookery.envs.vector.serial import SerialEnv
+
+WORTHWHILE_SECONDS = 200e-6
+"""So much stepping in a vector step pays for a helper: handing over costs about a tenth of it."""
+
+SLOW_BUILD_SECONDS = 0.1
+"""An environment that takes longer to build is not built for measuring, nor elsewhere without being asked."""
+
+STEP_SECONDS = 0.03
+"""How long one lane is stepped to see what a step costs; a few steps in any case."""
+
+FEW_STEPS = 5
+
+LONE_SECONDS = 10e-6
+"""What a vector step costs besides its lanes."""
+
+SCALES = 1.7
+"""Two threads that get so much more done than one step at the same time."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was found.
+
+    Attributes:
+        implementation: ``serial``, ``threads`` or ``processes``.
+        helpers: How many beside the caller.
+        reason: Why, in a line; empty where there is nothing to tell.
+        measured: The settings that say so, by path; empty if they were given.
+    """
+
+    implementation: str
+    helpers: int
+    reason: str = ""
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _measured(implementation: str, helpers: int, reason: str = "") -> Choice:
+    values = {"env.implementation": implementation} if helpers else {}
+    return Choice(implementation, helpers, reason, {**values, "sampling.helpers": helpers})
+
+
+def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> Choice:
+    """Looks at throwaway copies of an environment, for at most about 0.2 seconds beyond building one.
+
+    Args:
+        factory: Builds one copy.
+        num_lanes: Copies that will be stepped.
+        name: What runs, in words a user knows.
+
+    Raises:
+        EnvError: If the environment cannot be built or breaks its contract.
+    """
+    most = min(cores(), num_lanes) - 1
+    if most < 1 or os.name != "posix":
+        return _measured("serial", 0)
+    began = perf_counter()
+    one = SerialEnv(factory, 1, name)  # what it imports is needed anyway
+    seconds = perf_counter() - began
+    if seconds > SLOW_BUILD_SECONDS:
+        began = perf_counter()
+        factory()
+        seconds = perf_counter() - began
+    if seconds > SLOW_BUILD_SECONDS:
+        one.close()
+        return _measured("serial", 0, _instead(f"a copy takes {seconds:.1f} s to build", name))
+    cost = _cost(one)
+    helpers = min(most, int(num_lanes * cost / WORTHWHILE_SECONDS) - 1)
+    if helpers < 1:
+        one.close()
+        return _measured("serial", 0)
+    measured = f"{name}: {num_lanes} lanes of {cost * 1e6:.0f} us a step"
+    one_or_more = ("thread", "helper process") if helpers == 1 else ("threads", "helper processes")
+    threads, processes = (f"{helpers} {what} beside this one" for what in one_or_more)
+    if _scales(one, SerialEnv(factory, 1, name)):
+        return _measured("threads", helpers, f"{measured}: {threads}, as it leaves Python's lock alone")
+    try:
+        cloudpickle.dumps(factory)
+    except Exception as error:  # whatever an object does when it is pickled
+        why = f"it cannot be pickled ({type(error).__name__}: {error})"
+        return _measured("serial", 0, f"{measured} are worth {processes}, but {why}: stepped in this one")
+    return _measured("processes", helpers, f"{measured}: {processes}")
+
+
+def _instead(why: str, name: str) -> str:
+    return f"{name}: {why}: stepped in this process; env.implementation=processes or threads asks for helpers"
+
+
+class _Player:
+    """Plays random actions in a throwaway environment."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self.env = env
+        self.rng = np.random.default_rng(0)
+        self.shown: Step = env.reset(lambda lane, episode: episode)
+        self.steps = 0
+
+    def actions(self) -> Sequence[np.ndarray]:
+        answers = []
+        for kind, rows in zip(self.env.kinds, self.shown.rows, strict=True):
+            seen: Tree = {path: array[rows.waiting] for path, array in rows.obs.items()}
+            mask = seen[kind.obs.leaves[-1].path] if kind.obs.has_mask else None
+            answers.append(kind.action.to_env(random_actions(kind.action, int(rows.waiting.sum()), mask, self.rng)))
+        return answers
+
+    def play(self, seconds: float) -> float:
+        """Plays for so long, or a few steps if these take longer; gives the median seconds of a step by itself."""
+        taken: list[float] = []
+        until = perf_counter() + seconds
+        while len(taken) < FEW_STEPS or perf_counter() < until:
+            actions = self.actions()
+            began = perf_counter()
+            self.shown = self.env.step(actions)
+            taken.append(perf_counter() - began)
+        self.steps += len(taken)
+        return float(np.median(taken))  # of a machine that does other things too, the mean says little
+
+
+def _cost(env: SerialEnv) -> float:
+    """Seconds a step of one lane takes, less what a vector step costs besides its lanes."""
+    player = _Player(env)
+    player.play(0.0)  # the first steps are slower
+    return max(player.play(STEP_SECONDS) - LONE_SECONDS, 0.0)
+
+
+def _scales(one: SerialEnv, other: SerialEnv) -> bool:
+    """Whether two threads with a lane each do nearly twice of what one does; closes both."""
+    alone, *together = (_Player(env) for env in (one, one, other))
+    began = perf_counter()
+    alone.play(STEP_SECONDS)
+    rate = alone.steps / (perf_counter() - began)
+    threads = [Thread(target=player.play, args=(STEP_SECONDS,)) for player in together]
+    began = perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    both = sum(player.steps for player in together) / (perf_counter() - began)
+    one.close()
+    other.close()
+    return both / rate >= SCALES

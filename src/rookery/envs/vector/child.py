@@ -1,0 +1,186 @@
+"""What a helper process runs: ``python -m rookery.envs.vector.child BELL LINE CONTROL DRIVER DEATH_SIGNAL``.
+
+The first three are inherited file descriptors. It ends when its driver does, however that ends, and ignores Ctrl-C,
+which only the driver answers. It imports no torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import math
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+
+from rookery.core.errors import EnvError
+from rookery.envs.base import SeedPlan
+from rookery.envs.vector.channel import (
+    ANSWER,
+    COMMAND,
+    DRIVER_SLEEPS,
+    ENDS,
+    GROWN,
+    HELPER_SLEEPS,
+    KIND,
+    PAGE,
+    RESETTING,
+    SPEAKS,
+    STATUS,
+    STEP,
+    Gone,
+    SharedMemory,
+    Signal,
+    receive_frame,
+    send_frame,
+)
+from rookery.envs.vector.faults import Tolerance
+from rookery.envs.vector.layout import Layout
+from rookery.envs.vector.serial import SerialEnv
+from rookery.envs.vector.slab import Slab
+
+PR_SET_PDEATHSIG = 1
+
+
+class Child:
+    """The helper's side of the channel, and its share of the lanes."""
+
+    def __init__(self, bell: socket.socket, line: socket.socket, control: SharedMemory) -> None:
+        self._line = line
+        self._words = control.words()
+        bell.setblocking(False)
+        self._spins = bool(self._words[STATUS])
+        self._commands = Signal(self._words, COMMAND, HELPER_SLEEPS, bell, self._spins)
+        self._answers = Signal(self._words, ANSWER, DRIVER_SLEEPS, bell, self._spins)
+        self._share: SerialEnv
+        self._version = 0  # of the layout that all shares know
+
+    def run(self) -> None:
+        """Does what it is told until nobody is there any more."""
+        number = 0
+        while True:
+            number += 1
+            self._commands.wait(number, math.inf)
+            if self._words[KIND] == STEP:
+                self._step(number)
+            else:
+                (task, arguments), files = receive_frame(self._line)
+                reply = self._answer(task, arguments, files)
+                self._words[STATUS] = SPEAKS
+                self._answers.send(number)
+                send_frame(self._line, reply)
+
+    def _step(self, number: int) -> None:
+        share = self._share
+        reply: tuple[str, Any] | None = None
+        status = 0
+        try:
+            waiting = share.waiting()
+            given = share.slab.actions(share.kinds, waiting)
+            share.play(given, waiting)
+            status = ENDS * share.any_end + GROWN * (share.layout != self._version)
+            if share.want_infos:
+                reply = ("infos", list(share.infos))
+        except EnvError as error:
+            reply = ("error", told(error))
+        self._words[RESETTING] = 0
+        self._words[STATUS] = status | (SPEAKS if reply is not None else 0)
+        self._answers.send(number)
+        if reply is not None:
+            send_frame(self._line, reply)
+
+    def _answer(self, task: str, arguments: tuple[Any, ...], files: list[int]) -> tuple[str, Any]:
+        """Calls a method of this object, or of the share, and gives back what it returns or raises."""
+        try:
+            own: dict[str, Callable[..., Any]] = {
+                "build": self.build, "move": self.move, "reset": self.reset, "take_up": self.take_up
+            }  # fmt: skip
+            result = (own.get(task) or getattr(self._share, task))(*arguments, *files)
+            return "value", (result, self._share.any_end, self._share.layout != self._version)
+        except EnvError as error:
+            return "error", told(error)
+        except Exception as error:
+            return "error", (f"{type(error).__name__}: {error}", traceback.format_exc())
+
+    def build(self, path: list[str], pickled: bytes, lanes: range, name: str, tolerance: Tolerance) -> None:
+        """Builds the copies.
+
+        Args:
+            path: Where modules are found in the driver's process.
+            pickled: What makes one copy, by cloudpickle.
+            lanes: Which lanes.
+            name: What runs.
+            tolerance: What is borne.
+        """
+        sys.path[:] = path
+        self._share = SerialEnv(cloudpickle.loads(pickled), len(lanes), name, tolerance, lanes.start, Layout(name))
+
+    def move(self, size: int, num_lanes: int, lanes: range, agents: Layout, file: int) -> None:
+        """Writes into its part of another slab from now on."""
+        memory = SharedMemory(size, os.fdopen(file, "r+b", buffering=0))
+        self._version = agents.version
+        self._share.attach(Slab.over(memory.map, agents.kinds, num_lanes).part(lanes), agents)
+
+    def reset(self, seeds: SeedPlan) -> None:
+        """Starts episode 0 in every lane."""
+        self._share.reset(self._noting(seeds))
+
+    def take_up(self, state: dict[str, Any], seeds: SeedPlan, leave: bool) -> Any:
+        """Puts each lane into the middle of its episode."""
+        return self._share.take_up(state, self._noting(seeds), leave)
+
+    def _noting(self, seeds: SeedPlan) -> SeedPlan:
+        """A plan that lets the driver know that a reset is under way, which may take longer than a step."""
+
+        def noted(lane: int, episode: int) -> int:
+            self._words[RESETTING] = 1
+            return seeds(lane, episode)
+
+        return noted
+
+
+def told(error: EnvError) -> tuple[str, str]:
+    """An error as its message, and the traceback of the environment's own exception beneath it, if there was one."""
+    cause = error.__cause__
+    return str(error), "" if cause is None else "".join(traceback.format_exception(cause))
+
+
+def die_with(driver: int, line: socket.socket, by_signal: bool) -> None:
+    """Sees to it that this process ends when its driver does, also while an environment does not come back."""
+    if by_signal and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != driver:
+            os._exit(1)
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(line, 0)  # nothing but the other end's disappearance
+        poll.poll()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main() -> None:
+    """Runs until the driver is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    bell, line = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    die_with(int(sys.argv[4]), line, sys.argv[5] == "1")
+    faulthandler.register(signal.SIGUSR1, all_threads=False)  # a driver that gives up on it asks where it hangs
+    control = SharedMemory(PAGE, os.fdopen(int(sys.argv[3]), "r+b", buffering=0))
+    try:
+        Child(bell, line, control).run()
+    except Gone:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

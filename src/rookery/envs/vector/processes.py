@@ -1,0 +1,298 @@
+"""The `processes` back end: shares of the lanes stepped by helper processes, through memory that both sides map.
+
+A helper is a fresh interpreter that runs `child.py`. It is told what to build once, by cloudpickle; a step moves no
+bytes but those in the slab and two words that say whose turn it is (`channel.py`). Nothing has a name in the file
+system, so nothing stays behind, however a run ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from rookery.core.errors import EnvError, RemoteError
+from rookery.envs.base import Kind
+from rookery.envs.vector.channel import (
+    ANSWER,
+    COMMAND,
+    DRIVER_SLEEPS,
+    ENDS,
+    GROWN,
+    HELPER_SLEEPS,
+    KIND,
+    PAGE,
+    RESETTING,
+    SPEAKS,
+    STATUS,
+    STEP,
+    TALK,
+    Gone,
+    SharedMemory,
+    Signal,
+    receive_frame,
+    send_frame,
+)
+from rookery.envs.vector.faults import Tolerance
+from rookery.envs.vector.layout import Layout
+from rookery.envs.vector.serial import SerialEnv
+from rookery.envs.vector.shares import HelperLost, SharesEnv, deal
+from rookery.envs.vector.slab import Slab
+
+CLOSE_SECONDS = 5.0
+"""How long a helper may take to close its environments before it is ended."""
+
+TRACEBACK_SECONDS = 0.2
+"""What a hanging helper gets to say where it hangs."""
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+"""Libraries in a helper have one core."""
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processes_env(
+    factory: Callable[[], Any], num_lanes: int, name: str, tolerance: Tolerance, num_helpers: int
+) -> SharesEnv:
+    """Lanes stepped by `num_helpers` processes beside the caller.
+
+    Args:
+        factory: Builds one copy; must survive cloudpickle.
+        num_lanes: Copies.
+        name: What runs, in words a user knows.
+        tolerance: What is borne from environments and helpers.
+        num_helpers: How many, at least 1 and fewer than the lanes.
+
+    Raises:
+        EnvError: If the environment cannot be sent to another process, built or used.
+    """
+    if os.name != "posix":
+        raise EnvError(f"{name}: helper processes need Linux or macOS; use env.implementation=serial")
+    try:
+        pickled = cloudpickle.dumps(factory)
+    except Exception as error:
+        raise EnvError(
+            f"{name}: cannot be sent to a helper process, because pickling it raised {type(error).__name__}: {error}; "
+            f"build what cannot be pickled inside the environment, or use env.implementation=serial"
+        ) from error
+    own, *others = deal(num_lanes, num_helpers + 1)
+    helpers = []
+    try:
+        for lanes in others:
+            helpers.append(ProcessHelper(pickled, lanes, name, tolerance, spins=num_helpers < cores()))
+        first = SerialEnv(factory, len(own), name, tolerance)
+        return SharesEnv(first, helpers, num_lanes, tolerance, _shared_slab)
+    except BaseException:
+        for helper in helpers:
+            helper.kill()
+        raise
+
+
+class SharedSlab(Slab):
+    """A slab that other processes can map."""
+
+    memory: SharedMemory
+
+
+def _shared_slab(kinds: Sequence[Kind], num_lanes: int) -> SharedSlab:
+    memory = SharedMemory(Slab.size(kinds, num_lanes))
+    slab = SharedSlab.over(memory.map, kinds, num_lanes)
+    assert isinstance(slab, SharedSlab)
+    slab.memory = memory
+    slab.allow_all(kinds)
+    return slab
+
+
+class ProcessHelper:
+    """The driver's side of one helper process."""
+
+    can_be_lost = True
+
+    def __init__(self, pickled: bytes, lanes: range, name: str, tolerance: Tolerance, spins: bool) -> None:
+        """Starts the process, which begins to build its copies; `end` waits for them.
+
+        Args:
+            pickled: What makes one copy.
+            lanes: Which lanes it steps.
+            name: What runs.
+            tolerance: How long it may take.
+            spins: Whether there is a core for it to wait on.
+        """
+        self.lanes = lanes
+        self.any_end = self.grown = False
+        self.infos: Sequence[Mapping[str, Any]] = ()
+        self._pickled, self._name, self._tolerance, self._spins = pickled, name, tolerance, spins
+        self._kinds: Sequence[Kind] = ()
+        self._slab: Slab
+        self._start()
+
+    def _start(self) -> None:
+        bell, far_bell = socket.socketpair()
+        line, far_line = socket.socketpair()
+        control = SharedMemory(PAGE)
+        self._words = control.words()
+        self._words[STATUS] = int(self._spins)
+        far = (far_bell.fileno(), far_line.fileno(), control.file.fileno())
+        # A parent death signal is sent when the thread ends that started the process; only the main one stays.
+        lasting = int(threading.current_thread() is threading.main_thread())
+        arguments = [*map(str, far), str(os.getpid()), str(lasting)]
+        source = str(Path(__file__).parents[3])
+        paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH", ""))))
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "rookery.envs.vector.child", *arguments],
+            pass_fds=far,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": paths},
+            process_group=0,  # Ctrl-C at a terminal is for the driver alone
+        )
+        for end in (far_bell, far_line):
+            end.close()
+        bell.setblocking(False)
+        self._process, self._line = process, line
+        self._number = 0
+        self._commands = Signal(self._words, COMMAND, HELPER_SLEEPS, bell, self._spins)
+        self._answers = Signal(self._words, ANSWER, DRIVER_SLEEPS, bell, self._spins)
+        self._finalizer = weakref.finalize(self, _end_process, process, (bell, line), os.getpid())
+        self.begin("build", sys.path, self._pickled, self.lanes, self._name, self._tolerance)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
+        """Starts a step."""
+        self._slab.put_actions(self._kinds, given)
+        self._words[KIND] = STEP
+        self._number += 1
+        self._commands.send(self._number)
+        self._deadline = monotonic() + self._tolerance.step_timeout_seconds
+
+    def end_step(self) -> None:
+        """Waits until the step is over.
+
+        Raises:
+            EnvError: If an environment raised or broke the contract.
+            HelperLost: If the process is gone, or took too long.
+        """
+        self._wait("a step", "sampling.step_timeout_seconds", self._tolerance.step_timeout_seconds)
+        status = self._words[STATUS]
+        self.any_end, self.grown = bool(status & ENDS), bool(status & GROWN)
+        if status & SPEAKS:
+            self.infos = self._receive()
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def begin(self, task: str, *arguments: Any) -> None:
+        """Starts to call a method of the share."""
+        self._begin((task, arguments))
+
+    def _begin(self, message: Any, files: tuple[int, ...] = ()) -> None:
+        self._words[KIND] = TALK
+        self._number += 1
+        self._commands.send(self._number)
+        self._deadline = monotonic() + self._tolerance.reset_timeout_seconds
+        with suppress(Gone):  # `end` will see it
+            send_frame(self._line, message, files)
+
+    def end(self) -> Any:
+        """Waits for what it returns; raises like `end_step`."""
+        self._wait("a call", "sampling.reset_timeout_seconds", self._tolerance.reset_timeout_seconds)
+        result, self.any_end, self.grown = self._receive()
+        return result
+
+    def move(self, slab: Slab, agents: Layout) -> None:
+        """Starts to write into its part of another slab."""
+        assert isinstance(slab, SharedSlab)
+        self._slab, self._kinds = slab.part(self.lanes), agents.kinds
+        message = ("move", (slab.memory.size, slab.num_lanes, self.lanes, agents))
+        self._begin(message, (slab.memory.file.fileno(),))
+
+    def _receive(self) -> Any:
+        try:
+            what, value = receive_frame(self._line)[0]
+        except Gone:
+            raise self._lost() from None
+        if what == "error":
+            message, text = value
+            raise EnvError(message) from (RemoteError(text) if text else None)
+        return value
+
+    # -- losing it ---------------------------------------------------------------------------------
+
+    def _wait(self, what: str, setting: str, seconds: float) -> None:
+        try:
+            if self._answers.wait(self._number, self._deadline):
+                return
+            if what == "a step" and self._words[RESETTING]:
+                later = self._deadline - self._tolerance.step_timeout_seconds + self._tolerance.reset_timeout_seconds
+                what, setting = "a reset", "sampling.reset_timeout_seconds"
+                seconds = self._tolerance.reset_timeout_seconds
+                if self._answers.wait(self._number, later):
+                    return
+        except Gone:
+            raise self._lost() from None
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)  # it writes a traceback of where it hangs
+            sleep(TRACEBACK_SECONDS)
+        self._finalizer()
+        raise HelperLost(f"{self._who()} was ended because {what} took longer than {setting} = {seconds:g}")
+
+    def _lost(self) -> HelperLost:
+        """How the process ended; nothing of it is left afterwards."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        code = self._process.poll()
+        self._finalizer()
+        if code is None:
+            how = "closed its connection"
+        elif code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"ended by itself with exit code {code}"
+        return HelperLost(f"{self._who()} {how}")
+
+    def _who(self) -> str:
+        return f"the helper process {self._process.pid} of lanes {self.lanes.start} to {self.lanes[-1]}"
+
+    def replace(self) -> None:
+        """Starts a new process, which begins to build its copies."""
+        self._finalizer()
+        self._start()
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        self._finalizer()
+
+    def close(self) -> None:
+        """Closes the copies and ends the process; if it does not come back, by force."""
+        if self._finalizer.alive:
+            self._begin(("close", ()))
+            self._deadline = monotonic() + CLOSE_SECONDS
+            try:
+                self.end()
+            except HelperLost:
+                return  # that is what was wanted
+            finally:
+                self._finalizer()
+
+
+def _end_process(process: subprocess.Popen[bytes], ends: tuple[socket.socket, ...], owner: int) -> None:
+    if os.getpid() != owner:  # a fork of the driver, which is not the one to end it
+        return
+    for end in ends:
+        end.close()
+    process.kill()
+    process.wait()

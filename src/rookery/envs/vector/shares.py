@@ -1,0 +1,525 @@
+"""`SharesEnv`: lanes dealt to several `SerialEnv`s that step at the same time. One of them steps in the caller.
+
+Who steps the others is a `Helper`: a thread (`threads.py`) or a process (`processes.py`). Each share is a block of
+neighbouring lanes and writes into its part of one slab, so that the rows are the same however the lanes are dealt. A
+helper that is lost is replaced: what its lanes need to be played again from their seeds is kept here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Protocol
+
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.vector.faults import LOSSES_IN_A_ROW, Tolerance
+from rookery.envs.vector.history import History
+from rookery.envs.vector.layout import Layout
+from rookery.envs.vector.serial import SerialEnv, check_counts, count_lost, foreign_state
+from rookery.envs.vector.slab import Slab
+
+PER_LANE = ("episode", "seeds", "began", "idle", "earned", "in_a_row", "broken", "discarded", "lanes")
+"""What a saved state has an entry for each lane of."""
+
+
+NAMED_LANES = 8
+"""How many lanes of a lost helper a message names."""
+
+
+class HelperLost(Exception):
+    """A helper died, or was ended because it hung; says which and how."""
+
+
+class Helper(Protocol):
+    """Who steps a share of the lanes.
+
+    Attributes:
+        lanes: Which.
+        can_be_lost: Whether it can die without this process.
+    """
+
+    lanes: range
+    can_be_lost: bool
+
+    @property
+    def any_end(self) -> bool:
+        """Whether an episode or an agent's ended in its last step."""
+        ...
+
+    @property
+    def grown(self) -> bool:
+        """Whether an agent appeared in it that has no place in the layout yet."""
+        ...
+
+    @property
+    def infos(self) -> Sequence[Mapping[str, Any]]:
+        """What the environments said beside the last step, where that is asked for."""
+        ...
+
+    def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
+        """Starts a step, with the actions of its waiting rows."""
+        ...
+
+    def end_step(self) -> None:
+        """Waits until the step is over.
+
+        Raises:
+            EnvError: If an environment raised or broke the contract.
+            HelperLost: If the helper is gone.
+        """
+        ...
+
+    def begin(self, task: str, *arguments: Any) -> None:
+        """Starts to call a method of the share."""
+        ...
+
+    def end(self) -> Any:
+        """Waits for what it returns; raises like `end_step`."""
+        ...
+
+    def move(self, slab: Slab, agents: Layout) -> None:
+        """Starts to write into its part of another slab; `end` waits for it."""
+        ...
+
+    def replace(self) -> None:
+        """Puts a new helper in the place of one that is lost."""
+        ...
+
+    def close(self) -> None:
+        """Ends it."""
+        ...
+
+
+def deal(num_lanes: int, shares: int) -> list[range]:
+    """Neighbouring lanes for each share; the first ones, whose owner has other things to do too, are the smaller."""
+    bounds = [num_lanes * i // shares for i in range(shares + 1)]
+    return [range(first, last) for first, last in itertools.pairwise(bounds)]
+
+
+class SharesEnv:
+    """A `VectorEnv` that steps shares of its lanes at the same time."""
+
+    kinds: tuple[Kind, ...]
+    notes: tuple[str, ...]
+    layout: int
+    episode: np.ndarray
+
+    def __init__(
+        self,
+        first: SerialEnv,
+        helpers: Sequence[Helper],
+        num_lanes: int,
+        tolerance: Tolerance,
+        make_slab: Callable[[Sequence[Kind], int], Slab],
+    ) -> None:
+        """Puts the shares together.
+
+        Args:
+            first: The first share, which is stepped by the caller.
+            helpers: Those of the others, in the order of their lanes; each has begun to build its copies.
+            num_lanes: Copies in all.
+            tolerance: What is borne.
+            make_slab: Makes memory that the helpers can write to.
+
+        Raises:
+            EnvError: If a helper cannot build its copies.
+        """
+        self.num_lanes = num_lanes
+        self.name = first.name
+        self.exact = True
+        self.counters: dict[str, int] = {}
+        self.infos: Sequence[Mapping[str, Any]] = ()
+        self._first, self._helpers, self._tolerance, self._make_slab = first, list(helpers), tolerance, make_slab
+        self._first_lanes = range(first.num_lanes)
+        self._want_infos = False
+        self._plan: SeedPlan | None = None
+        self._playing = False  # whether there are episodes that a new helper would have to take up
+        self._stepping = False
+        self._clock = 0
+        self._began = np.zeros(num_lanes, dtype=np.int64)
+        self._number = np.zeros(num_lanes, dtype=np.int64)  # of each lane's episode before the step under way
+        self._any_end = True
+        self._snapshots: dict[int, tuple[int, Any]] = {}  # of lanes taken up: step their episode began in, and where
+        self._losses_in_a_row = 0
+        self._remembers = any(helper.can_be_lost for helper in helpers)
+        self._earned = np.zeros(num_lanes)  # all rewards of the running episode, where a helper can be lost
+        self._everyone = [np.arange(num_lanes)]
+        single = self._single = first.single
+        self._history = History(single, num_lanes) if self._remembers or first.logged else None
+        first.leave_log()
+        for helper in self._helpers:
+            self._finish(helper, lambda helper: None)
+        self.agents = deepcopy(first.agents)
+        self._lay_out()
+
+    # -- layout ------------------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        """Gives all shares memory for the present layout."""
+        slab = self._slab = self._make_slab(self.agents.kinds, self.num_lanes)
+        self._first.attach(slab.part(self._first_lanes), deepcopy(self.agents))
+        for helper in self._helpers:
+            helper.move(slab, self.agents)
+        for helper in self._helpers:
+            try:
+                helper.end()
+            except HelperLost as loss:  # it alone knew what its lanes show
+                raise EnvError(f"{self.name}: {loss}, just when it learned of an agent nobody had announced") from loss
+        self.kinds, self.notes, self.episode = self.agents.kinds, self.agents.notes, slab.episode
+        self.layout = self.agents.version
+        shares = [self._first_lanes, *(helper.lanes for helper in self._helpers)]
+        self._ends = [np.array([lanes.stop for lanes in shares]) * len(kind.agents) for kind in self.kinds]
+        self._sizes = tuple(self.num_lanes * len(kind.agents) for kind in self.kinds)
+        self._before = self._shown_now() if self._remembers else []
+
+    def _grow(self) -> None:
+        """Gives places to the agents that appeared in some shares, in the order of the lanes."""
+        self.agents.merge(self._first.agents)
+        for helper in self._helpers:
+            if helper.grown:
+                self.agents.merge(self._ask(helper, "layout_now"))
+        self._lay_out()
+
+    # -- playing -----------------------------------------------------------------------------------
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too.
+
+        Raises:
+            EnvError: If an environment raises or breaks the contract.
+        """
+        self._plan, self._playing = seeds, False
+        self._everywhere(lambda helper: helper.begin("reset", seeds), lambda: self._first.reset(seeds))
+        self._playing = True
+        self._began[:] = self._clock
+        self._earned[:] = 0.0
+        self._snapshots.clear()
+        self._any_end = True
+        return self._settled()
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once.
+
+        Args:
+            actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order.
+
+        Raises:
+            EnvError: If `reset` was not called or an array has the wrong length; if an environment raises or breaks
+                the contract, with lane, seed, episode, step, agent and action; if helpers are lost too often.
+        """
+        if self._plan is None:
+            raise EnvError(f"{self.name}: step() before reset(seeds)")
+        waiting = self._waiting()
+        given = [np.array(action) for action in actions]
+        check_counts(self.name, given, waiting)
+        self._prepare_for_loss()
+        if self._history is not None:
+            self._history.add(given, waiting, self._sizes)
+        (own, own_waiting), *others = self._split(given, waiting)
+        tasks = list(zip(self._helpers, others, strict=True))
+        self._stepping = True
+        for helper, task in tasks:
+            helper.begin_step(*task)
+        problem: EnvError | None = None
+        try:
+            self._first.play(own, own_waiting)
+        except EnvError as error:
+            problem = error
+        self._any_end = self._first.any_end
+        for helper, task in tasks:
+            try:
+                self._finish_step(helper, task)
+                self._any_end |= helper.any_end
+            except EnvError as error:
+                problem = problem or error
+        self._stepping = False
+        if problem is not None:
+            raise problem
+        self._clock += 1
+        self._losses_in_a_row = 0
+        return self._settled()
+
+    def _waiting(self) -> list[np.ndarray]:
+        if self._single:
+            return self._everyone
+        return [np.flatnonzero(block.rows.waiting) for block in self._slab.blocks]
+
+    def _split(
+        self, given: list[np.ndarray], waiting: list[np.ndarray]
+    ) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+        """The actions and waiting rows of each share, rows counted from its first."""
+        cuts = [np.searchsorted(rows, ends).tolist() for rows, ends in zip(waiting, self._ends, strict=True)]
+        shares: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
+        for share in range(len(self._helpers) + 1):
+            own, own_waiting = [], []
+            for actions, rows, cut, ends in zip(given, waiting, cuts, self._ends, strict=True):
+                mine = slice(cut[share - 1] if share else 0, cut[share])
+                own.append(actions[mine])
+                own_waiting.append(rows[mine] - ends[share - 1] if share else rows[mine])
+            shares.append((own, own_waiting))
+        return shares
+
+    def _settled(self) -> Step:
+        """Brings together what the shares did: agents that appeared, ends, final observations, infos."""
+        if self._first.agents.version != self.layout or any(helper.grown for helper in self._helpers):
+            self._grow()
+        slab, lost = self._slab, None
+        if self._remembers:
+            for block in slab.blocks:
+                self._earned += block.rows.reward.reshape(self.num_lanes, -1).sum(axis=1, dtype=np.float64)
+        if self._any_end:
+            over = slab.ended | slab.lost
+            self._began[over] = self._clock
+            self._earned[over] = 0.0
+            self._number[:] = slab.episode
+            for block in slab.blocks:
+                block.gather()
+            if slab.lost.any():
+                lost = slab.lost
+                self.counters |= count_lost(slab, self._clock, self.name)
+        else:
+            for block in slab.blocks:
+                if len(block.rows.final_index):
+                    slab.forget_finals(block.rows)
+        if self._history is not None:
+            self._history.tidy(self._began)
+        if self._want_infos:
+            self.infos = [*self._first.infos, *(info for helper in self._helpers for info in helper.infos)]
+        return Step(tuple(block.rows for block in slab.blocks), slab.ended, lost)
+
+    # -- helpers -----------------------------------------------------------------------------------
+
+    def _everywhere(self, begin: Callable[[Helper], None], own: Callable[[], Any]) -> list[Any]:
+        """Lets all shares do something at the same time; raises the error of the first one that has one."""
+        for helper in self._helpers:
+            begin(helper)
+        results, problems = [], []
+        try:
+            results.append(own())
+        except EnvError as error:
+            problems.append(error)
+        for helper in self._helpers:
+            try:
+                results.append(self._finish(helper, begin))
+            except EnvError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
+        return results
+
+    def _ask(self, helper: Helper, task: str, *arguments: Any) -> Any:
+        helper.begin(task, *arguments)
+        return self._finish(helper, lambda helper: helper.begin(task, *arguments))
+
+    def _finish(self, helper: Helper, begin: Callable[[Helper], None]) -> Any:
+        """Waits for what a helper was told to do; if it is lost, a new one is told again."""
+        while True:
+            try:
+                return helper.end()
+            except HelperLost as loss:
+                self._replace(helper, loss)
+                begin(helper)
+
+    def _finish_step(self, helper: Helper, task: tuple[list[np.ndarray], list[np.ndarray]]) -> None:
+        while True:
+            try:
+                return helper.end_step()
+            except HelperLost as loss:
+                self._replace(helper, loss)
+                helper.begin_step(*task)
+
+    def _replace(self, helper: Helper, loss: HelperLost) -> None:
+        """Puts a new helper in the place of a lost one, and its lanes where they were.
+
+        Raises:
+            EnvError: If too many have been lost.
+        """
+        state = self._state_before(helper.lanes) if self._playing else None  # now: a new helper begins with empty rows
+        while True:
+            restarts = self.counters.get("helper_restarts", 0) + 1
+            self._losses_in_a_row += 1
+            about = f"{self.name}: {loss}; {self._whereabouts(helper.lanes)}"
+            if self._losses_in_a_row >= LOSSES_IN_A_ROW:
+                raise EnvError(
+                    f"{about}; that was the {LOSSES_IN_A_ROW}rd in a row, so it would happen again"
+                ) from loss
+            if restarts > self._tolerance.max_restarts:
+                raise EnvError(
+                    f"{about}; sampling.max_restarts = {self._tolerance.max_restarts} helpers have been replaced before"
+                ) from loss
+            self.counters["helper_restarts"] = restarts
+            warnings.warn(f"{about}; a new one takes over", RuntimeWarning, stacklevel=2)
+            try:
+                helper.replace()
+                helper.end()
+                if hasattr(self, "_slab"):
+                    helper.move(self._slab, self.agents)
+                    helper.end()
+                if self._want_infos:
+                    helper.begin("ask_for_infos", True)
+                    helper.end()
+                if state is not None:
+                    helper.begin("take_up", state, self._plan, False)
+                    lost = helper.end()
+                    self.exact = self.exact and not lost.any()
+                return
+            except HelperLost as another:
+                loss = another
+
+    def _whereabouts(self, lanes: range) -> str:
+        """Where some lanes are, for messages."""
+        if not self._playing or self._plan is None:
+            return "no episode had begun"
+        clock = self._clock + self._stepping
+        shown = [
+            f"lane {lane} in step {clock - self._began[lane]} of episode {self._number[lane]}, "
+            f"seed {self._plan(lane, int(self._number[lane]))}"
+            for lane in lanes[:NAMED_LANES]
+        ]
+        more = len(lanes) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more else "")
+
+    def _prepare_for_loss(self) -> None:
+        """Copies what all lanes show before a step, because a helper that dies in it may have overwritten some."""
+        for block, (obs, waiting) in zip(self._slab.blocks, self._before, strict=False):
+            for path, kept in obs.items():
+                np.copyto(kept, block.rows.obs[path])
+            np.copyto(waiting, block.rows.waiting)
+
+    def _shown_now(self) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
+        return [
+            ({path: array.copy() for path, array in block.rows.obs.items()}, block.rows.waiting.copy())
+            for block in self._slab.blocks
+        ]
+
+    def _state_before(self, lanes: range) -> dict[str, Any]:
+        """The saved state of some lanes before the step under way, or now if there is none: what a helper takes up."""
+        assert self._plan is not None and self._history is not None
+        seen = self._before if self._stepping else self._shown_now()
+        rows = []
+        for (obs, waiting), kind in zip(seen, self.kinds, strict=True):
+            mine = slice(lanes.start * len(kind.agents), lanes.stop * len(kind.agents))
+            rows.append({"obs": {path: array[mine] for path, array in obs.items()}, "waiting": waiting[mine]})
+        where: list[dict[str, Any]] = []
+        for lane in lanes:
+            began = int(self._began[lane])
+            log = self._history.log(lane, began, self._stepping)
+            taken_up, snapshot = self._snapshots.get(lane, (-1, None))
+            base = {"snapshot": snapshot} if taken_up == began else {}
+            where.append({} if log is None else base | {"actions": log})
+        mine = slice(lanes.start, lanes.stop)
+        return {
+            "rows": rows,
+            "episode": self._number[mine],
+            "seeds": [self._plan(lane, int(self._number[lane])) for lane in lanes],
+            "clock": self._clock,
+            "began": self._began[mine].tolist(),
+            "idle": [0] * len(lanes),
+            "earned": self._earned[mine],
+            "broken": self._slab.broken[mine].copy(),
+            "discarded": self._slab.discarded[mine].copy(),
+            "lanes": where,
+        }
+
+    # -- going on after a restart ------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where every lane is, in the form of `SerialEnv.state_dict`."""
+        shares = self._everywhere(lambda helper: helper.begin("state_dict"), self._first.state_dict)
+        state = dict(shares[0])
+        for name in PER_LANE:
+            parts = [share[name] for share in shares]
+            state[name] = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [x for p in parts for x in p]
+        for lane, where in enumerate(state["lanes"]):
+            if "actions" in where:
+                assert self._history is not None
+                log = self._history.log(lane, int(self._began[lane]))
+                state["lanes"][lane] = {} if log is None else {"actions": log}
+        state["rows"] = [{"obs": obs, "waiting": waiting} for obs, waiting in self._shown_now()]
+        return state | {"counters": dict(self.counters), "exact": self.exact}
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state instead of `reset`; see `SerialEnv.load_state_dict`.
+
+        Raises:
+            EnvError: If the state is of another environment, or an environment raises.
+        """
+        if "lanes" not in state or len(state["lanes"]) != self.num_lanes:
+            raise foreign_state(self.name)
+        self._playing = False
+        self._first.meet(state)
+        if self._first.agents.version != self.layout:
+            self._grow()
+        self._plan, self._clock = seeds, state["clock"]
+        parts = {helper.lanes: self._part(state, helper.lanes) for helper in self._helpers}
+        own = self._part(state, self._first_lanes)
+        lost = np.concatenate(
+            self._everywhere(
+                lambda helper: helper.begin("take_up", parts[helper.lanes], seeds, True),
+                lambda: self._first.take_up(own, seeds, leave=True),
+            )
+        )
+        self._began[:] = np.where(lost, self._clock, state["began"])
+        self._snapshots = {
+            lane: (int(self._began[lane]), where["snapshot"])
+            for lane, where in enumerate(state["lanes"])
+            if "snapshot" in where
+        }
+        self._earned[:] = [
+            0.0 if lost[lane] or lane in self._snapshots else earned for lane, earned in enumerate(state["earned"])
+        ]
+        if self._history is not None:
+            logs = [
+                None if lost[lane] or not where else where.get("actions", [])
+                for lane, where in enumerate(state["lanes"])
+            ]
+            self._history.take_up(self._clock, self._began.tolist(), logs)
+        self.exact = self.exact and state["exact"] and not lost.any()
+        self.counters = dict(state.get("counters", {}))
+        self._playing = self._any_end = True
+        self._slab.blocks[0].rows.reward[:] = 0.0
+        return self._settled(), lost
+
+    def _part(self, state: dict[str, Any], lanes: range) -> dict[str, Any]:
+        """What a saved state says of some lanes."""
+        mine = slice(lanes.start, lanes.stop)
+        rows = []
+        for saved, kind in zip(state["rows"], self.kinds, strict=True):
+            own = slice(lanes.start * len(kind.agents), lanes.stop * len(kind.agents))
+            rows.append({"obs": {p: array[own] for p, array in saved["obs"].items()}, "waiting": saved["waiting"][own]})
+        return {**state, **{name: state[name][mine] for name in PER_LANE if name in state}, "rows": rows}
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    @property
+    def want_infos(self) -> bool:
+        """Whether to keep `infos`."""
+        return self._want_infos
+
+    @want_infos.setter
+    def want_infos(self, wanted: bool) -> None:
+        self._want_infos = self._first.want_infos = wanted
+        for helper in self._helpers:
+            self._ask(helper, "ask_for_infos", wanted)
+
+    def render(self, lane: int) -> np.ndarray | None:
+        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
+        for helper in self._helpers:
+            if lane in helper.lanes:
+                picture: np.ndarray | None = self._ask(helper, "render", lane - helper.lanes.start)
+                return picture
+        return self._first.render(lane)
+
+    def close(self) -> None:
+        """Closes every copy and ends the helpers, and only then raises what a copy raised."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._first.close)
+            for helper in self._helpers:
+                stack.callback(helper.close)
+            self._helpers.clear()

@@ -1,0 +1,224 @@
+"""`Slab`: the memory that copies of an environment write their steps into, on the heap or shared between processes.
+
+Row = lane x agents of the kind + column, so lanes next to each other have rows next to each other: `part` is a slab of
+some of them, in the same memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rookery.core.spaces import ActionSpec, Tree, flat_action, nested
+from rookery.envs.base import Kind, Rows
+from rookery.envs.lane import Agent
+
+FRESH, STALE, GIVEN_UP = 1, 2, 3
+"""What a final observation is: of this step; of an earlier one, as the agent was not on turn; the last one before the
+episode was given up."""
+
+NOBODY = np.zeros(0, dtype=np.int64)
+
+ALIGNMENT = 64
+"""Arrays begin at multiples of a cache line, so that two processes never write into one."""
+
+PER_LANE = {"ended": np.bool_, "lost": np.bool_, "episode": np.int64, "broken": np.int64, "discarded": np.int64}
+
+
+@dataclass
+class Block:
+    """The rows of one kind.
+
+    Attributes:
+        rows: What the outside sees of them.
+        finals: ``[R]`` whether a row has a final observation: 0 or FRESH, STALE, GIVEN_UP.
+        final_obs: ``[R, ...]`` these observations; of meaning where `finals` says so.
+        actions: Room for the actions of waiting rows, ``[R, ...]`` for each simple space in the action space.
+    """
+
+    rows: Rows
+    finals: np.ndarray
+    final_obs: Tree
+    actions: tuple[np.ndarray, ...]
+
+    def gather(self) -> None:
+        """Puts the final observations of this step where `Rows` shows them."""
+        where = np.flatnonzero(self.finals)
+        self.rows.final_index = where
+        self.rows.final_obs = {path: array[where] for path, array in self.final_obs.items()}
+        self.rows.final_stale = int(np.count_nonzero(self.finals[where] == STALE))
+
+
+class Slab:
+    """Rows of all kinds for some lanes.
+
+    Attributes:
+        num_lanes: How many.
+        blocks: One for each kind.
+        ended: ``[lanes]`` whether the lane's episode ended in the last step.
+        lost: ``[lanes]`` whether it was given up in the last step.
+        episode: ``[lanes]`` its number.
+        broken: ``[lanes]`` episodes so far that the environment broke off by raising.
+        discarded: ``[lanes]`` steps so far of episodes that were given up.
+    """
+
+    ended: np.ndarray
+    lost: np.ndarray
+    episode: np.ndarray
+    broken: np.ndarray
+    discarded: np.ndarray
+
+    def __init__(self, num_lanes: int, blocks: list[Block], lanes: dict[str, np.ndarray]) -> None:
+        self.num_lanes = num_lanes
+        self.blocks = blocks
+        for name, array in lanes.items():
+            setattr(self, name, array)
+
+    @classmethod
+    def allocate(cls, kinds: Sequence[Kind], num_lanes: int) -> Slab:
+        """A slab on the heap in which nothing has happened and nobody waits."""
+        slab = cls._make(kinds, num_lanes, lambda shape, dtype: np.zeros(shape, dtype))
+        slab.allow_all(kinds)
+        return slab
+
+    @classmethod
+    def over(cls, memory: Any, kinds: Sequence[Kind], num_lanes: int) -> Slab:
+        """The slab in `memory`, as it stands there; in zeroed memory only `allow_all` is missing from a new one."""
+        used = 0
+
+        def take(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+            nonlocal used
+            start, used = used, used + _aligned(shape, dtype)
+            return np.frombuffer(memory, dtype, math.prod(shape), start).reshape(shape)
+
+        return cls._make(kinds, num_lanes, take)
+
+    @staticmethod
+    def size(kinds: Sequence[Kind], num_lanes: int) -> int:
+        """Bytes that `over` needs."""
+        used = 0
+
+        def count(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+            nonlocal used
+            used += _aligned(shape, dtype)
+            return np.zeros((1,) * len(shape), dtype)
+
+        Slab._make(kinds, num_lanes, count)
+        return max(used, 1)
+
+    @classmethod
+    def _make(cls, kinds: Sequence[Kind], num_lanes: int, array: Callable[..., np.ndarray]) -> Slab:
+        blocks = []
+        for kind in kinds:
+            size = num_lanes * len(kind.agents)
+            obs, final_obs = (
+                {leaf.path: array((size, *leaf.shape), leaf.dtype) for leaf in kind.obs.leaves} for _ in range(2)
+            )
+            terminated, truncated, waiting = (array((size,), np.bool_) for _ in range(3))
+            rows = Rows(obs, array((size,), np.float64), terminated, truncated, waiting, final_obs=kind.obs.allocate(0))
+            actions = tuple(array((size, *shape), dtype) for shape, dtype in _action_arrays(kind.action))
+            blocks.append(Block(rows, array((size,), np.uint8), final_obs, actions))
+        return cls(num_lanes, blocks, {name: array((num_lanes,), dtype) for name, dtype in PER_LANE.items()})
+
+    def allow_all(self, kinds: Sequence[Kind]) -> None:
+        """Lets every action mask allow everything."""
+        for kind, block in zip(kinds, self.blocks, strict=True):
+            if kind.obs.has_mask:
+                block.rows.obs[kind.obs.leaves[-1].path][:] = True
+
+    def part(self, lanes: range) -> Slab:
+        """The slab of some neighbouring lanes, in the same memory."""
+        blocks = []
+        for block in self.blocks:
+            rows = block.rows
+            width = len(rows.reward) // self.num_lanes
+            mine = slice(lanes.start * width, lanes.stop * width)
+            obs = {path: array[mine] for path, array in rows.obs.items()}
+            nothing = {path: array[:0].copy() for path, array in obs.items()}
+            part = Rows(
+                obs, rows.reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine],
+                final_obs=nothing,
+            )  # fmt: skip
+            finals = {path: array[mine] for path, array in block.final_obs.items()}
+            blocks.append(Block(part, block.finals[mine], finals, tuple(array[mine] for array in block.actions)))
+        own = slice(lanes.start, lanes.stop)
+        return Slab(len(lanes), blocks, {name: getattr(self, name)[own] for name in PER_LANE})
+
+    def copy_from(self, other: Slab, ids: Sequence[Sequence[Agent]], place: dict[Agent, tuple[int, int]]) -> None:
+        """Takes over what another slab of the same lanes holds.
+
+        Args:
+            other: The slab.
+            ids: For each of its kinds the agents, in the order of their columns.
+            place: Kind and column of each of them here.
+        """
+        for name in PER_LANE:
+            getattr(self, name)[:] = getattr(other, name)
+        for block, agents in zip(other.blocks, ids, strict=True):
+            for column, agent in enumerate(agents):
+                k, there = place[agent]
+                mine = self.blocks[k]
+                pairs = [(getattr(block.rows, n), getattr(mine.rows, n))
+                         for n in ("reward", "terminated", "truncated", "waiting")]  # fmt: skip
+                pairs += [(block.finals, mine.finals)]
+                pairs += [(block.rows.obs[path], mine.rows.obs[path]) for path in mine.rows.obs]
+                pairs += [(block.final_obs[path], mine.final_obs[path]) for path in mine.rows.obs]
+                for source, target in pairs:
+                    shape = (self.num_lanes, -1, *source.shape[1:])
+                    target.reshape(shape)[:, there] = source.reshape(shape)[:, column]
+
+    def wipe_ends(self) -> None:
+        """Forgets the ends of the last step."""
+        for block in self.blocks:
+            rows = block.rows
+            rows.terminated[:] = rows.truncated[:] = False
+            block.finals[:] = 0
+            self.forget_finals(rows)
+        self.ended[:] = self.lost[:] = False
+
+    def put_actions(self, kinds: Sequence[Kind], given: Sequence[np.ndarray]) -> None:
+        """Writes the actions of waiting rows, one after the other from the first place on."""
+        for kind, block, actions in zip(kinds, self.blocks, given, strict=True):
+            if kind.action.kind != "composite":
+                block.actions[0][: len(actions)] = actions
+                continue
+            for at, action in enumerate(actions):
+                for array, value in zip(block.actions, flat_action(kind.action.space, action), strict=True):
+                    array[at] = value
+
+    def actions(self, kinds: Sequence[Kind], waiting: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What `put_actions` wrote for so many rows, for the environment to keep."""
+        given = []
+        for kind, block, rows in zip(kinds, self.blocks, waiting, strict=True):
+            if kind.action.kind != "composite":
+                given.append(block.actions[0][: len(rows)].copy())
+                continue
+            actions = np.empty(len(rows), dtype=object)
+            for at in range(len(rows)):
+                actions[at] = nested(kind.action.space, iter([array[at] for array in block.actions]))
+            given.append(actions)
+        return given
+
+    @staticmethod
+    def forget_finals(rows: Rows) -> None:
+        """Lets `rows` show no final observations."""
+        rows.final_index, rows.final_stale = NOBODY, 0
+        rows.final_obs = {path: array[:0].copy() for path, array in rows.obs.items()}
+
+
+def _aligned(shape: tuple[int, ...], dtype: Any) -> int:
+    size = int(math.prod(shape) * np.dtype(dtype).itemsize)
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _action_arrays(spec: ActionSpec) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shape and type of one action for each simple space in the action space."""
+    if spec.kind == "composite":
+        return [array for part, _ in spec.parts for array in _action_arrays(part)]
+    space = spec.space
+    assert space.shape is not None
+    return [(space.shape, np.dtype(np.int64) if spec.kind == "discrete" else np.dtype(space.dtype))]

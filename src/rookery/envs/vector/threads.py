@@ -1,0 +1,132 @@
+"""The `threads` back end: shares of the lanes stepped by threads of this process.
+
+For environments that step in native code without Python's lock (MuJoCo, ALE); others only take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from rookery.envs.vector.faults import Tolerance
+from rookery.envs.vector.layout import Layout
+from rookery.envs.vector.serial import SerialEnv
+from rookery.envs.vector.shares import SharesEnv, deal
+from rookery.envs.vector.slab import Slab
+
+
+def threads_env(
+    factory: Callable[[], Any], num_lanes: int, name: str, tolerance: Tolerance, num_helpers: int
+) -> SharesEnv:
+    """Lanes stepped by `num_helpers` threads beside the caller.
+
+    Args:
+        factory: Builds one copy.
+        num_lanes: Copies.
+        name: What runs, in words a user knows.
+        tolerance: What is borne from an environment that raises; a hanging one cannot be ended here.
+        num_helpers: How many, at least 1 and fewer than the lanes.
+
+    Raises:
+        EnvError: If the environment cannot be built or used.
+    """
+    own, *others = deal(num_lanes, num_helpers + 1)
+    first = SerialEnv(factory, len(own), name, tolerance)
+    helpers = [ThreadHelper(factory, lanes, name, tolerance) for lanes in others]
+    return SharesEnv(first, helpers, num_lanes, tolerance, Slab.allocate)
+
+
+class ThreadHelper:
+    """A thread that steps a share. Of two locks, one is free when there is something to do, one when it is over."""
+
+    can_be_lost = False
+
+    def __init__(self, factory: Callable[[], Any], lanes: range, name: str, tolerance: Tolerance) -> None:
+        self.lanes = lanes
+        self._begun, self._over = threading.Lock(), threading.Lock()
+        self._begun.acquire()
+        self._over.acquire()
+        self._task: Callable[[], Any] | None = None
+        self._result: Any = None
+        self._error: Exception | None = None
+        self._share: SerialEnv
+        self._thread = threading.Thread(target=self._run, name=f"rookery lanes {lanes.start}-{lanes[-1]}", daemon=True)
+        self._thread.start()
+
+        def build() -> None:
+            self._share = SerialEnv(factory, len(lanes), name, tolerance, lanes.start, Layout(name))
+
+        self._tell(build)
+
+    @property
+    def any_end(self) -> bool:
+        """Whether an episode or an agent's ended in its last step."""
+        return self._share.any_end
+
+    @property
+    def grown(self) -> bool:
+        """Whether an agent appeared in it that has no place in the common layout yet."""
+        return self._share.layout != self._known
+
+    @property
+    def infos(self) -> Sequence[Mapping[str, Any]]:
+        """What the environments said beside the last step."""
+        return self._share.infos
+
+    def _run(self) -> None:
+        while True:
+            self._begun.acquire()
+            if self._task is None:
+                return
+            try:
+                self._result, self._error = self._task(), None
+            except Exception as error:
+                self._error = error
+            self._over.release()
+
+    def _tell(self, task: Callable[[], Any] | None) -> None:
+        self._task = task
+        self._begun.release()
+
+    def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
+        """Starts a step."""
+        self._tell(lambda: self._share.play(given, waiting))
+
+    def end_step(self) -> None:
+        """Waits until the step is over."""
+        self.end()
+
+    def begin(self, task: str, *arguments: Any) -> None:
+        """Starts to call a method of the share."""
+        self._tell(lambda: getattr(self._share, task)(*arguments))
+
+    def end(self) -> Any:
+        """Waits for what it returns, and raises what it raises."""
+        self._over.acquire()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def move(self, slab: Slab, agents: Layout) -> None:
+        """Starts to write into its part of `slab`."""
+        self._known = agents.version
+        own = deepcopy(agents)
+        self._tell(lambda: self._share.attach(slab.part(self.lanes), own))
+
+    def replace(self) -> None:
+        """Never needed: a thread is lost only together with its caller."""
+        raise AssertionError("a thread cannot be replaced")
+
+    def close(self) -> None:
+        """Closes the copies and ends the thread."""
+        if self._thread.is_alive():
+            self.begin("close")
+            try:
+                self.end()
+            finally:
+                self._tell(None)
+                self._thread.join()

@@ -1,0 +1,242 @@
+"""`RowWriter`: what copies of an environment show, checked and written into the rows of a slab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import SpaceError
+from rookery.core.spaces import ObsSpec, Tree
+from rookery.envs.base import Rows
+from rookery.envs.gym_env import AGENT
+from rookery.envs.lane import Agent, Breach, LaneStep
+from rookery.envs.vector.layout import Layout
+from rookery.envs.vector.slab import FRESH, GIVEN_UP, STALE, Slab
+
+
+class LaneBreach(Exception):
+    """A broken contract that was found when many lanes were looked at together."""
+
+    def __init__(self, lane: int, breach: Breach) -> None:
+        super().__init__(breach.problem)
+        self.lane = lane
+        self.breach = breach
+
+
+class RowWriter:
+    """Writes rows. Rewards and who waits are kept back until `flush` and then written for all lanes together.
+
+    Attributes:
+        any_end: Whether an episode or an agent's ended in this step.
+        targets: For each kind the array of its first leaf, and the shape of one observation there.
+        known: For each kind whose observations are one array of numbers, the type of the last one: such an observation
+            of that type and shape is copied without further questions. None for other kinds.
+    """
+
+    def __init__(self, announce: Callable[[int, Agent], None]) -> None:
+        """Begins without rows.
+
+        Args:
+            announce: Called with a lane and an agent that has no place; must see to it that `attach` is called with a
+                layout that has one.
+        """
+        self._announce = announce
+        self.any_end = False
+
+    def attach(self, slab: Slab, agents: Layout) -> None:
+        """Writes there from now on."""
+        self._slab, self._agents = slab, agents
+        self._widths = [len(kind.agents) for kind in agents.kinds]
+        self._spots = [
+            {agent: (k, lane * self._widths[k] + column) for agent, (k, column) in agents.place.items()}
+            for lane in range(slab.num_lanes)
+        ]  # kind and row of each agent of each lane
+        self._specs = [kind.obs for kind in agents.kinds]
+        self._paid: list[tuple[list[int], list[Any]]] = [([], []) for _ in agents.kinds]  # rows and their rewards
+        self._acting: list[list[int]] = [[] for _ in agents.kinds]  # rows that will wait
+        first = [(spec.leaves[0], len(spec.leaves) == 1) for spec in self._specs]
+        self.known = [leaf.dtype if alone and leaf.kind == "box" else None for leaf, alone in first]
+        self.targets = [
+            (block.rows.obs[leaf.path], leaf.shape) for (leaf, _), block in zip(first, slab.blocks, strict=True)
+        ]
+
+    def place_of(self, lane: int, agent: Agent) -> tuple[int, int]:
+        """Kind and row of an agent of a lane, who gets a place if it has none."""
+        if agent not in self._spots[lane]:
+            self._announce(lane, agent)
+        return self._spots[lane][agent]
+
+    def record(self, lane: int, shown: LaneStep) -> None:
+        """Notes what a multi-agent lane showed after a step.
+
+        Raises:
+            Breach: If something in it does not fit.
+        """
+        for agent, reward in shown.reward.items():
+            k, row = self._spots[lane].get(agent) or self.place_of(lane, agent)
+            rows, rewards = self._paid[k]
+            rows.append(row)
+            rewards.append(reward)
+        for agent in shown.terminated:
+            k, row = self.place_of(lane, agent)
+            self._slab.blocks[k].rows.terminated[row] = self.any_end = True
+        for agent in shown.truncated:
+            k, row = self.place_of(lane, agent)
+            block = self._slab.blocks[k]
+            block.rows.truncated[row] = self.any_end = True
+            if block.rows.terminated[row]:
+                continue
+            if agent in shown.final:
+                self.write(self._specs[k], block.final_obs, row, agent, shown.final[agent], shown.masks.get(agent))
+                self._close(k, row, FRESH)
+            else:  # the row still holds what the agent saw last
+                self.keep_final(k, row, STALE)
+        self.observe(lane, shown)
+
+    def observe(self, lane: int, shown: LaneStep) -> None:
+        """Writes the observations of the agents that must act, and lets them wait.
+
+        Raises:
+            Breach: If one does not fit the agent's space.
+        """
+        for agent, obs in shown.obs.items():
+            k, row = self._spots[lane].get(agent) or self.place_of(lane, agent)
+            target, shape = self.targets[k]
+            if type(obs) is np.ndarray and obs.dtype is self.known[k] and obs.shape == shape:
+                target[row] = obs
+            else:
+                self.write(self._specs[k], self._slab.blocks[k].rows.obs, row, agent, obs, shown.masks.get(agent))
+                if self.known[k] is not None and isinstance(obs, np.ndarray):
+                    self.known[k] = obs.dtype
+            self._acting[k].append(row)
+
+    def write(self, spec: ObsSpec, tree: Tree, row: int, agent: Agent, obs: Any, info_mask: Any) -> None:
+        """Writes one observation; an agent whose info has no mask this time may do anything.
+
+        Raises:
+            Breach: If it does not fit the space.
+        """
+        mask = None
+        if agent in self._agents.masked:
+            mask = self._agents.masked[agent] if info_mask is None else info_mask
+        try:
+            spec.write(obs, tree, row, mask)
+        except SpaceError as error:
+            raise Breach(str(error), agent) from None
+
+    def flush(self) -> None:
+        """Writes the rewards of the step and who waits.
+
+        Raises:
+            LaneBreach: If a reward is no finite number.
+        """
+        for k, block in enumerate(self._slab.blocks):
+            rows, rewards = self._paid[k]
+            if rows:
+                self.pay_all(k, rows, rewards)
+                rows.clear()
+                rewards.clear()
+            if self._acting[k]:
+                block.rows.waiting[self._acting[k]] = True
+                self._acting[k].clear()
+
+    def pay_all(self, k: int, rows: list[int] | range, rewards: list[Any]) -> None:
+        """Writes rewards, checked together, and one by one where something is wrong.
+
+        Raises:
+            LaneBreach: If one is no finite number.
+        """
+        reward = self._slab.blocks[k].rows.reward
+        try:
+            if isinstance(rows, range):
+                reward[:] = rewards
+            else:
+                reward[rows] = rewards
+            sound = bool(np.isfinite(reward).all())
+        except (TypeError, ValueError):
+            sound = False
+        if not sound:
+            for row, one in zip(rows, rewards, strict=True):
+                lane, column = divmod(row, self._widths[k])
+                try:
+                    self.pay(self._slab.blocks[k].rows, row, one, self._agents.ids[k][column])
+                except Breach as breach:
+                    raise LaneBreach(lane, breach) from None
+
+    def pay(self, rows: Rows, row: int, reward: Any, agent: Agent = AGENT) -> None:
+        """Writes one reward, checked.
+
+        Raises:
+            Breach: If it is no finite number.
+        """
+        value = np.asarray(reward)
+        if value.size != 1 or value.dtype.kind not in "fiub":
+            raise Breach(f"reward is {reward!r}, expected a finite number", agent)
+        if not np.isfinite(value).all():
+            raise Breach(f"non-finite reward {value.item()}, expected a finite number", agent)
+        rows.reward[row] = value.item()
+
+    def keep_final(self, k: int, row: int, which: int) -> None:
+        """Keeps what a row of kind `k` holds as the last observation of a truncated agent.
+
+        Raises:
+            Breach: If it is outside the agent's space.
+        """
+        block = self._slab.blocks[k]
+        for path, array in block.rows.obs.items():
+            block.final_obs[path][row] = array[row]
+        self._close(k, row, which)
+
+    def _close(self, k: int, row: int, which: int) -> None:
+        spec, block = self._specs[k], self._slab.blocks[k]
+        if spec.has_mask:
+            block.final_obs[spec.leaves[-1].path][row] = True  # nobody acts on it, and many allow nothing at the end
+        if problem := spec.check(block.final_obs, slice(row, row + 1)):
+            agent = self._agents.ids[k][row % self._widths[k]]
+            raise Breach(f"{problem}, in the last observation before a truncation", agent)
+        block.finals[row] = which
+
+    def give_up(self, lane: int) -> None:
+        """Cuts off all agents of a lane with what they saw last."""
+        self.any_end = True
+        for block, width in zip(self._slab.blocks, self._widths, strict=True):
+            mine = slice(lane * width, (lane + 1) * width)
+            for path, array in block.rows.obs.items():
+                block.final_obs[path][mine] = array[mine]
+            block.rows.reward[mine], block.rows.waiting[mine] = 0.0, False
+            block.rows.terminated[mine], block.rows.truncated[mine] = False, True
+            block.finals[mine] = GIVEN_UP
+
+    def wipe(self) -> None:
+        """Forgets the rewards and ends of the last step."""
+        for block in self._slab.blocks:
+            block.rows.reward[:] = 0.0
+        if self.any_end:
+            self._slab.wipe_ends()
+            self.any_end = False
+
+    def nobody_waits(self) -> None:
+        """Lets no row wait, until some are observed again."""
+        for block, acting in zip(self._slab.blocks, self._acting, strict=True):
+            block.rows.waiting[:] = False
+            acting.clear()
+
+    def everybody_waits(self) -> None:
+        """Forgets who waits from now on, where these are always all."""
+        for acting in self._acting:
+            acting.clear()
+
+    def check(self) -> None:
+        """Checks all observations, in one test a leaf.
+
+        Raises:
+            LaneBreach: If one is outside its space.
+        """
+        for k, (spec, block) in enumerate(zip(self._specs, self._slab.blocks, strict=True)):
+            if spec.check(block.rows.obs, slice(None)):
+                for row in range(len(block.rows.reward)):
+                    if problem := spec.check(block.rows.obs, slice(row, row + 1)):
+                        lane, column = divmod(row, self._widths[k])
+                        raise LaneBreach(lane, Breach(problem, self._agents.ids[k][column]))

@@ -1,0 +1,137 @@
+"""How many helpers are chosen, and that an environment which is no good for them gets none."""
+
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rookery import PPOConfig, Trainer
+from rookery.core.errors import ConfigError
+from rookery.envs import choice
+from rookery.envs.choice import choose
+from rookery.envs.make import lane_maker
+from rookery.envs.vector.serial import SerialEnv
+from rookery.envs.vector.shares import SharesEnv
+
+
+class Taking(gymnasium.Env):
+    """Takes so many seconds to be built."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
+
+    def __init__(self, build=0.0):
+        time.sleep(build)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Says what is to be measured: what a machine does besides would make it another thing every time."""
+
+    def set_to(cost, scales=False, cores=4):
+        monkeypatch.setattr(choice, "_cost", lambda env: cost)
+        monkeypatch.setattr(choice, "_scales", lambda one, other: scales)
+        monkeypatch.setattr(choice, "cores", lambda: cores)
+
+    return set_to
+
+
+def chosen(lanes, **config):
+    return choose(lane_maker(Taking, config, ()), lanes, "Taking")
+
+
+def test_one_core_has_no_helpers(measured):
+    measured(1e-3, cores=1)
+    assert chosen(64).helpers == 0
+
+
+def test_cheap_steps_are_not_worth_a_helper(measured):
+    measured(10e-6)
+    found = chosen(32)  # 320 us: less than twice 200
+    assert (found.implementation, found.helpers, found.reason) == ("serial", 0, "")
+    assert found.measured == {"sampling.helpers": 0}
+    assert chosen(64).helpers == 2
+    measured(46e-6, cores=2)
+    assert chosen(32).reason == "Taking: 32 lanes of 46 us a step: 1 helper process beside this one"
+
+
+def test_long_steps_get_a_helper_for_each_other_core_and_lane(measured):
+    measured(1e-3)
+    found = chosen(64)
+    assert (found.implementation, found.helpers) == ("processes", 3)
+    assert found.reason == "Taking: 64 lanes of 1000 us a step: 3 helper processes beside this one"
+    assert found.measured == {"env.implementation": "processes", "sampling.helpers": 3}
+    assert chosen(2).helpers == 1
+
+
+def test_steps_outside_pythons_lock_get_threads(measured):
+    measured(1e-3, scales=True)
+    found = chosen(64)
+    assert (found.implementation, found.helpers) == ("threads", 3)
+    assert found.reason.endswith("3 threads beside this one, as it leaves Python's lock alone")
+
+
+def test_the_measurement_of_a_step_plays_it_and_is_of_the_right_kind():
+    assert 0.0 <= choice._cost(SerialEnv(lane_maker(Taking, {}, ()), 1, "Taking")) < 1.0
+    assert choice._scales(*(SerialEnv(lane_maker(Taking, {}, ()), 1, "Taking") for _ in range(2))) in (True, False)
+
+
+def test_what_is_slow_to_build_gets_none_by_itself_and_the_note_says_how_to_ask(measured):
+    measured(1e-3)
+    found = chosen(64, build=0.12)
+    assert (found.implementation, found.helpers) == ("serial", 0)
+    assert "s to build" in found.reason and "env.implementation=processes" in found.reason
+
+
+def test_what_cannot_be_pickled_gets_none_by_itself_and_the_note_says_why(measured):
+    measured(1e-3)
+    numbers = (i for i in range(9))
+
+    def build():
+        next(numbers)
+        return Taking()
+
+    found = choose(lane_maker(build, {}, ()), 64, "Taking")
+    assert (found.implementation, found.helpers) == ("serial", 0)
+    assert "cannot be pickled (TypeError: cannot pickle 'generator' object)" in found.reason
+
+
+def trainer(**config):
+    algorithm = PPOConfig(fragment_length=4, epochs=1, minibatch_size=8)
+    settings = {"sampling.warmup_steps": 0, **config}
+    return Trainer(Taking, algorithm, num_envs=4, seed=0, config=settings)
+
+
+def test_what_was_measured_is_noted_stored_and_not_measured_again(measured, monkeypatch, tmp_path):
+    measured(1e-3, cores=2)
+    with trainer() as made:
+        assert isinstance(made.env, SharesEnv)
+        assert any("1 helper process beside this one" in note for note in made.notes)
+        assert made.config.sampling.helpers == 1 and made.config.env.implementation == "processes"
+        assert made.resolved.history["sampling.helpers"][-1] == ("measured", 1)
+        made.train({"iterations": 1})
+        made.save(tmp_path / "saved")
+        assert isinstance(made._make_env(2), SerialEnv)  # evaluations have no helpers
+    monkeypatch.setattr("rookery.training.prepare.choose", None)
+    with Trainer.load(tmp_path / "saved") as again:
+        assert isinstance(again.env, SharesEnv) and again.config.sampling.helpers == 1
+
+
+def test_what_is_asked_for_is_not_measured(monkeypatch):
+    monkeypatch.setattr("rookery.training.prepare.choose", None)
+    with trainer(**{"sampling.helpers": 0}) as made:
+        assert isinstance(made.env, SerialEnv)
+    with trainer(**{"env.implementation": "threads", "sampling.helpers": 2}) as made:
+        assert isinstance(made.env, SharesEnv)
+
+
+def test_helpers_of_a_loop_are_refused():
+    with pytest.raises(ConfigError, match=r"sampling.helpers = 2, and env.implementation = serial has none"):
+        trainer(**{"env.implementation": "serial", "sampling.helpers": 2})
