@@ -14,6 +14,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
 from rookery.core.layers import Layer
 from rookery.core.spaces import action_spec, obs_spec
+from rookery.envs.make import env_name
 from rookery.training.presets import ENV_PRESETS, SPACE_PRESETS, find_preset, space_kind, space_layer
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name
 
@@ -82,6 +83,28 @@ def test_an_environment_preset_is_found_by_id_or_pattern_and_only_if_asked():
     assert find_preset("Pendulum-v1", "MyPendulum", "ppo") == ("Pendulum-v1", presets["Pendulum-v1"])
     with pytest.raises(ConfigError, match="did you mean 'Pendulum-v1'"):
         find_preset("pendulum-v1", "MyPendulum", "ppo")
+
+
+@pytest.mark.parametrize(
+    ("env", "pattern"),
+    [
+        ("ALE/Pong-v5", "ALE/*"),
+        ("HalfCheetah-v5", "HalfCheetah-v5"),
+        ("mpe2.simple_spread_v3", "simple_spread_*"),
+        ("mpe2.simple_spread_v3:parallel_env", "simple_spread_*"),
+        ("pettingzoo.butterfly.knights_archers_zombies_v11", "knights_archers_zombies_*"),
+    ],
+)
+def test_an_environment_preset_is_found_by_what_the_environment_is_called(env, pattern):
+    assert find_preset("auto", env_name(env), "ppo") == (pattern, ENV_PRESETS["ppo"][pattern])
+
+
+def test_a_preset_may_say_how_the_environment_is_built_and_a_user_beats_it(monkeypatch):
+    monkeypatch.setitem(ENV_PRESETS["ppo"], "Toy", {"env.config": {"action": CHOICE}})
+    assert Trainer(Toy, num_envs=1, preset="auto").env.kinds[0].action.kind == "discrete"
+    assert Trainer(Toy, num_envs=1).env.kinds[0].action.kind == "box"
+    mine = Trainer(Toy, num_envs=1, preset="auto", env_config={"action": FORCE})
+    assert mine.env.kinds[0].action.kind == "box"
 
 
 def test_an_environment_preset_belongs_to_one_algorithm():

@@ -53,6 +53,17 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 }
 """By algorithm name and kind of space: settings below `algorithm`."""
 
+MUJOCO: dict[str, Any] = {
+    "sampling.num_envs": 16,
+    "algorithm.lr": Linear(1e-3, 0.0),
+    "algorithm.fragment_length": 128,
+    "algorithm.minibatch_size": 256,
+    "stop.env_steps": 1_000_000,
+}
+"""What the presets of MuJoCo's robots share: batches of 2048 as everywhere in print, but in 8 minibatches instead of
+32, with the learning rate raised to match. A quarter of the gradient steps is enough for the published scores.
+"""
+
 ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "ppo": {
         "CartPole-v1": {
@@ -105,12 +116,13 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "LunarLander-v3": {
             "sampling.num_envs": 16,
-            "algorithm.gamma": 0.999,
+            "algorithm.lr": Linear(1e-3, 0.0),
+            "algorithm.gamma": 0.995,
             "algorithm.gae_lambda": 0.98,
-            "algorithm.fragment_length": 1024,
-            "algorithm.minibatch_size": 64,
+            "algorithm.fragment_length": 256,
+            "algorithm.minibatch_size": 256,
             "algorithm.epochs": 4,
-            "algorithm.entropy_coef": 0.01,
+            "algorithm.scale_rewards": True,
             "stop.env_steps": 1_000_000,
         },
         "MiniGrid-*": {
@@ -132,6 +144,58 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "algorithm.minibatch_size": 256,
             "algorithm.epochs": 10,
             "stop.env_steps": 1_000_000,
+        },
+        "InvertedPendulum-v5": {**MUJOCO, "algorithm.model.log_std_init": -1.0, "stop.env_steps": 300_000},
+        "InvertedDoublePendulum-v5": {**MUJOCO, "algorithm.model.log_std_init": -1.0},
+        "HalfCheetah-v5": {
+            **MUJOCO,
+            "algorithm.gamma": 0.98,
+            "algorithm.gae_lambda": 0.92,
+            "algorithm.model.log_std_init": -1.0,
+        },
+        "Hopper-v5": {
+            **MUJOCO,
+            "algorithm.lr": Linear(6e-4, 0.0),
+            "algorithm.gamma": 0.995,
+            "algorithm.gae_lambda": 0.98,
+        },
+        "Walker2d-v5": {
+            **MUJOCO,
+            "algorithm.lr": Linear(6e-4, 0.0),
+            "algorithm.gamma": 0.995,
+            "algorithm.gae_lambda": 0.98,
+        },
+        "Ant-v5": {**MUJOCO, "algorithm.lr": Linear(6e-4, 0.0), "algorithm.model.log_std_init": -1.0},
+        "ALE/*": {
+            "env.implementation": "batched",
+            "sampling.num_envs": 8,
+            "algorithm.lr": Linear(2.5e-4, 0.0),
+            "algorithm.clip": 0.1,
+            "algorithm.fragment_length": 128,
+            "algorithm.minibatch_size": 256,
+            "algorithm.epochs": 4,
+            "algorithm.entropy_coef": 0.01,
+            "algorithm.model.hidden": (),
+            "stop.env_steps": 10_000_000,
+        },
+        "simple_spread_*": {
+            "sampling.num_envs": 32,
+            "algorithm.lr": Linear(1e-3, 0.0),
+            "algorithm.gamma": 0.95,
+            "algorithm.fragment_length": 100,
+            "algorithm.minibatch_size": 1200,
+            "algorithm.epochs": 8,
+            "algorithm.scale_rewards": True,
+            "stop.env_steps": 400_000,
+        },
+        "knights_archers_zombies_*": {
+            "sampling.num_envs": 8,
+            "algorithm.lr": Linear(1e-3, 0.0),
+            "algorithm.gamma": 0.98,
+            "algorithm.fragment_length": 128,
+            "algorithm.minibatch_size": 512,
+            "algorithm.epochs": 8,
+            "stop.env_steps": 200_000,
         },
     },
     "a2c": {
