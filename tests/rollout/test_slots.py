@@ -193,7 +193,8 @@ def test_observations_keep_the_type_they_are_stored_in():
         store.answer(np.zeros(1, np.int64), np.zeros(1, np.float32))
         store.outcome_all(np.zeros(1), None, None)
     rollout = store.take(slab, np.zeros(1, np.int64))
-    for tree in (shown, rollout.obs, rollout.last_obs, rollout.final_obs):
+    assert {path: leaf.dtype for path, leaf in shown.items()} == {"obs": np.uint8, "count": np.int64}
+    for tree in (rollout.obs, rollout.last_obs, rollout.final_obs):
         assert {path: leaf.dtype for path, leaf in tree.items()} == {"obs": torch.uint8, "count": torch.int64}
     assert rollout.action.dtype == torch.int64
     assert rollout.reward.dtype == torch.float32

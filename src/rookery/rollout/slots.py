@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rookery.core.batch import Demand, Rollout, TensorTree
+from rookery.core.batch import Demand, Rollout
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
 
@@ -135,7 +135,7 @@ class SlotStore(Stateful):
 
     # --- playing ------------------------------------------------------------------------------------------------------
 
-    def place(self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray) -> TensorTree:
+    def place(self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray) -> Tree:
         """Writes what the slots see into the next row of each.
 
         Args:
@@ -144,7 +144,7 @@ class SlotStore(Stateful):
             rows: Which rows of the slab belong to `slots`, in the same order.
 
         Returns:
-            The observations ``[N, ...]`` as tensors, to act on.
+            The observations ``[N, ...]``, to act on.
         """
         if self._taken:
             self._begin()
@@ -156,11 +156,9 @@ class SlotStore(Stateful):
         if full.any():
             self._next_columns(slots, full, slab, rows)
         row, column = self._filled[slots], self._column[slots]
-        seen: TensorTree = {}
+        seen: Tree = {}
         for path, array in self._store["obs"].items():
-            now = slab[path][rows]
-            array[row, column] = now
-            seen[path] = torch.from_numpy(now)
+            seen[path] = array[row, column] = slab[path][rows]
         self._store["reward"][row, column] = 0.0
         self._filled[slots] += 1
         self._clock[slots] += 1
@@ -169,7 +167,7 @@ class SlotStore(Stateful):
         self._at = (row, column)
         return seen
 
-    def _place_row(self, slab: Tree, rows: slice | np.ndarray) -> TensorTree:
+    def _place_row(self, slab: Tree, rows: slice | np.ndarray) -> Tree:
         size = self.num_slots
         if self._row == self.demand.fragment_length:
             for path, array in self._store["last_obs"].items():
@@ -187,11 +185,10 @@ class SlotStore(Stateful):
             header["clock"][low:high] = self._clock
             header["first"][low:high] = self._starts
             header["version"][low:high] = self.version
-        seen: TensorTree = {}
+        seen: Tree = {}
         for path, array in self._store["obs"].items():
-            here = array[self._row, low:high]
+            here = seen[path] = array[self._row, low:high]
             here[...] = slab[path][rows]
-            seen[path] = torch.from_numpy(here)
         return seen
 
     def _next_columns(self, slots: np.ndarray, full: np.ndarray, slab: Tree, rows: slice | np.ndarray) -> None:

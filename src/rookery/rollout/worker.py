@@ -274,15 +274,14 @@ class RolloutWorker(Stateful):
         """One forward pass of one policy over all its waiting rows."""
         seat = route.seat
         if seat.store is None:
-            obs = {path: torch.from_numpy(array[route.rows]) for path, array in rows.obs.items()}
+            obs = {path: array[route.rows] for path, array in rows.obs.items()}
         else:
             obs = seat.store.place(route.slots, rows.obs, route.rows)
         noise = None if self.deterministic else seat.noise.at(route.slots, len(seat.taken), self.vector_steps)
-        action, logp = seat.policy.act(seat.staging.send(obs), noise, self.deterministic)
-        drawn, likelihood = seat.staging.fetch(action, logp)
+        action, logp = seat.act(obs, noise)
         if seat.store is not None:
-            seat.store.answer(drawn, likelihood)
-        return drawn
+            seat.store.answer(action, logp)
+        return action
 
     def _route(self, desk: Desk, rows: np.ndarray) -> list[Route]:
         """Groups rows by policy, policies in the order they were added."""
