@@ -113,7 +113,9 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     value_loss = functional.mse_loss(value, batch.value_target)
 
     entropy = outputs.distribution.entropy()
-    loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy.mean()
+    loss = policy_loss + cfg.value_coef * value_loss
+    if cfg.entropy_coef:
+        loss = loss - cfg.entropy_coef * entropy.mean()
     with torch.no_grad():
         metrics = {
             "policy_loss": policy_loss.detach(),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 Metrics = dict[str, Tensor]
-"""Tensors by name, detached: scalars, or a value for each row, whose mean is taken once an update and not once a step."""
+"""Tensors by name, detached: scalars, or a value for each row; means are taken once an update, not once a step."""
 
 
 class Means:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 TANH_BY_SIGMOID_FROM = 4096
-"""Elements from which on tanh is computed by way of the logistic function; for fewer, three calls cost more than one."""
+"""Elements from which on tanh goes by way of the logistic function; for fewer, three calls cost more than one."""
 
 MINUS_ONE = torch.tensor(-1.0)
 

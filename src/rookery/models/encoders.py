@@ -100,6 +100,7 @@ class Encoder(nn.Module):
         ]
         self.images = nn.ModuleList(images)
         self.activation = activation
+        self._activate = ACTIVATIONS[activation]
         num_numbers = sum(int(np.prod(leaf.shape)) for leaf in self.vectors)
         num_numbers += sum(image.num_features for image in images)
         self.first = MixedLinear(num_numbers, self.sizes, hidden[0], generator=generator) if hidden else None
@@ -118,7 +119,7 @@ class Encoder(nn.Module):
 
     def forward(self, obs: TensorTree) -> Tensor:
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
-        activation = ACTIVATIONS[self.activation]
+        activation = self._activate
         if self._plain_path is not None:
             x = obs[self._plain_path]
         else:

@@ -1,0 +1,132 @@
+"""What a vector step and a gradient step may cost, counted instead of timed: tensor operations, new tensors, bytes that
+operations write, and calls of functions, Python's and C's.
+
+The counts are the same on every machine. One that has grown is a loss of speed that somebody must want; one that has
+shrunk is a gain to be written down here.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from rookery import A2CConfig, MultiAgentArena, PPOConfig, Trainer
+from rookery.core.optim import gradient_step
+
+
+@dataclass
+class Cost:
+    ops: int = 0
+    tensors: int = 0
+    bytes_written: int = 0
+    calls: int = 0
+
+    def within(self, limit: Cost) -> bool:
+        return all(mine <= theirs for mine, theirs in zip(vars(self).values(), vars(limit).values(), strict=True))
+
+
+class Counting(TorchDispatchMode):
+    """Counts operations that reach a kernel, and what they write; views write nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cost = Cost()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        given = {t.untyped_storage().data_ptr() for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
+        self.cost.ops += 1
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                fresh = tensor.untyped_storage().data_ptr() not in given
+                self.cost.tensors += fresh
+                if fresh or func._schema.is_mutable:
+                    self.cost.bytes_written += tensor.nbytes
+        return result
+
+
+def cost_of(function) -> Cost:
+    """What one call of `function` costs; it is called twice, because counting calls and counting operations disturb
+    each other.
+    """
+    with Counting() as counting:
+        function()
+    calls = 0
+
+    def note(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    counting.cost.calls = calls
+    return counting.cost
+
+
+def quiet_step(trainer: Trainer):
+    """A vector step in which no episode ends and no fragment begins: the first few steps of the run have been made."""
+    worker = trainer.pool.worker
+    worker.sample(2 * trainer.env.num_lanes)
+
+    def step() -> None:
+        worker._vector_step()
+        assert not worker.now.ended.any()
+
+    return step
+
+
+STEPS = {
+    "CartPole, 8 copies": (
+        lambda: Trainer("CartPole-v1", PPOConfig(), num_envs=8, seed=3),
+        Cost(ops=20, tensors=11, bytes_written=8_672, calls=126),
+    ),
+    "arena, 8 copies, two agents of one policy": (
+        lambda: Trainer(MultiAgentArena, PPOConfig(), num_envs=8, seed=0),
+        Cost(ops=24, tensors=17, bytes_written=22_720, calls=167),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_vector_step_costs_no_more_than_it_did(name):
+    make, limit = STEPS[name]
+    with make() as trainer:
+        cost = cost_of(quiet_step(trainer))
+    assert cost.within(limit), f"{cost} is above {limit}"
+
+
+def test_twice_the_copies_cost_no_more_operations_and_calls():
+    costs = []
+    for copies in (8, 16):
+        with Trainer("CartPole-v1", PPOConfig(), num_envs=copies, seed=3) as trainer:
+            costs.append(cost_of(quiet_step(trainer)))
+    assert (costs[1].ops, costs[1].tensors, costs[1].calls) == (costs[0].ops, costs[0].tensors, costs[0].calls)
+
+
+MINIBATCHES = {
+    "ppo": (PPOConfig(minibatch_size=256), Cost(ops=195, tensors=114, bytes_written=2_263_445, calls=160)),
+    "a2c": (A2CConfig(fragment_length=32), Cost(ops=342, tensors=201, bytes_written=3_043_490, calls=421)),
+}
+
+
+@pytest.mark.parametrize("name", MINIBATCHES)
+def test_a_gradient_step_costs_no_more_than_it_did(name):
+    cfg, limit = MINIBATCHES[name]
+    with Trainer("CartPole-v1", cfg, num_envs=8, seed=0) as trainer:
+        learner = trainer.learners["main"]
+        rollout = trainer.pool.sample(10_000)["main"]
+        if name == "ppo":
+            batch = next(learner.targets(rollout).shuffled(256, learner.rng))
+            now = learner.now()
+            cost = cost_of(lambda: gradient_step(learner.net, learner.loss, batch, learner.optimizer, now))
+        else:
+            cost = cost_of(lambda: learner.training_step(rollout))
+    assert cost.within(limit), f"{cost} is above {limit}"
