@@ -2,7 +2,7 @@ PY ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-learning test-faults check lock docs bench help
+.PHONY: demo test test-learning test-faults check lock docs bench peers help
 
 help:                         ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -32,8 +32,12 @@ lock: $(VENV)/.stamp          ## rewrites constraints.txt from the environment
 docs: $(VENV)/.stamp          ## rewrites the generated pages of docs/
 	$(BIN)/python scripts/make_docs.py
 
-bench: $(VENV)/.stamp         ## speed of this machine; writes benchmarks/results/
-	$(BIN)/python benchmarks/speed.py
+bench: $(VENV)/.stamp         ## speed, beside Stable-Baselines3 and RLlib (20 minutes); writes benchmarks/results/
+	-$(MAKE) peers  # one that cannot be installed gets a row that says so
+	$(BIN)/python benchmarks/run.py
+
+peers:                        ## environments of their own for the libraries that make bench compares with
+	PY=$(PY) sh benchmarks/peers/install.sh
 
 $(VENV)/.stamp: pyproject.toml constraints.txt requirements-dev.txt scripts/bootstrap
 	sh scripts/bootstrap $(PY) $(VENV)

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from rookery import __version__
+from rookery.cli.bench import bench
 from rookery.cli.config import app as config_app
 from rookery.cli.envs import app as envs_app
 from rookery.cli.evaluate import evaluate
@@ -24,7 +25,7 @@ from rookery.cli.record import record
 from rookery.cli.resume import resume
 from rookery.cli.timers import timers
 from rookery.cli.train import train
-from rookery.core.errors import ConfigError, EnvError, RookeryError
+from rookery.core.errors import ConfigError, EnvError, RemoteError, RookeryError
 
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(train)
@@ -34,6 +35,7 @@ app.command()(record)
 app.command()(plot)
 app.command()(timers)
 app.command()(explain)
+app.command()(bench)
 app.add_typer(envs_app, name="envs")
 app.add_typer(config_app, name="config")
 
@@ -81,6 +83,8 @@ def main() -> None:
 
 def own_traceback(error: BaseException) -> str:
     """The traceback of an environment's exception from the environment's first line on; empty if it never got there."""
+    if isinstance(error, RemoteError):
+        return str(error)
     trace: TracebackType | None = error.__traceback__
     while trace is not None and _leads_there(trace.tb_frame.f_globals.get("__name__", "")):
         trace = trace.tb_next

@@ -1,0 +1,216 @@
+"""One of Rookery's measurements, in this process: ``ours.py ENTRANT --seconds N`` prints a line of JSON.
+
+``ours.py --list`` names them: trainings, limits of their parts (``limits/...``), and steps a second against copies
+(``scaling/...``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+from measure import Meter, seconds_since_start
+from workloads import BEST, MATCHED, PPO, TARGETS
+
+from envs import NUM_AGENTS, Busy, Crowd, Single, loops_for
+from rookery import MultiAgentArena, PPOConfig, Trainer
+from rookery.training.speed import describe, measure_limits, measure_pace
+
+IMPORTED = seconds_since_start()
+
+COPIES = (1, 4, 16, 64, 256, 1024)
+"""Of the scaling measurements."""
+
+LARGEST_BATCH = 16_384
+"""There, fragments are shortened so that an iteration has no more decisions than this."""
+
+
+def trainer(settings: PPO, seed: int, env: Any = None, paths: dict[str, Any] | None = None, **more: Any) -> Trainer:
+    """A trainer with the settings of a workload.
+
+    Args:
+        settings: Those that peers have too.
+        seed: Names all random numbers.
+        env: The environment, if it is no name in `settings`.
+        paths: Settings by path, over all others.
+        more: Arguments of `Trainer`.
+    """
+    algorithm = PPOConfig(
+        lr=settings.lr,
+        gamma=settings.gamma,
+        gae_lambda=settings.gae_lambda,
+        clip=settings.clip,
+        epochs=settings.epochs,
+        minibatch_size=settings.minibatch_size,
+        fragment_length=settings.fragment_length,
+        entropy_coef=settings.entropy_coef,
+        scale_rewards=False,
+    )
+    network = {
+        "algorithm.model.hidden": settings.hidden,
+        "algorithm.model.activation": settings.activation,
+        "algorithm.model.normalize_obs": False,
+    }
+    return Trainer(
+        env or settings.env,
+        algorithm,
+        num_envs=settings.num_envs,
+        seed=seed,
+        config=[network, paths or {}],
+        **more,
+    )
+
+
+def on(implementation: str, **more: Any) -> dict[str, Any]:
+    """The paths that choose a back end."""
+    return {"env.implementation": implementation, **more}
+
+
+def two_policies(seed: int) -> Trainer:
+    """The arena with a policy for each agent."""
+    mapping = {"agent1": "pol1", "agent2": "pol2"}
+    return trainer(MATCHED["arena-two"], seed, policies=["pol1", "pol2"], policy_mapping=mapping)
+
+
+def pong(seed: int) -> Trainer:
+    """Pong on the emulator's own vector env, with no sticky actions, as the peers' wrappers play it.
+
+    The network is that of the preset for pictures: a shared Nature CNN.
+    """
+    settings = MATCHED["pong"]
+    names = ("lr", "epochs", "minibatch_size", "fragment_length", "entropy_coef", "clip", "gamma", "gae_lambda")
+    algorithm = PPOConfig(**{name: getattr(settings, name) for name in names})
+    return Trainer(
+        "Atari",
+        algorithm,
+        num_envs=settings.num_envs,
+        seed=seed,
+        env_config={"game": "pong"},
+        config=[on("batched")],
+    )
+
+
+def synthetic(microseconds: int, seed: int, paths: dict[str, Any], settings: PPO = MATCHED["synthetic"]) -> Trainer:
+    """An environment in Python whose step takes so long."""
+    return trainer(settings, seed, Busy, paths, env_config={"loops": loops_for(microseconds)})
+
+
+def crowd(together: bool, seed: int) -> Trainer:
+    """Eight agents of one policy: in one environment, or each in its own."""
+    settings = replace(MATCHED["cartpole-matched"], num_envs=1 if together else NUM_AGENTS)
+    return trainer(settings, seed, Crowd if together else Single, on("serial"))
+
+
+Make = Callable[..., Trainer]
+
+TRAININGS: dict[str, Make] = {
+    "cartpole-matched/serial": partial(trainer, MATCHED["cartpole-matched"], paths=on("serial")),
+    "cartpole-matched/batched": partial(trainer, MATCHED["cartpole-matched"], paths=on("batched")),
+    **{f"cartpole-best/{name.removeprefix('rookery-')}": partial(trainer, settings)
+       for name, settings in BEST.items() if name.startswith("rookery-")},
+    "arena-one/ours": partial(trainer, MATCHED["arena-one"]),
+    "arena-two/ours": two_policies,
+    "arena-15/ours": partial(Trainer, MultiAgentArena),
+    **{f"synthetic-{us}/processes": partial(synthetic, us, paths=on("processes")) for us in (10, 50, 100)},
+    **{f"halfcheetah/{name}": partial(trainer, MATCHED["halfcheetah"], paths=on(name))
+       for name in ("auto", "serial", "processes", "threads")},
+    "pong/ours": pong,
+    "crowd/together": partial(crowd, True),
+    "crowd/alone": partial(crowd, False),
+}  # fmt: skip
+"""By workload and what of ours runs there."""
+
+LIMITED = {
+    "cartpole-matched": TRAININGS["cartpole-matched/serial"],
+    "cartpole-best": TRAININGS["cartpole-best/128"],
+    "arena-one": TRAININGS["arena-one/ours"],
+    "synthetic-50": TRAININGS["synthetic-50/processes"],
+    "halfcheetah": TRAININGS["halfcheetah/auto"],
+    "pong": TRAININGS["pong/ours"],
+}
+"""Trainings whose parts are measured alone."""
+
+SCALED: dict[str, Make] = {
+    "CartPole, batched": partial(trainer, paths=on("batched")),
+    "CartPole, serial": partial(trainer, paths=on("serial")),
+    **{f"CartPole, {n} helper{'s' * (n > 1)}": partial(trainer, paths=on("processes", **{"sampling.helpers": n}))
+       for n in (1, 2)},
+    **{f"50 us, {n} helper{'s' * (n != 1)}": partial(synthetic, 50, paths=on("processes", **{"sampling.helpers": n}))
+       for n in (0, 1, 2)},
+}  # fmt: skip
+"""Lines of the picture: trainings that take the settings with another number of copies."""
+
+
+def train(make: Make, seed: int, seconds: float, target: float | None) -> None:
+    """Trains for a while, or until the target is reached, and reports."""
+    meter = Meter(IMPORTED, seconds, target)
+    with make(seed=seed) as made:
+        enough = False
+        while not enough:
+            result = made.train_iteration()
+            enough = meter.iteration(result.env_steps, result.return_mean)
+        decisions = sum(made.decisions.values())
+        playing = sum(row.seconds for row in made.timers.rows() if row.label == "sample")
+        meter.report(**about(made), playing_us_per_decision=round(1e6 * playing / decisions, 2))
+
+
+def limits(make: Make, seed: int, seconds: float) -> None:
+    """Measures the whole and its parts, and reports."""
+    with make(seed=seed) as made:
+        pace = measure_pace(made, seconds / 2)
+    with make(seed=seed) as made:
+        parts = measure_limits(made, pace, seconds / 2)
+        line = {**asdict(pace), **asdict(parts), "together": parts.together, **about(made)}
+    print(json.dumps(line), flush=True)
+
+
+def scaling(make: Make, seed: int, seconds: float) -> None:
+    """Measures with more and more copies, and reports."""
+    rates = {}
+    for copies in COPIES:
+        length = max(8, min(128, LARGEST_BATCH // copies))
+        settings = replace(MATCHED["cartpole-matched"], num_envs=copies, fragment_length=length,
+                           minibatch_size=max(32, copies * length // 4))  # fmt: skip
+        with make(settings=settings, seed=seed) as made:
+            rates[copies] = round(measure_pace(made, seconds / 2).steps_per_second, 1)
+            line = about(made)
+    print(json.dumps({"steps_per_second_by_copies": rates, **line}), flush=True)
+
+
+def about(made: Trainer) -> dict[str, Any]:
+    """What ran."""
+    return {
+        "threads": describe(made)["torch_threads"],
+        "num_envs": made.env.num_lanes,
+        "notes": list(made.notes),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("rookery", "torch")}},
+    }
+
+
+def main() -> None:
+    """Runs what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("entrant", nargs="?")
+    parser.add_argument("--seconds", type=float, default=6.0, help="time to measure for; with a target, the longest")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--list", action="store_true", help="what can be measured")
+    args = parser.parse_args()
+    other = {f"limits/{name}": partial(limits, make) for name, make in LIMITED.items()}
+    other |= {f"scaling/{name}": partial(scaling, make) for name, make in SCALED.items()}
+    if args.list or args.entrant not in {*TRAININGS, *other}:
+        print("\n".join([*TRAININGS, *other]))
+        raise SystemExit(0 if args.list else f"no such measurement: {args.entrant}")
+    if args.entrant in other:
+        other[args.entrant](args.seed, args.seconds)
+    else:
+        train(TRAININGS[args.entrant], args.seed, args.seconds, TARGETS.get(args.entrant.partition("/")[0]))
+
+
+if __name__ == "__main__":
+    main()

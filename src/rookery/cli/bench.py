@@ -1,0 +1,123 @@
+"""``rookery bench``: how fast an environment can be trained in here, what holds it back, and what to set."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from rookery.cli.train import LINE, sort_arguments
+from rookery.core.layers import Layer, override_layer, yaml_layer
+
+if TYPE_CHECKING:
+    from rookery.training.speed import Survey, Tried
+    from rookery.training.trainer import Trainer
+
+USUAL = "CartPole-v1"
+"""What is measured if nobody names an environment."""
+
+
+def bench(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ENV|FILE.yaml|PATH=VALUE",
+            help="As for train; CartPole-v1 if no environment is named.",
+            show_default=False,
+        ),
+    ] = None,
+    algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
+    preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time to spend, about.")] = 25.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object, nothing else.")] = False,
+) -> None:
+    """Measure how fast this machine trains in an environment, what holds it back, and what to set.
+
+    rookery bench my.module:MyEnv algorithm.minibatch_size=512
+    """
+    from rookery.core.config import resolve
+    from rookery.envs.make import IMPLEMENTATIONS
+    from rookery.training.settings import RunConfig, algorithm_class
+    from rookery.training.speed import describe, survey
+    from rookery.training.trainer import Trainer
+
+    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
+    files, overrides, named = sort_arguments(what or [], None)
+    given: dict[str, Any] = {"logging.console": "quiet", "evaluation.every": 0}
+    given |= {} if algo is None else {"algorithm.name": algo}
+    layers = [
+        Layer("default of the command line", {"env.name": USUAL}),
+        *(yaml_layer(file) for file in files),
+        Layer(LINE, given | ({} if named is None else {"env.name": named})),
+        override_layer(overrides, LINE),
+    ]
+
+    def make(implementation: str, num_envs: int) -> Trainer:
+        chosen = {"env.implementation": implementation, "sampling.num_envs": num_envs}
+        return Trainer(config=[*layers, Layer("bench", chosen)], preset=preset, seed=0)
+
+    asked = resolve(RunConfig, layers, algorithm_class).config.env.implementation  # before anything is measured
+    with Trainer(config=layers, preset=preset, seed=0) as trainer:
+        own = asked, trainer.config.sampling.num_envs
+        about = describe(trainer)
+        notes = trainer.notes
+    others = [name for name in IMPLEMENTATIONS if name != "auto"] if asked == "auto" else [asked]
+    if as_json:
+        found = survey(make, own, others, seconds, watch=lambda choice: None)
+        typer.echo(json.dumps({**about, **asdict(found)}, indent=1))
+        return
+    console = Console(file=sys.stdout, highlight=False, markup=False)
+    console.print("{env}, {algorithm}: {cores} cores, learning on {torch_threads}".format(**about))
+    for note in notes:
+        console.print(note, soft_wrap=True)
+    table = empty_table()
+    with Live(table, console=console, auto_refresh=False) as live:
+
+        def watch(choice: Tried) -> None:
+            add_row(table, choice)
+            live.refresh()
+
+        found = survey(make, own, others, seconds, watch)
+    for line in conclusions(found):
+        console.print(line, soft_wrap=True)
+
+
+def empty_table() -> Table:
+    """The columns: what was set, what it reached, and the shares of the time."""
+    from rookery.training.speed import PARTS
+
+    table = Table("back end", box=None, pad_edge=False, header_style="bold")
+    for title in ("copies", "steps/s", *PARTS.values(), "other"):
+        table.add_column(title, justify="right")
+    return table
+
+
+def add_row(table: Table, choice: Tried) -> None:
+    """One choice of settings, measured or not."""
+    if choice.pace is None:
+        table.add_row(choice.implementation, str(choice.num_envs), "-", style="dim")
+        return
+    shares = [f"{100 * share:.0f} %" for share in choice.pace.shares.values()]
+    table.add_row(choice.implementation, str(choice.num_envs), f"{choice.steps_per_second:,.0f}", *shares)
+
+
+def conclusions(found: Survey) -> list[str]:
+    """Limits, what was left out, and advice, a line each."""
+    limits, fastest = found.limits, found.fastest
+    reached = fastest.steps_per_second / limits.together
+    left_out = [f"{choice.implementation}, {choice.num_envs} copies" for choice in found.tried if choice.reason]
+    reasons = [choice.reason for choice in found.tried if choice.reason]
+    return [
+        "",
+        *(f"not measured: {what}: {reason}" for what, reason in zip(left_out, reasons, strict=True)),
+        f"limits of {fastest.implementation} with {fastest.num_envs} copies, steps/s: environment "
+        f"{limits.environment:,.0f}, forward passes {limits.inference:,.0f}, learner {limits.learner:,.0f}; in turn "
+        f"at most {limits.together:,.0f}, of which {100 * reached:.0f} % are reached",
+        *found.advice,
+    ]

@@ -1,0 +1,322 @@
+"""How fast a training is, and what holds it back: its pace, the limits of its parts alone, and settings compared.
+
+With R the env steps a second that a part allows by itself, a training that plays and learns in turn reaches at most
+``1 / (1 / R_env + 1 / R_inference + 1 / R_learner)``. `survey` measures this for a user's environment; nothing that is
+trained here is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import TensorTree
+from rookery.core.errors import RookeryError
+from rookery.core.processor import usable_cores
+from rookery.core.seeding import Role
+from rookery.core.settings import Settings
+from rookery.core.timers import Timers
+from rookery.envs.make import env_name
+from rookery.envs.rate import random_rate
+from rookery.policies.policy import Policy
+from rookery.rollout.mapping import EpisodeInfo
+from rookery.training.settings import algorithm_name
+from rookery.training.trainer import Trainer
+
+PARTS = {"env.step": "environment", "act": "acting", "record": "recording", "training_step": "learning"}
+"""Timer labels whose shares of the time are told apart, and what they are called; the rest is `other`."""
+
+COPIES = (8, 32, 128)
+"""Numbers of copies that a survey compares."""
+
+PATIENCE = 4.0
+"""Seconds that measuring one choice of settings may take, if its share of the time is less."""
+
+WORTH_CHANGING = 1.15
+"""Gains below this are within what measurements differ by."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a training does in a second.
+
+    Attributes:
+        steps_per_second: Env steps a second while playing and learning, without the first iteration.
+        iteration_seconds: Mean time of an iteration.
+        iterations: How many were timed.
+        shares: Part of the time each of `PARTS` took, by its name, and ``other``; in [0, 1].
+        learner: Env steps a second that learning alone would allow.
+    """
+
+    steps_per_second: float
+    iteration_seconds: float
+    iterations: int
+    shares: dict[str, float]
+    learner: float
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Env steps a second that each part of a training allows by itself.
+
+    Attributes:
+        environment: Stepping with random actions.
+        inference: Forward passes over rows that are there already.
+        learner: Updates from experience that is there already.
+    """
+
+    environment: float
+    inference: float
+    learner: float
+
+    @property
+    def together(self) -> float:
+        """What they allow in turn, if nothing else took time."""
+        return 1 / (1 / self.environment + 1 / self.inference + 1 / self.learner)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One choice of settings.
+
+    Attributes:
+        implementation: `env.implementation`.
+        num_envs: `sampling.num_envs`.
+        pace: What it reached, or None.
+        reason: Why it was not measured; empty if it was.
+    """
+
+    implementation: str
+    num_envs: int
+    pace: Pace | None = None
+    reason: str = ""
+
+    @property
+    def steps_per_second(self) -> float:
+        """Of its pace; 0 if it was not measured."""
+        return 0.0 if self.pace is None else self.pace.steps_per_second
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found out about a training.
+
+    Attributes:
+        tried: Every choice of settings, the user's own first.
+        fastest: The one with the most steps a second.
+        limits: Of the fastest.
+        advice: What holds it back and what to set, in sentences.
+    """
+
+    tried: tuple[Tried, ...]
+    fastest: Tried
+    limits: Limits
+    advice: tuple[str, ...]
+
+
+Make = Callable[[str, int], Trainer]
+"""Makes a trainer for throwaway use from an implementation and a number of copies."""
+
+
+def describe(trainer: Trainer) -> dict[str, Any]:
+    """What is measured, and on what."""
+    algorithms = {algorithm_name(entry.algorithm) for entry in trainer.config.policies.values()}
+    return {
+        "env": env_name(trainer.config.env.name),
+        "algorithm": " and ".join(sorted(algorithms)),
+        "cores": usable_cores(),
+        "torch_threads": trainer.config.threads or max(trainer.threads.values(), default=1),
+    }
+
+
+# --- measuring one training -----------------------------------------------------------------------------------------
+
+
+def measure_pace(trainer: Trainer, seconds: float) -> Pace:
+    """Trains on, for one iteration that does not count and then for about `seconds`, at least one iteration."""
+    trainer.train_iteration()
+    spent, steps, iterations = _seconds_of_parts(trainer.timers), trainer.env_steps, 0
+    began = perf_counter()
+    while not iterations or perf_counter() - began < seconds:
+        trainer.train_iteration()
+        iterations += 1
+    total = perf_counter() - began
+    after = _seconds_of_parts(trainer.timers)
+    parts = {name: after[name] - spent[name] for name in after}
+    shares = {name: part / total for name, part in parts.items()}
+    shares["other"] = max(0.0, 1.0 - sum(shares.values()))
+    stepped = trainer.env_steps - steps
+    learner = stepped / parts["learning"] if parts["learning"] else float("inf")
+    return Pace(stepped / total, total / iterations, iterations, shares, learner)
+
+
+def measure_limits(trainer: Trainer, pace: Pace, seconds: float) -> Limits:
+    """The limits of a training's parts.
+
+    Args:
+        trainer: A fresh one; its environments are played in, so that nothing should be trained with it afterwards.
+        pace: What such a trainer reached as a whole; says what the learner allows.
+        seconds: Time to spend, half of it on the environment.
+    """
+    inference = inference_limit(trainer, seconds / 2)
+    seeds, rng = trainer.streams.episodes(Role.ENV), np.random.default_rng(trainer.seed)
+    return Limits(random_rate(trainer.env, seeds, seconds / 2, rng), inference, pace.learner)
+
+
+def inference_limit(trainer: Trainer, seconds: float) -> float:
+    """Env steps a second if nothing were done but one forward pass of every policy over its agents' rows."""
+    batches = _first_rows(trainer)
+    began = perf_counter()
+    calls = 0
+    while not calls or perf_counter() - began < seconds:
+        for policy, obs, noise in batches:
+            policy.act(obs, noise)
+        calls += 1
+    return calls * trainer.env.num_lanes / (perf_counter() - began)
+
+
+def _first_rows(trainer: Trainer) -> list[tuple[Policy, TensorTree, Tensor]]:
+    """For each policy, the rows it must act on after a reset, and random numbers to act with."""
+    shown = trainer.env.reset(trainer.streams.episodes(Role.ENV))
+    batches = []
+    for kind, rows in zip(trainer.env.kinds, shown.rows, strict=True):
+        waiting = np.flatnonzero(rows.waiting)
+        lanes, columns = np.divmod(waiting, len(kind.agents))
+        players = np.array(
+            [
+                trainer.mapping(kind.agents[column], EpisodeInfo(lane, 0, trainer.streams))
+                for lane, column in zip(lanes.tolist(), columns.tolist(), strict=True)
+            ]
+        )
+        for name in dict.fromkeys(players.tolist()):
+            worker, mine = trainer.pool.worker, waiting[players == name]
+            if name not in worker.seats:  # a mapping function has just named it
+                worker.introduce(name, kind)
+            policy = worker.seats[name].policy
+            device = next(policy.parameters()).device
+            obs = {path: torch.from_numpy(array[mine]).to(device) for path, array in rows.obs.items()}
+            batches.append((policy, obs, torch.rand(len(mine), policy.noise.width, device=device)))
+    return batches
+
+
+def _seconds_of_parts(timers: Timers) -> dict[str, float]:
+    """Seconds spent in each of `PARTS` so far."""
+    seconds = dict.fromkeys(PARTS.values(), 0.0)
+    for row in timers.rows():
+        if row.label in PARTS:
+            seconds[PARTS[row.label]] += row.seconds
+    return seconds
+
+
+# --- comparing settings ---------------------------------------------------------------------------------------------
+
+
+def survey(
+    make: Make, own: tuple[str, int], implementations: Sequence[str], seconds: float, watch: Callable[[Tried], None]
+) -> Survey:
+    """Compares back ends and numbers of copies, and says what holds the fastest back.
+
+    Args:
+        make: Makes trainers; may raise a `RookeryError` for an implementation that the environment cannot have.
+        own: The user's implementation and number of copies, which are tried first.
+        implementations: Others to try.
+        seconds: Time to spend, about; more where single iterations take long.
+        watch: Told of every choice when it has been tried.
+
+    Raises:
+        RookeryError: If the user's own choice does not work.
+    """
+    counts = sorted({own[1], *COPIES})
+    slot = 0.8 * seconds / (1 + len(implementations) * len(counts))
+    tried = [_try(make, *own, slot)]
+    watch(tried[0])
+    assert tried[0].pace is not None
+    copy_seconds = tried[0].pace.iteration_seconds / own[1]
+    for implementation in implementations:
+        others = [count for count in counts if (implementation, count) != own]
+        for choice in _try_counts(make, implementation, others, slot, copy_seconds):
+            watch(choice)
+            tried.append(choice)
+    fastest = max(tried, key=lambda choice: choice.steps_per_second)
+    assert fastest.pace is not None
+    with make(fastest.implementation, fastest.num_envs) as trainer:
+        limits = measure_limits(trainer, fastest.pace, 0.2 * seconds)
+        settings = next(iter(trainer.config.policies.values())).algorithm
+    return Survey(tuple(tried), fastest, limits, advice(tried[0], fastest, limits, settings))
+
+
+def _try(make: Make, implementation: str, num_envs: int, seconds: float) -> Tried:
+    with make(implementation, num_envs) as trainer:
+        return Tried(implementation, num_envs, measure_pace(trainer, seconds))
+
+
+def _try_counts(
+    make: Make, implementation: str, counts: Sequence[int], seconds: float, copy_seconds: float
+) -> Iterator[Tried]:
+    """One implementation with more and more copies; those that would take long are left out.
+
+    Args:
+        make: As for `survey`.
+        implementation: Which one.
+        counts: Numbers of copies, ascending.
+        seconds: Time for each.
+        copy_seconds: What an iteration is expected to take for each copy.
+    """
+    for count in counts:
+        expected = 2 * copy_seconds * count
+        if expected > max(PATIENCE, 2 * seconds):
+            yield Tried(implementation, count, reason=f"two iterations would take {expected:.0f} s")
+            continue
+        try:
+            choice = _try(make, implementation, count, seconds)
+        except RookeryError as error:
+            yield Tried(implementation, count, reason=str(error))
+            return
+        assert choice.pace is not None
+        copy_seconds = choice.pace.iteration_seconds / count
+        yield choice
+
+
+def advice(own: Tried, fastest: Tried, limits: Limits, settings: Settings) -> tuple[str, ...]:
+    """What holds a training back, and what to set, in sentences.
+
+    Args:
+        own: The user's own choice.
+        fastest: The fastest one.
+        limits: Of the fastest.
+        settings: Those of the algorithm.
+    """
+    assert fastest.pace is not None
+    shares = fastest.pace.shares
+    part = max(shares, key=lambda name: shares[name])
+    step = 1e6 / limits.environment
+    minibatch, epochs = (getattr(settings, name, None) for name in ("minibatch_size", "epochs"))
+    lighter = [f"larger minibatches (algorithm.minibatch_size, now {minibatch})"] if minibatch else []
+    lighter += [f"fewer passes (algorithm.epochs, now {epochs})"] if epochs else []
+    remedies = {
+        "environment": f"a step of one copy costs {step:,.1f} us, whatever the learner does: make it cheaper, or let "
+        "more cores step",
+        "acting": "more copies (sampling.num_envs) share a forward pass; a smaller network (algorithm.model.hidden) "
+        "makes it cheaper",
+        "learning": ", ".join([*lighter, "a smaller network (algorithm.model.hidden)"]) + ": each costs less a step",
+        "recording": "more copies (sampling.num_envs) share what a vector step costs",
+        "other": "more copies (sampling.num_envs) share what a vector step costs",
+    }
+    name = "everything else" if part == "other" else part
+    sentences = [f"{name.capitalize()} takes {100 * shares[part]:.0f} % of the time: {remedies[part]}."]
+    gain = fastest.steps_per_second / own.steps_per_second
+    if gain >= WORTH_CHANGING:
+        sentences.append(
+            f"sampling.num_envs={fastest.num_envs} env.implementation={fastest.implementation} is {gain:.1f} x as fast "
+            f"as {own.num_envs} copies, {own.implementation}. More copies make larger batches and fewer updates a "
+            "step: compare what is learned, too."
+        )
+    else:
+        sentences.append(f"{own.num_envs} copies, {own.implementation}, are as fast as the best of these, or nearly.")
+    return tuple(sentences)

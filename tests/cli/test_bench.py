@@ -1,0 +1,121 @@
+"""``rookery bench``: what it measures, what it leaves out, and the advice it draws from the figures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rookery import PPOConfig, Trainer
+from rookery.training import speed
+from rookery.training.speed import Limits, Pace, Tried, advice, survey
+
+SMALL = ["algorithm.fragment_length=4", "algorithm.epochs=1", "--preset", "none", "--seconds", 0.1]
+
+
+def pace(rate, **shares):
+    return Pace(
+        rate, 1.0, 3, {"environment": 0.0, "acting": 0.0, "recording": 0.0, "learning": 0.0, **shares}, 2 * rate
+    )
+
+
+def tried(implementation, num_envs, rate, **shares):
+    return Tried(implementation, num_envs, pace(rate, **shares))
+
+
+def test_bench_writes_one_object_of_json(rookery):
+    code, out, err = rookery("bench", "--json", *SMALL)
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert (found["env"], found["algorithm"]) == ("CartPole-v1", "ppo")
+    assert (found["tried"][0]["implementation"], found["tried"][0]["num_envs"]) == ("auto", 8)
+    measured = [choice for choice in found["tried"] if choice["pace"]]
+    assert {choice["implementation"] for choice in measured} >= {"auto", "batched", "serial"}
+    assert found["fastest"]["pace"]["steps_per_second"] == max(c["pace"]["steps_per_second"] for c in measured)
+    assert all(abs(sum(choice["pace"]["shares"].values()) - 1) < 1e-6 for choice in measured)
+    assert min(found["limits"].values()) > 0
+
+
+def test_bench_shows_a_row_for_each_choice_and_what_to_set(rookery):
+    code, out, _ = rookery("bench", "env.implementation=serial", "sampling.num_envs=4", *SMALL)
+    assert code == 0
+    rows = [line.split()[:2] for line in out.splitlines() if line.startswith("serial ")]
+    assert rows == [["serial", "4"], ["serial", "8"], ["serial", "32"], ["serial", "128"]]
+    assert "of the time: " in out
+    assert "are reached" in out
+
+
+def test_an_implementation_the_environment_cannot_have_is_named_with_the_reason(rookery, tmp_path):
+    (tmp_path / "benched_env.py").write_text(
+        "import gymnasium\n\ndef make():\n    return gymnasium.make('CartPole-v1')\n"
+    )
+    code, out, _ = rookery("bench", "benched_env:make", *SMALL)
+    assert code == 0
+    assert "not measured: batched, 8 copies: " in out
+    assert "no batched twin" in out
+
+
+def test_bench_leaves_nothing_behind(rookery, tmp_path):
+    rookery("bench", *SMALL)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_environment_is_a_mistake_in_what_was_asked(rookery):
+    code, out, err = rookery("bench", "CartPole-v9", *SMALL)
+    assert code != 0
+    assert "CartPole-v9" in err
+    assert "Traceback" not in err
+
+
+def test_two_environments_are_one_too_many(rookery):
+    code, _, err = rookery("bench", "CartPole-v1", "Acrobot-v1", *SMALL)
+    assert code == 2
+    assert "'Acrobot-v1'" in err
+
+
+def test_parts_in_turn_allow_the_harmonic_sum():
+    # 1 / (1/300 + 1/600 + 1/200) = 1 / (2/600 + 1/600 + 3/600) = 100
+    assert Limits(environment=300.0, inference=600.0, learner=200.0).together == pytest.approx(100.0)
+
+
+def test_forward_passes_of_two_policies_are_counted_together(monkeypatch):
+    two = {"policies": ["pol1", "pol2"], "policy_mapping": {"agent1": "pol1", "agent2": "pol2"}}
+    with Trainer("MultiAgentArena", num_envs=3, seed=0, **two) as trainer:
+        acted = []
+        for name, seat in trainer.pool.worker.seats.items():
+            monkeypatch.setattr(seat.policy, "act", lambda obs, noise, name=name: acted.append((name, len(noise))))
+        speed.inference_limit(trainer, seconds=0.0)
+    assert acted == [("pol1", 3), ("pol2", 3)]
+
+
+def test_choices_that_would_take_long_are_left_out(monkeypatch):
+    # An iteration takes 1 s with 8 copies: two with 32 copies would take 8 s, more than the 4 s a choice may take.
+    monkeypatch.setattr(speed, "measure_pace", lambda trainer, seconds: pace(10.0 * trainer.env.num_lanes))
+    seen = []
+    found = survey(
+        lambda implementation, num_envs: Trainer("CartPole-v1", num_envs=num_envs, seed=0),
+        ("auto", 8),
+        ["serial"],
+        0.1,
+        seen.append,
+    )
+    assert [(choice.implementation, choice.num_envs, choice.pace is None) for choice in seen] == [
+        ("auto", 8, False), ("serial", 8, False), ("serial", 32, True), ("serial", 128, True)
+    ]  # fmt: skip
+    assert seen[2].reason == "two iterations would take 8 s"
+    assert found.tried == tuple(seen)
+
+
+def test_advice_names_the_part_that_takes_most_and_the_setting_for_it():
+    own, fastest = tried("auto", 8, 100.0, learning=0.9), tried("processes", 32, 250.0, environment=0.6, learning=0.4)
+    first, second = advice(own, fastest, Limits(400.0, 1e6, 625.0), PPOConfig())
+    assert first.startswith("Environment takes 60 % of the time: a step of one copy costs 2,500.0 us")
+    assert second.startswith("sampling.num_envs=32 env.implementation=processes is 2.5 x as fast as 8 copies, auto.")
+
+
+def test_advice_for_a_slow_learner_names_its_own_settings():
+    own = tried("auto", 8, 100.0, learning=0.9, acting=0.1)
+    first, second = advice(own, own, Limits(1e6, 1e6, 110.0), PPOConfig(minibatch_size=64, epochs=7))
+    assert "algorithm.minibatch_size, now 64" in first
+    assert "algorithm.epochs, now 7" in first
+    assert second == "8 copies, auto, are as fast as the best of these, or nearly."
