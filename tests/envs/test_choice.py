@@ -38,7 +38,7 @@ def measured(monkeypatch):
     def set_to(cost, scales=False, cores=4):
         monkeypatch.setattr(choice, "_cost", lambda env: cost)
         monkeypatch.setattr(choice, "_scales", lambda one, other: scales)
-        monkeypatch.setattr(choice, "cores", lambda: cores)
+        monkeypatch.setattr(choice, "usable_cores", lambda: cores)
 
     return set_to
 

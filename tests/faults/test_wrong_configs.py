@@ -190,7 +190,12 @@ def wrong_word(rng):
     literals = [
         (path, hint, also)
         for path, (hint, also) in sorted(SCHEMA.items(), key=lambda item: item[0])
-        if any(get_origin(bare(part)) is Literal for part in alternatives(hint))
+        if any(
+            isinstance(word, str)
+            for part in alternatives(hint)
+            if get_origin(bare(part)) is Literal
+            for word in get_args(bare(part))
+        )
     ]
     while True:
         path, hint, also = rng.choice(literals)

@@ -15,10 +15,10 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from rookery.core.processor import usable_cores
 from rookery.core.spaces import Tree
 from rookery.envs.base import Step, VectorEnv
 from rookery.envs.make import random_actions
-from rookery.envs.vector.processes import cores
 from rookery.envs.vector.serial import SerialEnv
 
 WORTHWHILE_SECONDS = 200e-6
@@ -72,7 +72,7 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> Choice:
     Raises:
         EnvError: If the environment cannot be built or breaks its contract.
     """
-    most = min(cores(), num_lanes) - 1
+    most = min(usable_cores(), num_lanes) - 1
     if most < 1 or os.name != "posix":
         return _measured("serial", 0)
     began = perf_counter()

@@ -57,10 +57,13 @@ def play(
     worker.sample(episodes=episodes)
     if interrupt is not None:
         interrupt.check()
-    return sorted(
+    played = sorted(
         (result for result in worker.drain_finished() if _number(result, env) < episodes),
         key=lambda result: _number(result, env),
     )
+    if not played:
+        raise EnvError(f"{env.name}: raised in every one of {episodes} episodes of the evaluation")
+    return played
 
 
 def _number(result: EpisodeResult, env: VectorEnv) -> int:

@@ -21,7 +21,6 @@ from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.choice import Choice, choose
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows
 from rookery.envs.vector.faults import Tolerance
-from rookery.envs.vector.processes import cores
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
@@ -138,7 +137,7 @@ def _choice(resolved: Resolved) -> Choice:
         return choose(lane_maker(*settings), sampling.num_envs, env_name(env.name))
     if env.implementation == "serial":
         return Choice("serial", 0)
-    helpers = max(cores() - 1, 1) if sampling.helpers is None else sampling.helpers
+    helpers = max(usable_cores() - 1, 1) if sampling.helpers is None else sampling.helpers
     return Choice("processes" if env.implementation == "auto" else env.implementation, helpers)
 
 

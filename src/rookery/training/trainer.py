@@ -497,9 +497,7 @@ class Trainer(Stateful):
     def _make_env(self, lanes: int, render: bool = False) -> VectorEnv:
         cfg = self.config.env
         borne = tolerance(self.config)
-        return make_env(
-            cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, tolerance=borne, render=render
-        )
+        return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, tolerance=borne, render=render)
 
     def _introduce(self, name: str, kind: Kind) -> None:
         """Makes a policy, and the algorithm that learns it, when its first agent is known."""

@@ -24,6 +24,7 @@ import cloudpickle
 import numpy as np
 
 from rookery.core.errors import EnvError, RemoteError
+from rookery.core.processor import usable_cores
 from rookery.envs.base import Kind
 from rookery.envs.vector.channel import (
     ANSWER,
@@ -61,11 +62,6 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUM
 """Libraries in a helper have one core."""
 
 
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def processes_env(
     factory: Callable[[], Any], num_lanes: int, name: str, tolerance: Tolerance, num_helpers: int
 ) -> SharesEnv:
@@ -94,7 +90,7 @@ def processes_env(
     helpers = []
     try:
         for lanes in others:
-            helpers.append(ProcessHelper(pickled, lanes, name, tolerance, spins=num_helpers < cores()))
+            helpers.append(ProcessHelper(pickled, lanes, name, tolerance, spins=num_helpers < usable_cores()))
         first = SerialEnv(factory, len(own), name, tolerance)
         return SharesEnv(first, helpers, num_lanes, tolerance, _shared_slab)
     except BaseException:

@@ -504,6 +504,7 @@ class SharesEnv:
 
     @want_infos.setter
     def want_infos(self, wanted: bool) -> None:
+        """Asks all shares for infos, or for none."""
         self._want_infos = self._first.want_infos = wanted
         for helper in self._helpers:
             self._ask(helper, "ask_for_infos", wanted)
