@@ -1,5 +1,7 @@
 """Short versions of the claims in benchmarks/learning.py, each with a control that must fail: nothing learned."""
 
+from statistics import median
+
 import pytest
 
 from rookery import MultiAgentArena, PPOConfig, Trainer
@@ -12,8 +14,8 @@ TWO = {
 }
 
 
-def trained(env, env_steps, learning, **settings):
-    trainer = Trainer(env, seed=0, **settings)
+def trained(env, env_steps, learning, seed=0, **settings):
+    trainer = Trainer(env, seed=seed, **settings)
     if not learning:
         for learner in trainer.learners.values():
             learner.cfg = learner.cfg.replace(lr=1e-12)
@@ -22,8 +24,9 @@ def trained(env, env_steps, learning, **settings):
 
 @pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
 def test_cartpole_is_nearly_solved_in_30000_steps(learning, solved):
-    trainer, _ = trained("CartPole-v1", 30_000, learning, preset="auto")
-    assert (trainer.evaluate(20).return_mean >= 300) == solved
+    # a third of the way, at full learning rate, one seed in five is below: hence the middle one of three
+    trainers = [trained("CartPole-v1", 30_000, learning, seed, preset="auto")[0] for seed in range(3)]
+    assert (median(trainer.evaluate(20).return_mean for trainer in trainers) >= 300) == solved
 
 
 @pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])

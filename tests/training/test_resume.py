@@ -598,9 +598,9 @@ def plain(module):
     return {name: repr(value) for name, value in held.items()}
 
 
-def trained(iterations, **arguments):
+def trained(iterations, staleness=0, **arguments):
     """A trainer between iterations."""
-    trainer = make(**arguments, config={"sampling.warmup_steps": 0})
+    trainer = make(**arguments, config={"sampling.warmup_steps": 0, "sampling.staleness": staleness})
     trainer.train({"iterations": iterations})
     return trainer
 
@@ -626,6 +626,7 @@ RICH = {
     "rows in lockstep": lambda: stopped_after(1, 30, env=Walk, cfg=FAST.replace(batch_size=500)),
     "rows just taken": lambda: stopped_after(1, 24, env=MultiAgentArena, env_config={"max_timesteps": 10}),
     "rows taken, some pending": lambda: trained(1, env=Turns),
+    "rows played ahead": lambda: trained(2, staleness=1, env="CartPole-v1"),
 }  # fmt: skip
 """Trainers in whose state nothing is zero by chance, one or another."""
 
@@ -635,6 +636,7 @@ TWICE = {
     "RolloutWorker.layout": "set from the environment",
     "Seat.number": "policies are introduced in the same order, if they all are before playing",
     "Trainer.frozen": "likewise",
+    "Trainer.threads": "the same rule gives the same number on the same machine; a test below asks for it",
 }
 """Names that are saved and that no test below misses, with the reason."""
 
@@ -670,6 +672,13 @@ def test_every_name_that_is_saved_would_be_missed(tmp_path, monkeypatch):
             if missed:
                 unmissed.remove(entry)
     assert unmissed == TWICE.keys()
+
+
+def test_a_run_that_moves_to_another_machine_keeps_its_number_of_threads(tmp_path):
+    trainer = trained(1, env="CartPole-v1")
+    trainer.threads["main"] = 7
+    trainer.save(tmp_path / "saved")
+    assert Trainer.load(tmp_path / "saved").threads == {"main": 7}
 
 
 def classes_in(trainer):

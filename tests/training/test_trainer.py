@@ -453,6 +453,12 @@ FORGETTABLE = {
     "BatchedArena": "likewise",
     "SerialEnv": "likewise",
     "GymLane": "likewise",
+    "RowWriter": "writes what the lanes show; part of the environment's state",
+    "Slab": "likewise",
+    "Block": "likewise",
+    "Layout": "likewise",
+    "NumpyActor": "views of a policy's weights and statistics",
+    "Staging": "memory on the way to a device; nothing stays in it",
 }
 """Objects of a trainer that change and are no `Stateful`, with the reason why nothing is lost."""
 
