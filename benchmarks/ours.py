@@ -15,11 +15,13 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 from measure import Meter, seconds_since_start
 from workloads import BEST, MATCHED, PPO, TARGETS
 
 from envs import NUM_AGENTS, Busy, Crowd, Single, loops_for
 from rookery import MultiAgentArena, PPOConfig, Trainer
+from rookery.envs.rate import random_rate
 from rookery.training.speed import describe, measure_limits, measure_pace
 
 IMPORTED = seconds_since_start()
@@ -183,6 +185,13 @@ def scaling(make: Make, seed: int, seconds: float) -> None:
     print(json.dumps({"steps_per_second_by_copies": rates, **line}), flush=True)
 
 
+def stepping(make: Make, seed: int, seconds: float) -> None:
+    """Measures the environment alone, through our back end, and reports."""
+    with make(seed=seed) as made:
+        rate = random_rate(made.env, lambda lane, episode: episode, seconds, np.random.default_rng(seed))
+        print(json.dumps({"steps_per_second": rate, **about(made)}), flush=True)
+
+
 def about(made: Trainer) -> dict[str, Any]:
     """What ran."""
     return {
@@ -203,6 +212,11 @@ def main() -> None:
     args = parser.parse_args()
     other = {f"limits/{name}": partial(limits, make) for name, make in LIMITED.items()}
     other |= {f"scaling/{name}": partial(scaling, make) for name, make in SCALED.items()}
+    other |= {
+        f"{name}, stepping alone": partial(stepping, make)
+        for name, make in TRAININGS.items()
+        if name.startswith("synthetic")
+    }
     if args.list or args.entrant not in {*TRAININGS, *other}:
         print("\n".join([*TRAININGS, *other]))
         raise SystemExit(0 if args.list else f"no such measurement: {args.entrant}")

@@ -103,6 +103,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
     **{
         f"synthetic-{us}": [
             *ours(f"synthetic-{us}", "processes"),
+            *ours(f"synthetic-{us}", "processes, stepping alone", seconds=0.5),
             Entrant("both cores, stepping alone", "baseline", f"both-cores {us}", 0.5),
             Entrant("AsyncVectorEnv, stepping alone", "baseline", f"async {us}", 0.5),
         ]

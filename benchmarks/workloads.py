@@ -51,7 +51,7 @@ MATCHED = {
     "arena-two": ARENA,
     "halfcheetah": PPO("HalfCheetah-v5", lr=3e-4),
     "pong": PPO("ALE/Pong-v5", clip=0.1, entropy_coef=0.01),
-    "synthetic": PPO("Busy", 32, 128, 1024),
+    "synthetic": PPO("Busy", 32, 128, 2048),
 }
 """Settings that all libraries share; `synthetic` has no peer that learns."""
 

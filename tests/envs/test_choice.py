@@ -54,10 +54,10 @@ def test_one_core_has_no_helpers(measured):
 
 def test_cheap_steps_are_not_worth_a_helper(measured):
     measured(10e-6)
-    found = chosen(32)  # 320 us: less than twice 200
+    found = chosen(16)  # 160 us: less than twice 100
     assert (found.implementation, found.helpers, found.reason) == ("serial", 0, "")
     assert found.measured == {"sampling.helpers": 0}
-    assert chosen(64).helpers == 2
+    assert chosen(32).helpers == 2
     measured(46e-6, cores=2)
     assert chosen(32).reason == "Taking: 32 lanes of 46 us a step: 1 helper process beside this one"
 

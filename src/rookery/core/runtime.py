@@ -16,8 +16,8 @@ import torch
 
 from rookery.core.processor import usable_cores
 
-WORTH_THREADS = 200e6
-"""Floating-point operations of a gradient step from which on it is spread over the cores: about 2 ms on one of them."""
+WORTH_THREADS = 100e6
+"""Floating-point operations of a gradient step from which on it is spread over the cores: about 1 ms on one core."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BYTES = 1 << 30

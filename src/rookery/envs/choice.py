@@ -21,7 +21,7 @@ from rookery.envs.base import Step, VectorEnv
 from rookery.envs.make import random_actions
 from rookery.envs.vector.serial import SerialEnv
 
-WORTHWHILE_SECONDS = 200e-6
+WORTHWHILE_SECONDS = 100e-6
 """So much stepping in a vector step pays for a helper: handing over costs about a tenth of it."""
 
 SLOW_BUILD_SECONDS = 0.1

@@ -25,9 +25,9 @@ class EnvConfig(Settings):
     wrappers: tuple[Any, ...] = ()
     """Wrappers, the innermost first: functions or classes, or their import paths."""
     implementation: Literal["auto", "batched", "serial", "processes", "threads"] = "auto"
-    """``batched``: all copies step in one call; ``serial``: a loop over copies; ``processes``, ``threads``: helpers
-    step shares of them at the same time; ``auto``: batched where a tested twin exists, else what is measured to be
-    fastest.
+    """``batched``: all copies step in one call, of a twin of ours or the environment's own vector form; ``serial``: a
+    loop over copies; ``processes``, ``threads``: helpers step shares of them at the same time; ``auto``: batched where
+    a tested twin exists, else what is measured to be fastest.
     """
     on_error: Literal["stop", "restart"] = "stop"
     """An environment that raises: ``stop`` ends the run and shows where; ``restart`` gives up the episode of that copy,
