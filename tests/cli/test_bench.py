@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rookery import PPOConfig, Trainer
-from rookery.training import speed
+from rookery.training import presets, speed
 from rookery.training.speed import Limits, Pace, Tried, advice, survey
 
 SMALL = ["algorithm.fragment_length=4", "algorithm.epochs=1", "--preset", "none", "--seconds", 0.1]
@@ -55,6 +55,16 @@ def test_an_implementation_the_environment_cannot_have_is_named_with_the_reason(
     assert "no batched twin" in out
 
 
+def test_what_a_preset_says_of_the_implementation_is_what_is_measured(rookery, monkeypatch):
+    said = {"env.implementation": "serial", "sampling.num_envs": 2}
+    monkeypatch.setitem(presets.ENV_PRESETS["ppo"], "CartPole-v1", said)
+    code, out, _ = rookery("bench", "--json", *[word for word in SMALL if word not in ("--preset", "none")])
+    assert code == 0
+    tried = json.loads(out)["tried"]
+    assert (tried[0]["implementation"], tried[0]["num_envs"]) == ("serial", 2)
+    assert {choice["implementation"] for choice in tried} == {"serial"}
+
+
 def test_bench_leaves_nothing_behind(rookery, tmp_path):
     rookery("bench", *SMALL)
     assert list(tmp_path.iterdir()) == []
@@ -83,7 +93,7 @@ def test_forward_passes_of_two_policies_are_counted_together(monkeypatch):
     with Trainer("MultiAgentArena", num_envs=3, seed=0, **two) as trainer:
         acted = []
         for name, seat in trainer.pool.worker.seats.items():
-            monkeypatch.setattr(seat.policy, "act", lambda obs, noise, name=name: acted.append((name, len(noise))))
+            monkeypatch.setattr(seat, "act", lambda obs, noise, name=name: acted.append((name, len(noise))))
         speed.inference_limit(trainer, seconds=0.0)
     assert acted == [("pol1", 3), ("pol2", 3)]
 

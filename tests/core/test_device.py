@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rookery import ModelConfig, PPOConfig, Trainer
+from rookery import A2CConfig, ModelConfig, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.batch import Rollout
 from rookery.core.device import Staging, check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError
@@ -88,6 +88,17 @@ def test_rollouts_arrive_whole_on_the_card():
         for name, tensor in tensors(given).items():
             assert there[name].is_cuda, name
             assert torch.equal(there[name].cpu(), tensor), name
+
+
+@CUDA
+@pytest.mark.parametrize("cfg", [PPOConfig(fragment_length=16), A2CConfig(), ReinforceConfig(batch_size=200)])
+def test_algorithms_learn_on_the_card(cfg):
+    with Trainer("CartPole-v1", cfg, seed=0, device="cuda") as trainer:
+        before = [weight.detach().clone() for weight in trainer.policies["main"].parameters()]
+        trainer.train_iteration()
+        after = list(trainer.policies["main"].parameters())
+        assert all(weight.is_cuda for weight in after)
+        assert any(not torch.equal(*pair) for pair in zip(before, after, strict=True))
 
 
 @CUDA

@@ -280,3 +280,9 @@ def test_pictures_are_what_is_seen_in_grey_and_the_screen_in_colour():
     one = Atari(game="pong", render_mode="rgb_array")
     one.reset(seed=0)
     assert one.render().shape == (210, 160, 3)
+
+
+def test_many_games_may_be_closed_twice():
+    env = made(implementation="batched", game="pong")
+    env.close()
+    env.close()

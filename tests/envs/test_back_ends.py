@@ -1,6 +1,7 @@
 """Every back end shows the same rows, whoever steps the copies, and says the same when something is wrong."""
 
 import functools
+import threading
 
 import gymnasium
 import numpy as np
@@ -237,6 +238,30 @@ def test_a_saved_state_of_other_lanes_is_refused(how, closing):
         env.load_state_dict(state.state_dict(), seeds)
 
 
+@pytest.mark.parametrize("how", ["serial", "processes, 2 helpers", "threads, 4 helpers"])
+@pytest.mark.parametrize("env", [Walk, WalkTogether])
+def test_an_env_that_raises_when_an_episode_is_taken_up_says_where(env, how, closing):
+    class Refusing(env):
+        def step(self, action):
+            if self.t == 1:
+                raise RuntimeError("not again")
+            return super().step(action)
+
+    playing = Playing(built(env, "serial"))
+    playing.steps(2)
+    with pytest.raises(EnvError, match=r"lane 0, seed 0, episode 0, step 2, when its episode was to be taken up again: "
+                                       r"raised RuntimeError: not again"):  # fmt: skip
+        closing(built(Refusing, how)).load_state_dict(playing.env.state_dict(), seeds)
+
+
+def test_an_episode_after_a_second_reset_is_taken_up_too():
+    env = built(Walk, "serial")
+    Playing(env).steps(3)
+    Playing(env).steps(2)
+    _, lost = built(Walk, "serial").load_state_dict(env.state_dict(), seeds)
+    assert not lost.any()
+
+
 # --- infos, pictures ----------------------------------------------------------------------------------------------
 
 
@@ -248,6 +273,22 @@ def test_infos_come_from_all_lanes_when_they_are_asked_for(how, closing):
     env.want_infos = True
     playing.steps(2)
     assert list(env.infos) == [{"agent": {"t": 3}}] * LANES
+
+
+class Unsendable(Counting):
+    """Says what nobody can pickle."""
+
+    def step(self, action):
+        return *super().step(action)[:4], {"lock": threading.Lock()}
+
+
+def test_infos_that_cannot_be_pickled_are_an_error_that_says_the_way_out(closing):
+    env = closing(built(Unsendable, "processes, 2 helpers"))
+    Playing(env).steps(1)
+    env.want_infos = True
+    text, _ = message(env)
+    assert "Unsendable: its infos or its state cannot be sent from a helper process, because pickling" in text
+    assert "use env.implementation=threads or serial" in text
 
 
 @pytest.mark.parametrize("how", ["processes, 2 helpers", "threads, 4 helpers"])
@@ -390,9 +431,10 @@ def test_a_lane_that_raises_begins_its_next_episode_where_that_is_borne(env, how
     one, other = Playing(serial), Playing(closing(built(env, how, tolerance=BEARING)))
     assert one.steps(40) == other.steps(40)
     assert one.env.counters == other.env.counters
-    if env is Fragile:
+    if env is not FragileTogether:
         broken = [episode for lane in (1, 3) for episode in (1, 2, 4) if serial.episode[lane] > episode]
-        assert serial.counters == {"episodes_broken": len(broken), "steps_discarded": 3 * len(broken)}
+        played = 3 if env is Fragile else 0  # steps of each, which count for nothing
+        assert serial.counters == {"episodes_broken": len(broken), "steps_discarded": played * len(broken)}
         assert len(broken) > 2
 
 
@@ -430,6 +472,21 @@ def test_three_broken_episodes_in_a_row_of_one_lane_stop_the_run(how, closing):
     assert "raised RuntimeError: dropped; 3 episodes of this lane in a row" in text
 
 
+class OnceOnly(Counting):
+    """Cannot be reset a third time."""
+
+    def reset(self, *, seed=None, options=None):
+        if len(self.seeds) == 2:
+            raise RuntimeError("worn out")
+        return super().reset(seed=seed)
+
+
+@pytest.mark.parametrize("how", ["serial", "processes, 2 helpers"])
+def test_three_resets_in_a_row_that_raise_stop_the_run(how, closing):
+    env = closing(built(OnceOnly, how, {"terminate_at": 2}, tolerance=BEARING))
+    assert "raised RuntimeError: worn out; 3 episodes of this lane in a row" in message(env)[0]
+
+
 class Unlucky(Counting):
     """Every second episode raises in its first step."""
 
@@ -454,3 +511,51 @@ def test_a_broken_contract_is_not_borne(closing):
     for how in ("serial", "processes, 2 helpers"):
         text, _ = message(closing(built(Breaking, how, {"how": "obs"}, tolerance=BEARING)))
         assert "non-finite observation" in text
+
+
+# --- what stops everything ----------------------------------------------------------------------------------------
+
+
+class Exiting(Saying):
+    """Raises what is no error: in lane 0 Ctrl-C, in the last one `exit`."""
+
+    def __init__(self, who):
+        super().__init__()
+        self.who = who
+
+    def step(self, action):
+        if self.t == 1 and self.seeds[-1] == {"first": 0, "last": 1000 * (LANES - 1)}[self.who]:
+            raise KeyboardInterrupt if self.who == "first" else SystemExit(3)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("how", ["processes, 2 helpers", "threads, 4 helpers"])
+def test_a_step_that_is_interrupted_leaves_helpers_that_can_be_closed(how):
+    env = built(Exiting, how, {"who": "first"})
+    env.want_infos = True
+    playing, helpers = Playing(env), list(env._helpers)
+    with pytest.raises(KeyboardInterrupt):
+        playing.steps(2)
+    env.close()
+    for helper in helpers:
+        assert helper._process.returncode is not None if how.startswith("p") else not helper._thread.is_alive()
+
+
+def test_an_env_that_exits_in_a_thread_ends_the_caller(closing):
+    playing = Playing(closing(built(Exiting, "threads, 4 helpers", {"who": "last"})))
+    with pytest.raises(SystemExit):
+        playing.steps(2)
+
+
+def test_no_thread_is_left_of_helpers_that_cannot_be_built():
+    built_so_far = []
+
+    def build():
+        built_so_far.append(None)
+        if len(built_so_far) > 1:
+            raise RuntimeError("there is only one")
+        return Walk()
+
+    with pytest.raises(EnvError, match="there is only one"):
+        make_env(build, None, (), 2, "threads", helpers=1)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rookery lanes")]

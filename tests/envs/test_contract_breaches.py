@@ -6,7 +6,7 @@ import traceback
 import gymnasium
 import numpy as np
 import pytest
-from counting import NUMBER, TWO, ComingAndGoing, Counting, CountingAEC, CountingParallel
+from counting import NUMBER, TWO, ComingAndGoing, Counting, CountingAEC, CountingParallel, WalkTogether
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
@@ -318,6 +318,15 @@ def test_a_dict_env_with_four_returns_or_a_bare_observation_is_the_old_api():
     assert "step() returned 4 values, expected five dicts by agent" in breach(Four)
     assert "reset() returned dict, expected (observations, infos)" in breach(Bare)
     assert "shimmy" in breach(Bare)
+
+
+def test_a_bad_reward_beside_an_agent_nobody_announced_is_named():
+    class Unpaid(WalkTogether):
+        def step(self, actions):
+            obs, _, *ends = super().step(actions)
+            return obs, {0: float("nan")}, *ends
+
+    assert "lane 0, seed 100, episode 0, step 1, agent '0', action [1]: non-finite reward nan" in breach(Unpaid)
 
 
 def test_an_agent_that_acted_and_got_no_reward_got_0():

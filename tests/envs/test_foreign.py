@@ -206,6 +206,25 @@ def test_masks_from_info_become_a_leaf(mode):
     assert env.episode.tolist() == ([2, 2] if mode is AutoresetMode.NEXT_STEP else [3, 3])
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_lanes_that_end_apart_keep_their_masks_and_infos(mode):
+    def apart(num_envs):
+        ends = [functools.partial(Masked, truncate_at=2 + lane) for lane in range(num_envs)]
+        return SyncVectorEnv(ends, autoreset_mode=mode)
+
+    env = made(apart)
+    env.want_infos = True
+    shown = env.reset(seeds)
+    for _ in range(9):
+        rows, steps = shown.rows[0], [one.t for one in env._env.envs]
+        waited = rows.waiting.copy()
+        wanted = np.array([[t % 2 == 0, t % 2 == 1] for t in steps])
+        np.testing.assert_array_equal(rows.obs["action_mask"][waited], wanted[waited])
+        shown = env.step([wanted[waited].argmax(axis=1)])
+        for lane in np.flatnonzero(~shown.ended & waited).tolist():
+            assert env.infos[lane]["agent"]["action_mask"].tolist() == Masked().allowed(steps[lane] + 1).tolist()
+
+
 def test_infos_are_told_by_lane_when_asked_for():
     env = made(one=Masked, truncate_at=3)
     env.want_infos = True

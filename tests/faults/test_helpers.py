@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,11 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from killable import amount
-from walks import HANGS, LANES, Drifting, Dying, Hanging, Stateful, Walk, rewards, seeds
+from walks import HANGS, LANES, Drifting, Dying, Hanging, Stateful, Unbuilt, Walk, rewards, seeds
 
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import EnvError
 from rookery.envs.make import make_env
+from rookery.envs.vector.channel import Gone, receive_frame
 from rookery.envs.vector.faults import Tolerance
 
 PATIENT = Tolerance("stop", 5, 30.0, 60.0)
@@ -150,6 +152,33 @@ def test_a_reset_has_a_limit_of_its_own(tmp_path):
     with pytest.warns(RuntimeWarning, match=r"took longer than sampling.reset_timeout_seconds = 4"):
         env.reset(seeds)
     env.close()
+
+
+def test_a_step_after_a_reset_has_the_limit_of_a_step(tmp_path):
+    config = {"how": "sleeping", "mark": tmp_path / "hung", "at": 1}
+    env = make_env(Hanging, config, (), LANES, "processes", helpers=1, tolerance=Tolerance("stop", 1, 0.5, 20.0))
+    with pytest.warns(RuntimeWarning, match=r"a step took longer than sampling.step_timeout_seconds = 0.5"):
+        rewards(env, 1)
+    env.close()
+
+
+def test_a_helper_that_dies_while_it_builds_its_copies_is_replaced(monkeypatch, tmp_path):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # helpers have 1, and this process is not to die
+    config = {"mark": tmp_path / "died"}
+    with pytest.warns(RuntimeWarning, match="killed by SIGKILL; no episode had begun; a new one takes over"):
+        env = make_env(Unbuilt, config, (), LANES, "processes", helpers=2, tolerance=PATIENT)
+    assert rewards(env, 5) == rewards(make_env(Unbuilt, config, (), LANES, "serial"), 5)
+    env.close()
+
+
+def test_a_message_that_breaks_off_is_the_end_of_the_other_side():
+    for begun in (b"", b"\0\0\0", bytes([9, 0, 0, 0, 0, 0, 0, 0, 1])):
+        one, other = socket.socketpair()
+        with one, other:
+            one.sendall(begun)
+            one.close()
+            with pytest.raises(Gone):
+                receive_frame(other)
 
 
 def test_a_helper_that_always_dies_at_the_same_place_stops_the_run(monkeypatch):

@@ -64,10 +64,10 @@ HANGS = {
 
 
 class Hanging(Walk):
-    """Does not come back from step 3 of lane 5's first episode, once."""
+    """Does not come back from step `at` of lane 5's first episode, once."""
 
-    def __init__(self, how, mark):
-        self.how, self.mark = how, Path(mark)
+    def __init__(self, how, mark, at=3):
+        self.how, self.mark, self.at = how, Path(mark), at
 
     def reset(self, *, seed=None, options=None):
         self.seed_ = seed
@@ -77,10 +77,19 @@ class Hanging(Walk):
         return super().reset(seed=seed)
 
     def step(self, action):
-        if self.t == 2 and self.seed_ == 5000 and self.how in HANGS and not self.mark.exists():
+        if self.t == self.at - 1 and self.seed_ == 5000 and self.how in HANGS and not self.mark.exists():
             self.mark.touch()
             exec(HANGS[self.how])
         return super().step(action)
+
+
+class Unbuilt(Walk):
+    """Takes its process with it while it is built, once."""
+
+    def __init__(self, mark):
+        if os.environ.get("OMP_NUM_THREADS") == "1" and not Path(mark).exists():
+            Path(mark).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Dying(Walk):

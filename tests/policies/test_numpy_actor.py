@@ -79,6 +79,17 @@ def test_any_layers_and_activations(activation, hidden):
     same(acting(VECTOR, FIVE, hidden=hidden, activation=activation))
 
 
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])
+@pytest.mark.filterwarnings("error")
+def test_large_numbers_make_no_noise(activation):
+    policy = acting(VECTOR, FIVE, hidden=(32, 32), activation=activation)
+    tree = {path: array * 200 for path, array in seen(policy, 50).items()}
+    action, logp = numpy_actor(policy).act(tree, noise_for(policy, 50))
+    expected, likelihood = by_modules(policy, tree, noise_for(policy, 50))
+    assert np.array_equal(action, expected)
+    assert logp == pytest.approx(likelihood, rel=1e-4, abs=1e-3)
+
+
 def test_what_is_not_allowed_is_never_chosen():
     policy = acting(MASKED, spaces.Discrete(5))
     same(policy)

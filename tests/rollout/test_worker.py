@@ -14,6 +14,8 @@ from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.envs.arena import MultiAgentArena
+from rookery.envs.make import make_env
+from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.rollout.slots import SlotStore
@@ -93,6 +95,22 @@ def test_finished_episodes_are_noted_with_length_and_return():
     ]
     assert worker.drain_finished() == []
     assert worker.lengths.tolist() == [4, 4]
+
+
+def test_an_episode_that_breaks_in_its_reset_keeps_its_number_to_itself():
+    class Fragile(Counting):
+        def reset(self, *, seed=None, options=None):
+            self.resets = getattr(self, "resets", 0) + 1
+            if self.resets == 3:  # the first was to see what it shows
+                raise RuntimeError("dropped")
+            return super().reset(seed=seed)
+
+    worker = play(Counting, T=4)
+    bearing = Tolerance("restart", 0, 30.0, 60.0)
+    worker.env = make_env(Fragile, {"terminate_at": 4}, (), 1, "serial", tolerance=bearing)
+    for _ in range(3):
+        worker.sample()
+    assert [episode.index for episode in worker.drain_finished()] == [0, 2, 3]
 
 
 # --- demands --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from lives import CASES, FAST, Walk, digest, make, rows, weights
 
 from rookery import Callback, ConfigError, EnvError, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.interrupt import Interrupted
+from rookery.rollout import pool
 
 ITERATIONS = 4
 AHEAD = {"sampling.staleness": 1}
@@ -121,6 +122,35 @@ def test_nothing_depends_on_who_is_faster(name):
             kept = (result.env_steps, result.episodes, result.return_mean, result.running_length, dict(result.counters))
             found.append((kept, digest(trainer)))
     assert found[0] == found[1] == found[2]
+
+
+class Picture(Walk):
+    """Shows what nobody needs to see."""
+
+    observation_space = spaces.Box(0, 255, (36, 36, 1), np.uint8)
+
+    def reset(self, **given):
+        super().reset(**given)
+        return np.zeros((36, 36, 1), np.uint8), {}
+
+    def step(self, action):
+        return np.zeros((36, 36, 1), np.uint8), *super().step(action)[1:]
+
+
+@pytest.mark.parametrize(("env", "threads"), [("CartPole-v1", 1), (Picture, 2)])
+def test_playing_ahead_has_the_threads_of_acting_however_late_it_begins(env, threads, monkeypatch):
+    run, found = pool._Ahead.run, []
+
+    def late(ahead):
+        time.sleep(0.05)  # by now learning has begun
+        monkeypatch.setattr(ahead.worker, "after_step", lambda worker: found.append(torch.get_num_threads()))
+        run(ahead)
+
+    monkeypatch.setattr(pool._Ahead, "run", late)
+    with slowed(overlapping(env, threads=2), learning=0.1) as trainer:
+        trainer.train_iteration()
+        trainer.pool.settle()
+    assert set(found) == {threads}
 
 
 class Arrivals:
@@ -305,9 +335,11 @@ def test_an_error_nobody_waited_for_does_not_stop_close():
 
 def test_close_ends_playing_ahead_after_the_step_under_way():
     trainer = overlapping(Walk, cfg=FAST.replace(fragment_length=2000, minibatch_size=6000, epochs=1))
+    here = threading.current_thread()
+    # 2000 of them would take 10 s
+    trainer.pool.worker.after_step = lambda worker: time.sleep(0.0 if threading.current_thread() is here else 0.005)
     trainer.train_iteration()
     playing = trainer.pool._ahead
-    trainer.pool.worker.after_step = lambda worker: time.sleep(0.005)  # 2000 of them would take 10 s
     trainer.close()
     assert not playing.is_alive()
     assert trainer.pool.worker.vector_steps < 3500

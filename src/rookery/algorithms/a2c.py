@@ -27,7 +27,7 @@ from rookery.signals.return_scale import ReturnScale
 
 @dataclass(frozen=True)
 class A2CConfig(AlgorithmConfig):
-    """Settings of A2C. Space and environment presets change some of them: see docs/presets.md."""
+    """Settings of A2C. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.a2c:A2C"
 

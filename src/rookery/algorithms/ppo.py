@@ -26,7 +26,7 @@ from rookery.signals.return_scale import ReturnScale
 
 @dataclass(frozen=True)
 class PPOConfig(AlgorithmConfig):
-    """Settings of PPO. Space and environment presets change some of them: see docs/presets.md."""
+    """Settings of PPO. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.ppo:PPO"
 

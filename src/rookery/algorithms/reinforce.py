@@ -45,7 +45,7 @@ LONGEST = 100_000
 
 @dataclass(frozen=True)
 class ReinforceConfig(AlgorithmConfig):
-    """Settings of REINFORCE. Space and environment presets change some of them: see docs/presets.md."""
+    """Settings of REINFORCE. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.reinforce:Reinforce"
 
@@ -106,7 +106,7 @@ def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:
     for earned, end in zip(reversed(reward.tolist()), reversed(last.tolist()), strict=True):
         later = earned + (0.0 if end else gamma * later)
         returns.append(later)
-    return torch.tensor(returns[::-1])
+    return torch.tensor(returns[::-1], device=reward.device)
 
 
 class Reinforce(Algorithm[ReinforceConfig]):

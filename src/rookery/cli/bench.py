@@ -41,9 +41,7 @@ def bench(
 
     rookery bench my.module:MyEnv algorithm.minibatch_size=512
     """
-    from rookery.core.config import resolve
     from rookery.envs.make import IMPLEMENTATIONS
-    from rookery.training.settings import RunConfig, algorithm_class
     from rookery.training.speed import describe, survey
     from rookery.training.trainer import Trainer
 
@@ -62,8 +60,9 @@ def bench(
         chosen = {"env.implementation": implementation, "sampling.num_envs": num_envs}
         return Trainer(config=[*layers, Layer("bench", chosen)], preset=preset, seed=0)
 
-    asked = resolve(RunConfig, layers, algorithm_class).config.env.implementation  # before anything is measured
     with Trainer(config=layers, preset=preset, seed=0) as trainer:
+        source, said = trainer.resolved.history["env.implementation"][-1]
+        asked = "auto" if source == "measured" else said  # by the user or by the preset
         own = asked, trainer.config.sampling.num_envs
         about = describe(trainer)
         notes = trainer.notes

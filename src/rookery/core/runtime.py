@@ -21,6 +21,7 @@ WORTH_THREADS = 100e6
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BYTES = 1 << 30
+MOST_OF_OLD_GLIBC = 32 << 20  # HEAP_MAX_SIZE / 2: a larger threshold is refused
 
 
 def thread_rule(flops: float) -> int:
@@ -53,5 +54,7 @@ def keep_large_blocks() -> None:
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
+        # the second call ends glibc's own adapting, so that the first must not have failed
+        if not mallopt(M_MMAP_THRESHOLD, KEPT_BYTES):
+            mallopt(M_MMAP_THRESHOLD, MOST_OF_OLD_GLIBC)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)

@@ -9,7 +9,6 @@ learning" (2015), with sticky actions from Machado et al., "Revisiting the Arcad
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -21,6 +20,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
+from rookery.core.processor import usable_cores
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step
 
@@ -286,7 +286,7 @@ class BatchedAtari:
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self._env = AtariVectorEnv(
             num_envs=num_lanes,
-            num_threads=num_threads or min(num_lanes, _cores()),
+            num_threads=num_threads or min(num_lanes, usable_cores()),
             autoreset_mode="SameStep",
             life_loss_info=rules.episodic_life,  # ALE's own `episodic_life` would begin a new game
             **{field.name: getattr(rules, field.name) for field in fields(rules) if field.name != "episodic_life"},
@@ -454,13 +454,8 @@ class BatchedAtari:
 
     def close(self) -> None:
         """Ends the threads."""
-        self._env.close()
-        del self._env
+        if env := vars(self).pop("_env", None):
+            env.close()
 
 
 Atari.vector_entry_point = BatchedAtari
-
-
-def _cores() -> int:
-    """Processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

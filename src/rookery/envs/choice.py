@@ -15,6 +15,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from rookery.core.errors import EnvError
 from rookery.core.processor import usable_cores
 from rookery.core.spaces import Tree
 from rookery.envs.base import Step, VectorEnv
@@ -70,7 +71,7 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> Choice:
         name: What runs, in words a user knows.
 
     Raises:
-        EnvError: If the environment cannot be built or breaks its contract.
+        EnvError: If the environment cannot be built.
     """
     most = min(usable_cores(), num_lanes) - 1
     if most < 1 or os.name != "posix":
@@ -85,7 +86,11 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> Choice:
     if seconds > SLOW_BUILD_SECONDS:
         one.close()
         return _measured("serial", 0, _instead(f"a copy takes {seconds:.1f} s to build", name))
-    cost = _cost(one)
+    try:
+        cost = _cost(one)
+    except EnvError as error:  # the run will meet it and say more, or bear it
+        one.close()
+        return _measured("serial", 0, _instead(f"measuring stopped, because it failed ({error})", name))
     helpers = min(most, int(num_lanes * cost / WORTHWHILE_SECONDS) - 1)
     if helpers < 1:
         one.close()

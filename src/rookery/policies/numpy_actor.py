@@ -21,6 +21,9 @@ from rookery.policies.policy import Policy
 MOST_PRODUCTS = 2**18
 """Multiplications in a layer up to which NumPy's matrix product stays on one core, and torch has nothing to gain."""
 
+LARGEST_POWER = 88.0
+"""Of e, in float32: beyond it NumPy would warn of an infinity."""
+
 
 def _elu(x: np.ndarray) -> np.ndarray:
     return np.where(x > 0, x, np.expm1(np.minimum(x, 0.0)))
@@ -30,7 +33,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "tanh": lambda x: np.tanh(x, out=x),
     "relu": lambda x: np.maximum(x, 0.0, out=x),
     "elu": _elu,
-    "silu": lambda x: x / (1.0 + np.exp(-x)),
+    "silu": lambda x: x / (1.0 + np.exp(np.minimum(-x, LARGEST_POWER))),
 }
 """Those of `models/activations.py` that NumPy has the functions for."""
 

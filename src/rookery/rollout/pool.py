@@ -18,6 +18,7 @@ import torch
 
 from rookery.core.batch import Demand, Rollout
 from rookery.core.interrupt import Interrupt
+from rookery.core.runtime import torch_threads
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind
@@ -39,14 +40,16 @@ class WorkerPool(Stateful):
     Attributes:
         env_steps: Environment steps up to the rollouts handed over last.
         running_length: Mean length of the episodes that were running then.
+        threads: Threads of torch to act with.
     """
 
     saved = ("worker", "env_steps", "running_length", "num_finished", "tally", "limit", "due", "ready")
-    fixed = ("staleness", "policies", "_ahead")
+    fixed = ("staleness", "policies", "threads", "_ahead")
 
     def __init__(self, worker: RolloutWorker, staleness: int) -> None:
         self.worker = worker
         self.staleness = staleness
+        self.threads = 1
         self.policies: dict[str, Policy] = {}
         self.limit: int | None = None
         """Environment steps at which playing ahead ends; None if nothing is played ahead."""
@@ -82,7 +85,8 @@ class WorkerPool(Stateful):
         limit = self.worker.env_steps + max_env_steps if self.limit is None else self.limit
         rollouts, self.ready = self.ready, {}
         if not rollouts and self.worker.env_steps < limit:  # nothing was played ahead, or it was interrupted
-            rollouts = self.worker.sample(limit - self.worker.env_steps)
+            with torch_threads(self.threads):
+                rollouts = self.worker.sample(limit - self.worker.env_steps)
             if self.staleness:
                 rollouts = _copied(rollouts)
         if self.limit is not None:
@@ -97,7 +101,7 @@ class WorkerPool(Stateful):
     def play_ahead(self, max_env_steps: int) -> None:
         """Begins to play, in a thread, what the next `sample` returns: with the weights that the worker has now."""
         self.limit = self.worker.env_steps + max_env_steps
-        self._ahead = _Ahead(self.worker, max_env_steps)
+        self._ahead = _Ahead(self.worker, max_env_steps, self.threads)
         self._ahead.start()
 
     def settle(self) -> None:
@@ -155,12 +159,13 @@ class WorkerPool(Stateful):
 class _Ahead(Thread):
     """Plays once, in a thread of its own. A trainer that ends without `close` waits for it, a rollout at most."""
 
-    def __init__(self, worker: RolloutWorker, max_env_steps: int) -> None:
+    def __init__(self, worker: RolloutWorker, max_env_steps: int, threads: int) -> None:
         super().__init__(name="rookery-play-ahead")
         self.worker = worker
         self.max_env_steps = max_env_steps
         self.introduce, self.timers = worker.introduce, worker.timers
         self.own_timers = Timers()  # a tree of timers serves one thread
+        self.threads = threads
         self.requests: SimpleQueue[tuple[str, Kind, Future[None]] | None] = SimpleQueue()
         self.rollouts: dict[str, Rollout] = {}
         self.error: BaseException | None = None
@@ -169,7 +174,7 @@ class _Ahead(Thread):
         """Plays; the end is announced by a None among the requests."""
         worker, timers = self.worker, self.own_timers
         worker.introduce, worker.timers = self.request, timers
-        torch.set_num_threads(torch.get_num_threads())  # a new thread's matrix products would else take all cores
+        torch.set_num_threads(self.threads)  # a new thread would else take what learning has at this moment
         try:
             with timers["play_ahead"]:
                 self.rollouts = _copied(worker.sample(self.max_env_steps))

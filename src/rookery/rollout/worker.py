@@ -232,6 +232,7 @@ class RolloutWorker(Stateful):
             actions = [self._act(number) for number in range(len(self.desks))]
         if self.watch is not None:
             self.watch.act(self.now, actions)
+        playing = self.env.episode.copy()
         with self.timers["env.step"]:
             self.now = self.env.step(actions)
         self.vector_steps += 1
@@ -239,7 +240,7 @@ class RolloutWorker(Stateful):
         if self.layout != self.env.layout:
             self._lay_out()
         with self.timers["record"]:
-            self._record(self.now)
+            self._record(self.now, playing)
         if self.after_step is not None:
             self.after_step(self)
 
@@ -322,8 +323,13 @@ class RolloutWorker(Stateful):
 
     # --- recording ----------------------------------------------------------------------------------------------------
 
-    def _record(self, step: Step) -> None:
-        """Rewards, ends and final observations go to the decisions that earned them; ended episodes are noted."""
+    def _record(self, step: Step, playing: np.ndarray) -> None:
+        """Rewards, ends and final observations go to the decisions that earned them; ended episodes are noted.
+
+        Args:
+            step: What the environment showed.
+            playing: ``[lanes]`` number of the episode that each played in that step.
+        """
         self.lengths += 1
         for desk, rows in zip(self.desks, step.rows, strict=True):
             desk.returns += rows.reward
@@ -340,7 +346,7 @@ class RolloutWorker(Stateful):
             self.watch.after(step)
         if np.count_nonzero(step.ended):
             for lane in np.flatnonzero(step.ended).tolist():
-                self._finish(lane, step)
+                self._finish(lane, int(playing[lane]), step)
                 if self.watch is not None:
                     self.watch.begin(lane, step)
         if step.lost is not None:
@@ -386,7 +392,7 @@ class RolloutWorker(Stateful):
             if seat.store is not None and len(which):
                 seat.store.final(desk.slot_of[rows.final_index[which]], rows.final_obs, which)
 
-    def _finish(self, lane: int, step: Step) -> None:
+    def _finish(self, lane: int, index: int, step: Step) -> None:
         """Notes an ended episode of a lane; whom another policy may play in the next one will be asked for anew."""
         agents: dict[str, float] = {}
         policies: dict[str, str] = {}
@@ -404,7 +410,6 @@ class RolloutWorker(Stateful):
             if not (self.mapping.is_static and rows.waiting[mine].all()):
                 desk.joined[mine] = False
                 desk.routes = None
-        index = int(self.env.episode[lane]) - 1
         length = int(self.lengths[lane])
         if self.watch is None:
             self.finished.append(EpisodeResult(lane, index, length, total, agents, policies))

@@ -8,13 +8,11 @@ from typing import Any
 
 import torch
 
-from rookery.algorithms.algorithm import Algorithm
 from rookery.core.config import Resolved, resolve
 from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.processor import usable_cores
-from rookery.core.runtime import thread_rule
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.envs.base import Kind, VectorEnv
@@ -210,22 +208,6 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
                 )
             found[name] = kind
     return found
-
-
-def threads_for(learner: Algorithm[Any], num_lanes: int) -> int:
-    """Threads that the gradient steps of a learner are worth, by their size: a rule, so that a run repeats itself.
-
-    Args:
-        learner: Whose.
-        num_lanes: Copies of the environment.
-    """
-    policy, demand = learner.policy, learner.demand
-    if any(leaf.is_image for leaf in policy.obs_spec.leaves):
-        return usable_cores()
-    rows = getattr(learner.cfg, "minibatch_size", None) or demand.decisions or demand.fragment_length * num_lanes
-    weights = sum(weight.numel() for weight in policy.parameters())
-    critic = 1 if learner.cfg.model.shared_trunk else 2
-    return thread_rule(6.0 * rows * weights * critic)  # forward and twice that backward, two operations a product
 
 
 def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisions: int) -> None:

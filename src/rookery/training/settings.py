@@ -137,7 +137,7 @@ class RunConfig(Settings):
     """Where networks act and learn; environments step on the processor."""
     threads: PositiveInt | None = None
     """Threads of torch while learning; none = one, or all cores where pictures or large layers are learned. Acting has
-    one.
+    one, or as many where it is on pictures.
     """
 
 

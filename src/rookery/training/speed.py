@@ -16,16 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.batch import TensorTree
 from rookery.core.errors import RookeryError
 from rookery.core.processor import usable_cores
+from rookery.core.runtime import torch_threads
 from rookery.core.seeding import Role
 from rookery.core.settings import Settings
+from rookery.core.spaces import Tree
 from rookery.core.timers import Timers
 from rookery.envs.make import env_name
 from rookery.envs.rate import random_rate
-from rookery.policies.policy import Policy
 from rookery.rollout.mapping import EpisodeInfo
+from rookery.rollout.seats import Seat
 from rookery.training.settings import algorithm_name
 from rookery.training.trainer import Trainer
 
@@ -174,15 +175,16 @@ def inference_limit(trainer: Trainer, seconds: float) -> float:
     batches = _first_rows(trainer)
     began = perf_counter()
     calls = 0
-    while not calls or perf_counter() - began < seconds:
-        for policy, obs, noise in batches:
-            policy.act(obs, noise)
-        calls += 1
+    with torch_threads(trainer.pool.threads):
+        while not calls or perf_counter() - began < seconds:
+            for seat, obs, noise in batches:
+                seat.act(obs, noise)
+            calls += 1
     return calls * trainer.env.num_lanes / (perf_counter() - began)
 
 
-def _first_rows(trainer: Trainer) -> list[tuple[Policy, TensorTree, Tensor]]:
-    """For each policy, the rows it must act on after a reset, and random numbers to act with."""
+def _first_rows(trainer: Trainer) -> list[tuple[Seat, Tree, Tensor]]:
+    """For each policy's seat, the rows it must act on after a reset, and random numbers to act with."""
     shown = trainer.env.reset(trainer.streams.episodes(Role.ENV))
     batches = []
     for kind, rows in zip(trainer.env.kinds, shown.rows, strict=True):
@@ -198,10 +200,10 @@ def _first_rows(trainer: Trainer) -> list[tuple[Policy, TensorTree, Tensor]]:
             worker, mine = trainer.pool.worker, waiting[players == name]
             if name not in worker.seats:  # a mapping function has just named it
                 worker.introduce(name, kind)
-            policy = worker.seats[name].policy
-            device = next(policy.parameters()).device
-            obs = {path: torch.from_numpy(array[mine]).to(device) for path, array in rows.obs.items()}
-            batches.append((policy, obs, torch.rand(len(mine), policy.noise.width, device=device)))
+            seat = worker.seats[name]
+            obs = {path: array[mine] for path, array in rows.obs.items()}
+            noise = torch.rand(len(mine), seat.policy.noise.width, device=seat.noise.device)
+            batches.append((seat, obs, noise))
     return batches
 
 

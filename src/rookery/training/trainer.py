@@ -40,11 +40,12 @@ from rookery.training import checkpoint, recording
 from rookery.training.callbacks import Callback, checked, watches_episodes
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import play, summarize
-from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, threads_for, tolerance, warm_up
+from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, tolerance, warm_up
 from rookery.training.results import EvaluationResult, IterationResult, PolicyResult, Progress, Windows, mean, mean_rows
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.settings import RunConfig
 from rookery.training.stopping import Stop, StopFunction
+from rookery.training.threads import acting_threads, learning_threads
 
 CAP = 10
 """An iteration without a fixed length ends at the latest after this many times the largest demand, in env steps."""
@@ -197,7 +198,7 @@ class Trainer(Stateful):
         learner, policy = self.learners[name], self.policies[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
         rollout = self.staging.send_rollout(rollout)
-        with self.timers["training_step"], torch_threads(self.config.threads or self.threads[name]):
+        with self.timers["training_step"], torch_threads(self.threads[name]):
             row = learner.training_step(rollout)
         if self.config.sampling.staleness:
             row["stale_fraction"] = self.pool.stale_fraction(name, rollout)
@@ -470,6 +471,9 @@ class Trainer(Stateful):
             if own is not None and hasattr(callback, "load_state_dict"):
                 callback.load_state_dict(own)
         super().load_state_dict(state)
+        if self.config.threads is not None:
+            self.threads = dict.fromkeys(self.threads, self.config.threads)
+        self.pool.threads = acting_threads(self.learners, self.threads)
 
     def close(self) -> None:
         """Frees the environments and the run directory."""
@@ -526,7 +530,8 @@ class Trainer(Stateful):
                 "older weights played for its own play; use ppo or a2c, or sampling.staleness = 0"
             )
         self.learners[name] = learner
-        self.threads[name] = threads_for(learner, self.env.num_lanes)
+        self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
+        self.pool.threads = acting_threads(self.learners, self.threads)
         self.pool.add_policy(name, policy, learner.demand)
 
     def _warn_of_schedules(self) -> None:

@@ -191,17 +191,20 @@ def receive_frame(line: socket.socket) -> tuple[Any, list[int]]:
     """
     try:
         head, files, _, _ = socket.recv_fds(line, 8, 4)
-        while 0 < len(head) < 8:
-            head += line.recv(8 - len(head))
-        body = bytearray()
-        size = struct.unpack("q", head)[0] if head else -1
-        while len(body) < size:
-            part = line.recv(min(size - len(body), 1 << 20))
-            if not part:
-                raise Gone
-            body += part
+        if not head:
+            raise Gone
+        head += _exactly(line, 8 - len(head))
+        body = _exactly(line, struct.unpack("q", head)[0])
     except (ConnectionError, TimeoutError):
         raise Gone from None
-    if size < 0:
-        raise Gone
-    return cloudpickle.loads(bytes(body)), files
+    return cloudpickle.loads(body), files
+
+
+def _exactly(line: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        part = line.recv(min(size - len(received), 1 << 20))
+        if not part:
+            raise Gone
+        received += part
+    return bytes(received)

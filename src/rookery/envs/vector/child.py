@@ -76,12 +76,13 @@ class Child:
                 reply = self._answer(task, arguments, files)
                 self._words[STATUS] = SPEAKS
                 self._answers.send(number)
-                send_frame(self._line, reply)
+                self._tell(reply)
 
     def _step(self, number: int) -> None:
         share = self._share
         reply: tuple[str, Any] | None = None
         status = 0
+        self._words[RESETTING] = 0  # a call before this step may have left it set
         try:
             waiting = share.waiting()
             given = share.slab.actions(share.kinds, waiting)
@@ -91,11 +92,23 @@ class Child:
                 reply = ("infos", list(share.infos))
         except EnvError as error:
             reply = ("error", told(error))
-        self._words[RESETTING] = 0
         self._words[STATUS] = status | (SPEAKS if reply is not None else 0)
         self._answers.send(number)
         if reply is not None:
+            self._tell(reply)
+
+    def _tell(self, reply: tuple[str, Any]) -> None:
+        """Sends what a step or a call has to say, or why it cannot be sent."""
+        try:
             send_frame(self._line, reply)
+        except Gone:
+            raise
+        except Exception as error:  # whatever an object does when it is pickled
+            problem = (
+                f"{self._share.name}: its infos or its state cannot be sent from a helper process, because pickling "
+                f"them raised {type(error).__name__}: {error}; use env.implementation=threads or serial"
+            )
+            send_frame(self._line, ("error", (problem, "")))
 
     def _answer(self, task: str, arguments: tuple[Any, ...], files: list[int]) -> tuple[str, Any]:
         """Calls a method of this object, or of the share, and gives back what it returns or raises."""

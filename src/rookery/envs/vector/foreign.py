@@ -155,10 +155,11 @@ class ForeignEnv:
             lane = int(np.flatnonzero(~np.isfinite(rows.reward))[0])
             raise self._breach(lane, f"non-finite reward {rows.reward[lane]}, expected a finite number")
         rows.waiting[:] = True
+        begun: Mapping[str, Any] | None = None
         np.logical_or(rows.terminated, rows.truncated, out=self._step.ended)
         if self._step.ended.any():
-            obs, infos = self._end(obs, infos)
-        self._show(obs, infos)
+            obs, begun = self._end(obs, infos)
+        self._show(obs, infos, begun)
         return self._step
 
     def _batch(self, actions: np.ndarray) -> Any:
@@ -177,9 +178,14 @@ class ForeignEnv:
             return concatenate(space, list(self._given), empty)
         return self._given.astype(self._env.action_space.dtype, copy=False)
 
-    def _end(self, obs: Any, infos: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-        """Keeps the last observations of truncated lanes and sees that the next episodes begin; what all show now."""
+    def _end(self, obs: Any, infos: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any] | None]:
+        """Keeps the last observations of truncated lanes and sees that the next episodes begin.
+
+        Returns:
+            What all lanes show now; and the infos of the episodes that began because we said so, None if none did.
+        """
         rows, ended = self._rows, self._step.ended
+        begun: Mapping[str, Any] | None = None
         self.episode[ended] += 1
         rows.final_index = np.flatnonzero(rows.truncated & ~rows.terminated)
         if len(rows.final_index):
@@ -196,12 +202,12 @@ class ForeignEnv:
                 self._plan(lane, int(self.episode[lane])) if over else None for lane, over in enumerate(ended.tolist())
             ]
             try:
-                obs, infos = self._env.reset(
+                obs, begun = self._env.reset(
                     seed=seeds if self._takes_lists else None, options={"reset_mask": ended.copy()}
                 )
             except Exception as error:
                 raise self._located(error) from cause_of(error)
-        return obs, infos
+        return obs, begun
 
     def _keep_finals(self, last: Any) -> None:
         """Keeps the last observations of the rows in `final_index`."""
@@ -216,8 +222,8 @@ class ForeignEnv:
             if problem := spec.check(rows.final_obs, slice(k, k + 1)):
                 raise self._breach(lane, f"{problem}, in the last observation before a truncation")
 
-    def _show(self, obs: Any, infos: Mapping[str, Any]) -> None:
-        """Takes over what all lanes observe, checked."""
+    def _show(self, obs: Any, infos: Mapping[str, Any], begun: Mapping[str, Any] | None = None) -> None:
+        """Takes over what all lanes observe, checked; `begun` are the infos of lanes that we reset after the step."""
         rows, spec, leaf = self._rows, self.kinds[0].obs, self._plain
         if leaf is not None and isinstance(obs, np.ndarray) and obs.dtype == leaf.dtype:
             if obs.shape != (self.num_lanes, *leaf.shape):
@@ -225,7 +231,7 @@ class ForeignEnv:
                 raise EnvError(f"{self.name}: observations have shape {obs.shape} where the space says {expected}")
             rows.obs = {leaf.path: obs}
         else:
-            rows.obs = self._read(obs, infos)
+            rows.obs = self._read(obs, infos, begun)
         if spec.check(rows.obs, slice(None)):
             for lane in range(self.num_lanes):
                 if problem := spec.check(rows.obs, slice(lane, lane + 1)):
@@ -233,13 +239,15 @@ class ForeignEnv:
         if self.want_infos:
             self.infos = [{AGENT: _info_of_lane(infos, lane)} for lane in range(self.num_lanes)]
 
-    def _read(self, obs: Any, infos: Mapping[str, Any]) -> Tree:
+    def _read(self, obs: Any, infos: Mapping[str, Any], begun: Mapping[str, Any] | None) -> Tree:
         masks = None
         if self._masks_in_info:
             masks = np.ones((self.num_lanes, mask_width(self.kinds[0].action.space)), dtype=bool)
-            for lane, mask in enumerate(infos.get(MASK, ())):
-                if mask is not None:
-                    masks[lane] = np.concatenate([np.ravel(part) for part in mask]) if type(mask) is tuple else mask
+            reset = np.zeros(self.num_lanes, dtype=bool) if begun is None else self._step.ended
+            for said, lanes in ((infos, ~reset), (begun or {}, reset)):
+                for lane in np.flatnonzero(said.get(f"_{MASK}", MASK in said) & lanes).tolist():
+                    if (mask := said[MASK][lane]) is not None:
+                        masks[lane] = np.concatenate([np.ravel(part) for part in mask]) if type(mask) is tuple else mask
         try:
             tree, _ = self.kinds[0].obs.read(obs, masks)
         except SpaceError as error:

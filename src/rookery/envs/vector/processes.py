@@ -161,6 +161,7 @@ class ProcessHelper:
         bell.setblocking(False)
         self._process, self._line = process, line
         self._number = 0
+        self._busy = False  # its answer has not been taken yet
         self._commands = Signal(self._words, COMMAND, HELPER_SLEEPS, bell, self._spins)
         self._answers = Signal(self._words, ANSWER, DRIVER_SLEEPS, bell, self._spins)
         self._finalizer = weakref.finalize(self, _end_process, process, (bell, line), os.getpid())
@@ -173,6 +174,7 @@ class ProcessHelper:
         self._slab.put_actions(self._kinds, given)
         self._words[KIND] = STEP
         self._number += 1
+        self._busy = True
         self._commands.send(self._number)
         self._deadline = monotonic() + self._tolerance.step_timeout_seconds
 
@@ -186,7 +188,8 @@ class ProcessHelper:
         self._wait("a step", "sampling.step_timeout_seconds", self._tolerance.step_timeout_seconds)
         status = self._words[STATUS]
         self.any_end, self.grown = bool(status & ENDS), bool(status & GROWN)
-        if status & SPEAKS:
+        self._busy = bool(status & SPEAKS)
+        if self._busy:
             self.infos = self._receive()
 
     # -- calls -------------------------------------------------------------------------------------
@@ -198,6 +201,7 @@ class ProcessHelper:
     def _begin(self, message: Any, files: tuple[int, ...] = ()) -> None:
         self._words[KIND] = TALK
         self._number += 1
+        self._busy = True
         self._commands.send(self._number)
         self._deadline = monotonic() + self._tolerance.reset_timeout_seconds
         with suppress(Gone):  # `end` will see it
@@ -221,6 +225,7 @@ class ProcessHelper:
             what, value = receive_frame(self._line)[0]
         except Gone:
             raise self._lost() from None
+        self._busy = False
         if what == "error":
             message, text = value
             raise EnvError(message) from (RemoteError(text) if text else None)
@@ -273,16 +278,18 @@ class ProcessHelper:
         self._finalizer()
 
     def close(self) -> None:
-        """Closes the copies and ends the process; if it does not come back, by force."""
-        if self._finalizer.alive:
-            self._begin(("close", ()))
-            self._deadline = monotonic() + CLOSE_SECONDS
-            try:
-                self.end()
-            except HelperLost:
-                return  # that is what was wanted
-            finally:
-                self._finalizer()
+        """Closes the copies and ends the process; by force if it does not come back, or is at something else."""
+        if self._busy or not self._finalizer.alive:
+            self._finalizer()
+            return
+        self._begin(("close", ()))
+        self._deadline = monotonic() + CLOSE_SECONDS
+        try:
+            self.end()
+        except HelperLost:
+            return  # that is what was wanted
+        finally:
+            self._finalizer()
 
 
 def _end_process(process: subprocess.Popen[bytes], ends: tuple[socket.socket, ...], owner: int) -> None:

@@ -82,7 +82,7 @@ class SerialEnv:
         self._idle = [0] * num_lanes
         self._in_a_row = [0] * num_lanes  # episodes that broke one after the other
         self._missing: set[int] = set()  # lanes whose episode is given up in the next step
-        self._actions: Any = None  # those of the running step, for messages
+        self._actions: Any = None  # those of the running step, for messages; None while episodes are taken up
         self.logged = [i for i, lane in enumerate(self._lanes) if not (self._gym and can_capture(lane.env))]
         """Lanes whose state is the log of their actions."""
         self._everyone = [np.arange(num_lanes)]
@@ -137,6 +137,7 @@ class SerialEnv:
         self.episode[:] = -1
         self._missing.clear()
         self._in_a_row = [0] * self.num_lanes
+        self._earned[:] = 0.0
         self._writer.any_end = True
         self._writer.wipe()
         self._writer.nobody_waits()
@@ -170,10 +171,9 @@ class SerialEnv:
         self.play(given, waiting)
         if self._history is not None:
             self._history.tidy(self._began)
-        shown = self.shown()
-        if shown.lost is not None:
+        if self.any_end:
             self.counters |= count_lost(self.slab, self._clock, self.name)
-        return shown
+        return self.shown()
 
     def waiting(self) -> list[np.ndarray]:
         """For each kind the rows that must act; all of them where a lane is one agent."""
@@ -283,6 +283,8 @@ class SerialEnv:
                 if shown.ended:
                     self._in_a_row[lane] = 0
                     self._begin(lane)
+            except LaneBreach as found:  # among rewards that were written because an agent appeared
+                raise self._located(found.lane, found.breach) from None
             except Exception as error:
                 self._survive(lane, error)
 
@@ -343,6 +345,8 @@ class SerialEnv:
         if isinstance(error, Missing):
             return True
         if self._tolerance.on_error == "stop" or isinstance(error, Breach):
+            return False
+        if self._in_a_row[lane] >= BROKEN_IN_A_ROW:  # the reset that was one too many, on its way out
             return False
         self._in_a_row[lane] += 1
         self.slab.broken[lane] += 1
@@ -438,7 +442,7 @@ class SerialEnv:
         """
         if len(state["lanes"]) != self.num_lanes:
             raise foreign_state(self.name)
-        self._plan = seeds
+        self._plan, self._actions = seeds, None
         self._clock, self._seeds = state["clock"], list(state["seeds"])
         self._began, self._idle = list(state["began"]), list(state["idle"])
         self._in_a_row = list(state.get("in_a_row", [0] * self.num_lanes))
@@ -511,7 +515,9 @@ class SerialEnv:
         episode = max(int(self.episode[lane]), 0)
         where = f"{self.name}: lane {self._first_lane + lane}, seed {self._seeds[lane]}, episode {episode}, step {step}"
         agent = error.agent if isinstance(error, Breach) else None
-        if self._gym:
+        if step and self._actions is None:
+            where += ", when its episode was to be taken up again"
+        elif self._gym:
             where += f", agent {AGENT!r}" + (f", action {_plain(self._actions[lane])}" if step else "")
         elif agent is not None:
             where += f", agent {str(agent)!r}"
@@ -564,18 +570,18 @@ def check_counts(name: str, given: Sequence[np.ndarray], waiting: Sequence[np.nd
 
 
 def count_lost(slab: Slab, vector_steps: int, name: str) -> dict[str, int]:
-    """The counters of episodes that were given up so far.
+    """The counters of episodes that broke or were given up so far; empty if none was.
 
     Raises:
         EnvError: If too many broke.
     """
-    broken = int(slab.broken.sum())
+    broken, discarded = int(slab.broken.sum()), int(slab.discarded.sum())
     if too_many_broken(broken, vector_steps * slab.num_lanes):
         raise EnvError(
             f"{name}: raised in {broken} episodes, more than env.on_error=restart bears "
             f"({BROKEN_PER_MILLION} in a million environment steps); set env.on_error=stop to see the first"
         )
-    return {"episodes_broken": broken, "steps_discarded": int(slab.discarded.sum())}
+    return {"episodes_broken": broken, "steps_discarded": discarded} if broken or discarded else {}
 
 
 def foreign_state(name: str) -> EnvError:

@@ -154,7 +154,10 @@ class SharesEnv:
         self._history = History(single, num_lanes) if self._remembers or first.logged else None
         first.leave_log()
         for helper in self._helpers:
-            self._finish(helper, lambda helper: None)
+            try:
+                helper.end()
+            except HelperLost as loss:  # in building its copies, which `_replace` lets a new one do
+                self._replace(helper, loss)
         self.agents = deepcopy(first.agents)
         self._lay_out()
 
@@ -239,9 +242,9 @@ class SharesEnv:
             except EnvError as error:
                 problem = problem or error
         self._stepping = False
+        self._clock += 1
         if problem is not None:
             raise problem
-        self._clock += 1
         self._losses_in_a_row = 0
         return self._settled()
 
@@ -280,9 +283,9 @@ class SharesEnv:
             self._number[:] = slab.episode
             for block in slab.blocks:
                 block.gather()
+            self.counters |= count_lost(slab, self._clock, self.name)
             if slab.lost.any():
                 lost = slab.lost
-                self.counters |= count_lost(slab, self._clock, self.name)
         else:
             for block in slab.blocks:
                 if len(block.rows.final_index):
@@ -483,7 +486,6 @@ class SharesEnv:
         self.exact = self.exact and state["exact"] and not lost.any()
         self.counters = dict(state.get("counters", {}))
         self._playing = self._any_end = True
-        self._slab.blocks[0].rows.reward[:] = 0.0
         return self._settled(), lost
 
     def _part(self, state: dict[str, Any], lanes: range) -> dict[str, Any]:

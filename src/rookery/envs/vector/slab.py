@@ -24,7 +24,7 @@ episode was given up."""
 NOBODY = np.zeros(0, dtype=np.int64)
 
 ALIGNMENT = 64
-"""Arrays begin at multiples of a cache line, so that two processes never write into one."""
+"""Arrays begin at multiples of a cache line."""
 
 PER_LANE = {"ended": np.bool_, "lost": np.bool_, "episode": np.int64, "broken": np.int64, "discarded": np.int64}
 

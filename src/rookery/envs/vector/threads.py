@@ -37,7 +37,12 @@ def threads_env(
     own, *others = deal(num_lanes, num_helpers + 1)
     first = SerialEnv(factory, len(own), name, tolerance)
     helpers = [ThreadHelper(factory, lanes, name, tolerance) for lanes in others]
-    return SharesEnv(first, helpers, num_lanes, tolerance, Slab.allocate)
+    try:
+        return SharesEnv(first, helpers, num_lanes, tolerance, Slab.allocate)
+    except BaseException:
+        for helper in helpers:
+            helper.close()
+        raise
 
 
 class ThreadHelper:
@@ -52,7 +57,8 @@ class ThreadHelper:
         self._over.acquire()
         self._task: Callable[[], Any] | None = None
         self._result: Any = None
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
+        self._busy = False  # somebody has yet to wait for the end of a task
         self._share: SerialEnv
         self._thread = threading.Thread(target=self._run, name=f"rookery lanes {lanes.start}-{lanes[-1]}", daemon=True)
         self._thread.start()
@@ -84,12 +90,12 @@ class ThreadHelper:
                 return
             try:
                 self._result, self._error = self._task(), None
-            except Exception as error:
+            except BaseException as error:  # whoever waits gets it, an `exit()` too
                 self._error = error
             self._over.release()
 
     def _tell(self, task: Callable[[], Any] | None) -> None:
-        self._task = task
+        self._task, self._busy = task, True
         self._begun.release()
 
     def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
@@ -107,6 +113,7 @@ class ThreadHelper:
     def end(self) -> Any:
         """Waits for what it returns, and raises what it raises."""
         self._over.acquire()
+        self._busy = False
         if self._error is not None:
             raise self._error
         return self._result
@@ -122,11 +129,14 @@ class ThreadHelper:
         raise AssertionError("a thread cannot be replaced")
 
     def close(self) -> None:
-        """Closes the copies and ends the thread."""
+        """Closes the copies, if there are any yet, and ends the thread."""
         if self._thread.is_alive():
-            self.begin("close")
+            if self._busy:  # what went wrong elsewhere kept the caller from waiting
+                self._over.acquire()
             try:
-                self.end()
+                if hasattr(self, "_share"):
+                    self.begin("close")
+                    self.end()
             finally:
                 self._tell(None)
                 self._thread.join()

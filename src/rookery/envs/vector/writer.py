@@ -223,11 +223,6 @@ class RowWriter:
             block.rows.waiting[:] = False
             acting.clear()
 
-    def everybody_waits(self) -> None:
-        """Forgets who waits from now on, where these are always all."""
-        for acting in self._acting:
-            acting.clear()
-
     def check(self) -> None:
         """Checks all observations, in one test a leaf.
 

@@ -1,0 +1,46 @@
+"""How many threads torch takes while a run learns and acts: a rule on sizes, so that a run repeats itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rookery.algorithms.algorithm import Algorithm
+from rookery.core.processor import usable_cores
+from rookery.core.runtime import thread_rule
+from rookery.models.pictures import SMALLEST_NATURE, image_layout
+from rookery.policies.policy import Policy
+
+
+def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
+    """Threads that the gradient steps of a learner are worth.
+
+    Args:
+        learner: Whose.
+        num_lanes: Copies of the environment.
+    """
+    policy, demand = learner.policy, learner.demand
+    if sees_pictures(policy):
+        return usable_cores()
+    rows = getattr(learner.cfg, "minibatch_size", None) or demand.decisions or demand.fragment_length * num_lanes
+    weights = sum(weight.numel() for weight in policy.parameters())
+    critic = 1 if learner.cfg.model.shared_trunk else 2
+    return thread_rule(6.0 * rows * weights * critic)  # forward and twice that backward, two operations a product
+
+
+def acting_threads(learners: Mapping[str, Algorithm[Any]], threads: Mapping[str, int]) -> int:
+    """Threads to act with: one, or what learning has where a few rows of pictures are work for all of them.
+
+    Args:
+        learners: By policy.
+        threads: What each of them learns with.
+    """
+    return max((threads[name] for name, learner in learners.items() if sees_pictures(learner.policy)), default=1)
+
+
+def sees_pictures(policy: Policy) -> bool:
+    """Whether there is a picture large enough for the Nature network among what a policy observes; those of grid worlds
+    are as little work as numbers.
+    """
+    layouts = [image_layout(leaf) for leaf in policy.obs_spec.leaves]
+    return any(min(layout[1:3]) >= SMALLEST_NATURE for layout in layouts if layout is not None)
