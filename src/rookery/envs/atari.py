@@ -360,7 +360,7 @@ class BatchedAtari:
         rows, ended = self._rows, self._step.ended
         rows.terminated[:], rows.truncated[:] = terminated, truncated
         np.logical_or(terminated, truncated, out=ended)
-        rows.final_index = np.flatnonzero(truncated)
+        rows.final_index = np.flatnonzero(truncated & ~terminated)
         rows.final_obs = {"obs": infos["final_obs"][rows.final_index]}
         self.episode[ended] += 1
         new_game = infos["episode_frame_number"] < self._frames  # else only a life was lost
