@@ -43,32 +43,6 @@ def loops_per_microsecond() -> float:
     return 100_000 / (best * 1e6)
 
 
-class Busy(gymnasium.Env[np.ndarray, int]):
-    """An environment in plain Python: 32 numbers to see, 4 actions, and `loops` of work a step."""
-
-    observation_space = spaces.Box(-1.0, 1.0, (32,))
-    action_space = spaces.Discrete(4)
-
-    def __init__(self, loops: int = 0) -> None:
-        self.loops = loops
-        self.obs = np.zeros(32, np.float32)
-        self.time = 0
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begins an episode."""
-        super().reset(seed=seed)
-        self.time = 0
-        return self.obs, {}
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Works, and rewards action 0."""
-        busy(self.loops)
-        self.time += 1
-        return self.obs, float(action == 0), False, self.time == EPISODE, {}
-
-
 class Single(gymnasium.Env[np.ndarray, int]):
     """One agent with hardly anything to do."""
 
@@ -76,7 +50,7 @@ class Single(gymnasium.Env[np.ndarray, int]):
     action_space = spaces.Discrete(2)
 
     def __init__(self) -> None:
-        self.obs = np.zeros(4, np.float32)
+        self.obs = np.zeros(self.observation_space.shape, np.float32)
         self.time = 0
 
     def reset(
@@ -91,6 +65,22 @@ class Single(gymnasium.Env[np.ndarray, int]):
         """Rewards action 0."""
         self.time += 1
         return self.obs, float(action == 0), False, self.time == EPISODE, {}
+
+
+class Busy(Single):
+    """An environment in plain Python: 32 numbers to see, 4 actions, and `loops` of work a step."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (32,))
+    action_space = spaces.Discrete(4)
+
+    def __init__(self, loops: int = 0) -> None:
+        super().__init__()
+        self.loops = loops
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Works, and rewards action 0."""
+        busy(self.loops)
+        return super().step(action)
 
 
 class Crowd:
