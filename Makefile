@@ -1,6 +1,7 @@
 PY ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+KERNELS = $(wildcard src/rookery/core/kernels/*.cpp src/rookery/core/kernels/*.h)
 
 .PHONY: demo test test-learning test-faults check lock docs bench peers help
 
@@ -20,8 +21,8 @@ test-faults: $(VENV)/.stamp   ## kills, interrupts and starves runs at length; w
 	ROOKERY_FAULTS=30 $(BIN)/python -m pytest tests/faults
 
 check: $(VENV)/.stamp         ## ruff, mypy --strict, architecture tests
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check setup.py src tests benchmarks examples
+	$(BIN)/ruff format --check setup.py src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_architecture.py
 
@@ -39,6 +40,6 @@ bench: $(VENV)/.stamp         ## speed, beside Stable-Baselines3 and RLlib (20 m
 peers:                        ## environments of their own for the libraries that make bench compares with
 	PY=$(PY) sh benchmarks/peers/install.sh
 
-$(VENV)/.stamp: pyproject.toml constraints.txt requirements-dev.txt scripts/bootstrap
+$(VENV)/.stamp: pyproject.toml setup.py constraints.txt requirements-dev.txt scripts/bootstrap $(KERNELS)
 	sh scripts/bootstrap $(PY) $(VENV)
 	touch $@

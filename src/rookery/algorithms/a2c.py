@@ -17,7 +17,7 @@ from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targ
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import RMSprop, flatten, gradient_step
+from rookery.core.optim import RMSprop, flatten, gradient_step, with_gradient
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
@@ -76,6 +76,35 @@ def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor
     loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
     metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
     return loss, {name: metric.detach() for name, metric in metrics.items()}
+
+
+def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[list[Tensor], Metrics]:
+    """The gradient of `a2c_loss` with respect to the outputs, in closed form, and the same metrics.
+
+    Returns:
+        With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
+        values ``[N]``.
+    """
+    weight = batch.advantage
+    if cfg.normalize_advantage and len(weight) > 1:
+        deviation, mean = torch.std_mean(weight)
+        weight = (weight - mean).div_(deviation + 1e-8)
+    if batch.importance is not None:
+        weight = weight * batch.importance
+    logp_gradient = weight * (-1 / len(batch))
+    error = outputs.value - batch.value_target
+    value_gradient = error * (2 * cfg.value_coef / len(batch))
+    metrics = {
+        "policy_loss": torch.dot(outputs.distribution.log_prob(batch.action), logp_gradient),
+        "value_loss": torch.dot(error, error) / len(batch),
+        "entropy": outputs.distribution.entropy().mean(),
+    }
+    entropy_gradient = -cfg.entropy_coef / len(batch)
+    output, log_std = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    return [output, value_gradient] if log_std is None else [output, log_std, value_gradient], metrics
+
+
+with_gradient(a2c_gradient)(a2c_loss)
 
 
 class A2C(Algorithm[A2CConfig]):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Minibatch, Rollout, TensorTree, flat
 from rookery.core.device import device_of
+from rookery.core.native import Build, Head, places, write_gradient
 from rookery.core.ops import following, gae, vtrace
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Distribution
-from rookery.models.heads import ValueHead
+from rookery.models.encoders import Encoder
+from rookery.models.heads import ValueHead, distribution_for
+from rookery.models.native import NativeTrunk, kernels_for
 from rookery.policies.policy import Policy
 
 RHO_BAR = 2.0
@@ -46,7 +52,14 @@ class ActorCritic(nn.Module):
         self.policy = policy
         self.critic_trunk = None if model.shared_trunk else build_trunk(policy.obs_spec, model, generator=generator)
         self.value_head = ValueHead(policy.num_features, generator=generator)
+        self.model = model
+        self._kernels: ActorCriticKernels | None = None
+        self._where: tuple[int | None, int | None] = None, None
         self.to(device_of(policy))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes over: not the kernels, whose weights are these."""
+        return {**self.__dict__, "_kernels": None, "_where": (None, None)}
 
     @property
     def parts(self) -> list[nn.Module]:
@@ -63,9 +76,107 @@ class ActorCritic(nn.Module):
 
     def value(self, obs: TensorTree) -> Tensor:
         """Values ``[N]`` alone."""
+        if not torch.is_grad_enabled() and (kernels := self.kernels) is not None:
+            return kernels.value(obs)
         trunk = self.policy.trunk if self.critic_trunk is None else self.critic_trunk
         value: Tensor = self.value_head(trunk(obs))
         return value
+
+    @property
+    def kernels(self) -> ActorCriticKernels | None:
+        """What runs it in the place of torch; None if it does not qualify, or does not learn yet."""
+        where = places(self.value_head.linear.weight)  # all weights move together, so one tells of all
+        if where != self._where:
+            self._where = where
+            self._kernels = self._find_kernels()
+        return self._kernels
+
+    def _find_kernels(self) -> ActorCriticKernels | None:
+        trunks = [trunk for trunk in (self.policy.trunk, self.critic_trunk) if trunk is not None]
+        weights = [weight for part in self.parts for weight in part.parameters()]
+        build = kernels_for(self.model, trunks, weights)
+        learns = all(all(places(weight)) for weight in weights)
+        ours = type(self) is ActorCritic and type(self.policy) is Policy
+        return ActorCriticKernels(self, build) if build is not None and learns and ours else None
+
+
+class PolicyKernels:
+    """Trunk and head of a policy on kernels: the head's output ``[N, W]`` and, where actions have them, the log standard
+    deviations ``[k]``.
+
+    Args:
+        policy: Whose weights are used, which lie in flat memory.
+        build: What runs it.
+        others: Linear layers on the same trunk, whose outputs come after the head's.
+    """
+
+    def __init__(self, policy: Policy, build: Build, others: Sequence[nn.Linear] = ()) -> None:
+        spec, trunk, linear = policy.action_spec, policy.trunk, policy.head.linear
+        assert isinstance(trunk, Encoder)
+        self.build = build
+        self.head = Head(build, spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
+        self.action_spec = spec
+        self.log_std = policy.head.log_std
+        self._actor = NativeTrunk(build, trunk, [linear, *others], {})
+
+    def forward(self, batch: Any) -> list[Tensor]:
+        """What a batch of observations gives."""
+        return [*self._actor.forward(batch.obs, keep=True), *self._spread()]
+
+    def outputs(self, parts: list[Tensor], batch: Any) -> Any:
+        """The same as a loss takes it: a distribution."""
+        log_std = None if self.log_std is None else parts[1]
+        return distribution_for(self.action_spec, parts[0], log_std, batch.obs.get(MASK))
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of all weights, given those of what `forward` put out last."""
+        self._actor.write_gradients(gradients[:1])
+        self._write_spread(gradients)
+
+    def _spread(self) -> list[Tensor]:
+        return [] if self.log_std is None else [self.log_std.detach()]
+
+    def _write_spread(self, gradients: Sequence[Tensor]) -> None:
+        if self.log_std is not None:
+            write_gradient(self.log_std, gradients[1])
+
+
+class ActorCriticKernels(PolicyKernels):
+    """An `ActorCritic` on kernels; values ``[N]`` come last.
+
+    Args:
+        net: Whose weights are used, which lie in flat memory.
+        build: What runs it.
+    """
+
+    def __init__(self, net: ActorCritic, build: Build) -> None:
+        value, trunk = net.value_head.linear, net.critic_trunk
+        super().__init__(net.policy, build, [value] if trunk is None else [])
+        assert trunk is None or isinstance(trunk, Encoder)
+        self._critic = self._actor if trunk is None else NativeTrunk(build, trunk, [value], {})
+
+    def forward(self, batch: Minibatch) -> list[Tensor]:
+        """What a batch of observations gives."""
+        output, *value = self._actor.forward(batch.obs, keep=True)
+        (last,) = value or self._critic.forward(batch.obs, keep=True)
+        return [output, *self._spread(), last.squeeze(1)]
+
+    def outputs(self, parts: list[Tensor], batch: Minibatch) -> Outputs:
+        """The same as a loss takes it: a distribution and values."""
+        return Outputs(super().outputs(parts, batch), parts[-1])
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of all weights, given those of what `forward` put out last."""
+        if self._critic is self._actor:
+            self._actor.write_gradients([gradients[0], gradients[-1]])
+        else:
+            self._actor.write_gradients(gradients[:1])
+            self._critic.write_gradients(gradients[-1:])
+        self._write_spread(gradients)
+
+    def value(self, obs: TensorTree) -> Tensor:
+        """Values ``[N]`` alone."""
+        return self._critic.forward(obs)[-1].squeeze(1)
 
 
 @torch.no_grad()

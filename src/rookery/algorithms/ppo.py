@@ -14,9 +14,10 @@ from torch.nn import functional
 
 from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets, importance_metrics
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.ppo_kernel import ppo_kernel
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import Adam, flatten, gradient_step
+from rookery.core.optim import Adam, flatten, gradient_step, with_gradient
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
@@ -129,6 +130,55 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
         loss = loss + (batch.kl_coef * full_kl).mean()
         metrics["full_kl"] = full_kl.detach()
     return loss, metrics
+
+
+def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[list[Tensor], Metrics] | None:
+    """The gradient of `ppo_loss` with respect to the outputs, in closed form, and the same metrics.
+
+    The surrogate's derivative with respect to the log-probability is ratio times advantage, unless its clipped twin is
+    smaller, which is constant. None with a penalty, which is rare and whose gradient is autograd's.
+
+    Returns:
+        With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
+        values ``[N]``.
+    """
+    if isinstance(batch, PenaltyMinibatch):
+        return None
+    advantage = batch.advantage
+    if cfg.normalize_advantage and len(advantage) > 1:
+        deviation, mean = torch.std_mean(advantage)
+        advantage = (advantage - mean).div_(deviation + 1e-8)
+    log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - cfg.clip, 1 + cfg.clip)
+    surrogate, bound = ratio * advantage, clipped * advantage
+    gain = torch.min(surrogate, bound)
+    logp_gradient = surrogate.mul_(surrogate <= bound).mul_(-1 / len(batch))
+    if batch.importance is not None:
+        gain.mul_(batch.importance)
+        logp_gradient.mul_(batch.importance)
+
+    value = outputs.value
+    if cfg.value_clip is not None:
+        value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
+    error = value - batch.value_target
+    value_gradient = error * (2 * cfg.value_coef / len(batch))
+    if cfg.value_clip is not None:
+        value_gradient.mul_((outputs.value - batch.value).abs() <= cfg.value_clip)
+
+    metrics = {
+        "policy_loss": -gain.mean(),
+        "value_loss": torch.dot(error, error) / len(batch),
+        "entropy": outputs.distribution.entropy(),
+        "kl": (ratio - 1).sub_(log_ratio),
+        "clip_fraction": ratio != clipped,
+    }
+    entropy_gradient = -cfg.entropy_coef / len(batch)
+    output, log_std = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    return [output, value_gradient] if log_std is None else [output, log_std, value_gradient], metrics
+
+
+with_gradient(ppo_gradient, ppo_kernel)(ppo_loss)
 
 
 class PPO(Algorithm[PPOConfig]):

@@ -24,16 +24,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rookery.algorithms.actor_critic import PolicyKernels
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.errors import TrainingError
 from rookery.core.metrics import Means, Metrics
-from rookery.core.optim import Adam, flatten, gradient_step
+from rookery.core.native import places
+from rookery.core.optim import Adam, flatten, gradient_step, with_gradient
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
+from rookery.models.native import kernels_for
 from rookery.policies.policy import Policy
 
 FRAGMENT = 128
@@ -93,6 +96,30 @@ def reinforce_loss(distribution: Distribution, batch: Decisions, cfg: ReinforceC
     return policy_loss - cfg.entropy_coef * entropy, metrics
 
 
+def reinforce_gradient(
+    distribution: Distribution, batch: Decisions, cfg: ReinforceConfig
+) -> tuple[list[Tensor], Metrics]:
+    """The gradient of `reinforce_loss` with respect to the outputs, in closed form, and the same metrics.
+
+    Returns:
+        With respect to the head's output ``[N, W]``, and to the ``log_std`` of distributions that have one.
+    """
+    returns = batch.returns
+    if cfg.normalize_returns and len(returns) > 1:
+        returns = (returns - returns.mean()) / (returns.std() + 1e-8)
+    logp_gradient = returns * (-1 / len(returns))
+    metrics = {
+        "policy_loss": torch.dot(distribution.log_prob(batch.action), logp_gradient),
+        "entropy": distribution.entropy().mean(),
+        "return_to_go": batch.returns.mean(),
+    }
+    output, log_std = distribution.gradient(batch.action, logp_gradient, -cfg.entropy_coef / len(returns))
+    return [output] if log_std is None else [output, log_std], metrics
+
+
+with_gradient(reinforce_gradient)(reinforce_loss)
+
+
 def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:
     """The discounted sum of rewards from each decision to the end of its episode, ``[N]``.
 
@@ -109,6 +136,30 @@ def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:
     return torch.tensor(returns[::-1], device=reward.device)
 
 
+class Scorer:
+    """From rows to the distribution of each one's action.
+
+    Args:
+        policy: Whose.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __call__(self, batch: Decisions) -> Distribution:
+        """The distribution of each row's action."""
+        distribution: Distribution = self.policy.head(self.policy.trunk(batch.obs), batch.obs.get(MASK))
+        return distribution
+
+    @property
+    def kernels(self) -> PolicyKernels | None:
+        """What runs it in the place of torch, if it qualifies; made anew for each of the few steps."""
+        policy, weights = self.policy, list(self.policy.parameters())
+        build = kernels_for(policy.model, [policy.trunk], weights)
+        learns = all(all(places(weight)) for weight in weights)
+        return PolicyKernels(policy, build) if build is not None and learns else None
+
+
 class Reinforce(Algorithm[ReinforceConfig]):
     """The algorithm: `training_step` keeps what has no end yet and makes one gradient step on what has."""
 
@@ -117,6 +168,7 @@ class Reinforce(Algorithm[ReinforceConfig]):
 
     def __init__(self, policy: Policy, cfg: ReinforceConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
+        self.net = Scorer(policy)
         self.optimizer = Adam(flatten([policy.head, policy.trunk]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.kept: dict[str, Any] = {}
         """Decisions of episodes that are not over, as `_columns` has them, slot by slot."""
@@ -138,7 +190,7 @@ class Reinforce(Algorithm[ReinforceConfig]):
                 action=ended["action"],
                 returns=rewards_to_go(ended["reward"], ended["last"], gamma=cfg.gamma),
             )
-            means.add(gradient_step(self.forward, self.loss, data, self.optimizer, cfg))
+            means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg))
             self.updates += 1
         learned = means.result() or dict.fromkeys(("policy_loss", "entropy", "return_to_go", "grad_norm"))
         return {
@@ -151,11 +203,6 @@ class Reinforce(Algorithm[ReinforceConfig]):
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,
         }
-
-    def forward(self, batch: Decisions) -> Distribution:
-        """The distribution of each row's action."""
-        distribution: Distribution = self.policy.head(self.policy.trunk(batch.obs), batch.obs.get(MASK))
-        return distribution
 
     def ended_episodes(self, rollout: Rollout) -> tuple[dict[str, Any], float | None]:
         """The decisions of all episodes that are over, `_columns` of them, and the share that had been kept.

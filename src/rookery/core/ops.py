@@ -19,12 +19,28 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, ended: Tensor, *, gam
         gamma: Discount.
         gae_lambda: Decay of later errors, from 0 (one-step) to 1 (Monte Carlo).
     """
-    advantage = reward + gamma * next_value - value
-    later = torch.zeros_like(advantage[-1])
-    for row, stop in zip(reversed(advantage.unbind()), reversed(ended.unbind()), strict=True):
-        row.add_(later.masked_fill(stop, 0.0), alpha=gamma * gae_lambda)
-        later = row
-    return advantage
+    error = reward + gamma * next_value - value
+    return decayed_sums(error, torch.full_like(error, gamma * gae_lambda).masked_fill_(ended, 0.0))
+
+
+def decayed_sums(term: Tensor, decay: Tensor) -> Tensor:
+    """The sums ``x[t] = term[t] + decay[t] * x[t + 1]``, ``[T, ...]``; the last row is its own sum.
+
+    In log2(T) rounds, each of which joins what two halves of a stretch have summed up (Hillis & Steele 1986): a dozen
+    large operations in the place of a loop over T. Where a decay is 0, nothing later is looked at, not even a NaN.
+
+    Args:
+        term: ``[T, ...]``.
+        decay: ``[T, ...]``, of which the last row does not matter.
+    """
+    total, stretch = term.clone(), 1
+    while stretch < len(term):
+        decay = decay[: len(term) - stretch]  # over so many rows, from each on
+        stops = decay == 0
+        total[:-stretch] += (decay * total[stretch:]).masked_fill_(stops, 0.0)
+        decay = (decay[:-stretch] * decay[stretch:]).masked_fill_(stops[:-stretch], 0.0)
+        stretch *= 2
+    return total
 
 
 def vtrace(
@@ -60,11 +76,8 @@ def vtrace(
     error = reward + gamma * next_value - value
     correction = ratio.clamp(max=rho_bar) * error  # of the value, by the target
     trace = gamma * gae_lambda * ratio.clamp(max=c_bar)
-    after = torch.zeros_like(error)  # the correction one step later, within the episode
-    later = torch.zeros_like(error[-1])
-    for t in reversed(range(len(error))):
-        after[t] = later.masked_fill(ended[t], 0.0)
-        later = correction[t].add_(trace[t] * after[t])
+    correction = decayed_sums(correction, trace.masked_fill(ended, 0.0))
+    after = following(correction, torch.zeros_like(error[-1])).masked_fill_(ended, 0.0)  # one step later in the episode
     return error + gamma * gae_lambda * after, value + correction
 
 

@@ -1,13 +1,18 @@
 """The one place where weights change: `gradient_step`, and the flat memory it works on.
 
+A step goes one of two ways to the same numbers: through torch and its autograd, or, for small networks on the
+processor, through compiled kernels (docs/kernels.md), where `forward` has them.
+
 `flatten` makes all parameters of a learner views of one tensor and their gradients views of another, so that a norm, a
 clip and an optimizer's step are few operations, however many layers there are.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from ctypes import byref
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -16,10 +21,14 @@ import torch
 from torch import Tensor, nn
 
 from rookery.core.metrics import Metrics
+from rookery.core.native import AdamSettings, Build, Counters, RMSpropSettings, best_build
 
 BatchT = TypeVar("BatchT")
 OutputsT = TypeVar("OutputsT")
 ConfigT = TypeVar("ConfigT", bound="StepConfig")
+ClosedForm = tuple[list[Tensor], Metrics]
+"""Gradients with respect to what the networks put out, and a loss's metrics."""
+LossT = TypeVar("LossT", bound=Callable[..., tuple[Tensor, Metrics]])
 
 
 class StepConfig(Protocol):
@@ -37,7 +46,23 @@ class StepConfig(Protocol):
 
     @property
     def model(self) -> Any:
-        """Settings of the networks, of which `compile` is read."""
+        """Settings of the networks, of which `compile` and `native` are read."""
+        ...
+
+
+class Kernels(Protocol):
+    """Networks on kernels. They put out tensors without a graph, and go backward from the gradients of these."""
+
+    def forward(self, batch: Any) -> list[Tensor]:
+        """What the networks put out for a batch, one tensor after the other."""
+        ...
+
+    def outputs(self, parts: list[Tensor], batch: Any) -> Any:
+        """These, in the form that a loss takes."""
+        ...
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of all weights, given those of what the last `forward` put out."""
         ...
 
 
@@ -96,6 +121,15 @@ class Optimizer(ABC):
             scale: What the gradient is divided by before it is used; None = 1.
         """
 
+    @abstractmethod
+    def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
+        """One step on kernels, clipping and counting included; returns the norm of the gradient before clipping."""
+
+    @property
+    def counters(self) -> Counters:
+        """Where kernels count the steps that they skip."""
+        return Counters(self.skipped.data_ptr(), self.skipped_in_a_row.data_ptr())
+
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and counters."""
         return {name: getattr(self, name).clone() for name in self.state}
@@ -149,6 +183,15 @@ class Adam(Optimizer):
             **arguments,
         )
 
+    def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
+        """One step on kernels."""
+        flat, settings = self.flat, AdamSettings(lr, *self.betas, self.eps, max_grad_norm, self.steps.data_ptr())
+        moments = self.mean.data_ptr(), self.square.data_ptr()
+        norm: float = build.call["adam_flat"](
+            flat.data.data_ptr(), flat.grad.data_ptr(), *moments, flat.data.numel(), byref(settings), self.counters
+        )
+        return norm
+
 
 class RMSprop(Optimizer):
     """RMSprop (Tieleman & Hinton 2012) as TensorFlow has it: eps is added to the mean square, which starts at 1.
@@ -171,6 +214,37 @@ class RMSprop(Optimizer):
         self.square.lerp_(gradient.square(), (1 - self.alpha) * (1 - bad))
         self.flat.data.addcdiv_(gradient, (self.square + self.eps).sqrt_(), value=-lr)
 
+    def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
+        """One step on kernels."""
+        flat, settings = self.flat, RMSpropSettings(lr, self.alpha, self.eps, max_grad_norm)
+        norm: float = build.call["rmsprop_flat"](
+            flat.data.data_ptr(),
+            flat.grad.data_ptr(),
+            self.square.data_ptr(),
+            flat.data.numel(),
+            byref(settings),
+            self.counters,
+        )
+        return norm
+
+
+def with_gradient(
+    closed_form: Callable[..., ClosedForm | None], kernel: Callable[..., ClosedForm | None] | None = None
+) -> Callable[[LossT], LossT]:
+    """Gives a loss the closed form of its gradient, which saves the graph that autograd makes, where kernels run.
+
+    Args:
+        closed_form: Takes what the loss takes; returns the gradients with respect to the tensors that the networks put
+            out, and the loss's metrics; None where it does not know them. It is called with autograd switched off.
+        kernel: The same in one call of a kernel: takes the networks' `Kernels`, what they put out, batch and settings.
+    """
+
+    def attach(loss: LossT) -> LossT:
+        loss.__dict__.update(gradient=closed_form, kernel=kernel)
+        return loss
+
+    return attach
+
 
 def gradient_step(
     forward: Callable[[BatchT], OutputsT],
@@ -192,7 +266,9 @@ def gradient_step(
         The loss's metrics and ``grad_norm`` (before clipping).
     """
     metrics = compute_gradients(forward, loss, batch, optimizer, cfg)
-    metrics["grad_norm"] = apply_gradients(optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
+    metrics["grad_norm"] = apply_gradients(
+        optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm, native=cfg.model.native
+    )
     return metrics
 
 
@@ -205,6 +281,9 @@ def compute_gradients(
 ) -> Metrics:
     """Fills the optimizer's gradient vector with the gradient of the loss; the weights stay."""
     optimizer.flat.grad.zero_()
+    kernels: Kernels | None = getattr(forward, "kernels", None)
+    if kernels is not None:
+        return _through_kernels(kernels, loss, batch, cfg)
     evaluate = _compiled() if cfg.model.compile else _evaluate
     value, metrics = evaluate(forward, loss, batch, cfg)
     value.backward()
@@ -221,13 +300,49 @@ def _evaluate(
     return loss(forward(batch), batch, cfg)
 
 
+def _through_kernels(
+    kernels: Kernels,
+    loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
+    batch: BatchT,
+    cfg: ConfigT,
+) -> Metrics:
+    """Networks on kernels, the loss between them: by the closed forms it has, else by autograd on the outputs alone."""
+    with torch.no_grad():
+        parts = kernels.forward(batch)
+        closed = None
+        fused, closed_form = getattr(loss, "kernel", None), getattr(loss, "gradient", None)
+        if fused is not None:
+            closed = fused(kernels, parts, batch, cfg)
+        if closed is None and closed_form is not None:
+            closed = closed_form(kernels.outputs(parts, batch), batch, cfg)
+    if closed is None:
+        parts = [part.requires_grad_() for part in parts]
+        value, metrics = loss(kernels.outputs(parts, batch), batch, cfg)
+        found = torch.autograd.grad(value, parts, allow_unused=True)
+        gradients = [torch.zeros_like(part) if g is None else g for part, g in zip(parts, found, strict=True)]
+    else:
+        gradients, metrics = closed
+    kernels.write_gradients(gradients)
+    return metrics
+
+
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Metrics]]:
     return torch.compile(_evaluate)
 
 
-def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None) -> Tensor:
-    """Steps along the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping."""
+def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None, native: bool) -> Tensor:
+    """Steps along the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping.
+
+    Args:
+        optimizer: Whose vector moves.
+        lr: Learning rate.
+        max_grad_norm: Longest gradient; None = any.
+        native: On kernels, where there are any.
+    """
+    build = best_build() if native and optimizer.flat.data.is_cpu else None
+    if build is not None:
+        return torch.tensor(optimizer.move_on(build, lr, math.inf if max_grad_norm is None else max_grad_norm))
     norm: Tensor = torch.linalg.vector_norm(optimizer.flat.grad)
     bad = (norm - norm).ne(0).to(norm.dtype)  # infinity minus infinity is NaN, and NaN is not 0 either
     optimizer.skipped += bad

@@ -157,8 +157,8 @@ class ObsSpec:
         """What is wrong in `rows` of `tree`: non-finite numbers, unknown categories; empty if nothing is."""
         for leaf in self.leaves:
             value = tree[leaf.path][rows]
-            if leaf.kind == "box" and leaf.dtype == np.float32:
-                if not np.isfinite(value).all():
+            if leaf.kind == "box" and leaf.dtype.kind == "f":
+                if np.count_nonzero(np.isfinite(value)) < value.size:
                     bad = value[~np.isfinite(value)][0]
                     return f"{leaf.path}: non-finite observation {bad} (expected finite numbers)"
             elif leaf.kind in ("discrete", "multi_discrete"):

@@ -74,6 +74,11 @@ class ModelConfig(Settings):
     each change of shapes, for shorter updates of small networks later. Needs a C++ compiler.
     """
 
+    native: bool = True
+    """Whether networks that can run on compiled kernels do so (docs/kernels.md), many times faster on a
+    processor; else, and where there are no kernels, torch runs them. `compile` turns it off.
+    """
+
     module: type[nn.Module] | Callable[..., nn.Module] | str | None = None
     """Your own model instead of `hidden` and `activation`: a class, function or import path "package.module:Name"."""
 

@@ -77,6 +77,22 @@ class Distribution(ABC):
     def like(self, parameters: Tensor) -> Self:
         """The distribution of this kind whose `parameters` these are; as many rows as there are."""
 
+    @abstractmethod
+    def gradient(
+        self, action: Tensor, logp_gradient: Tensor, entropy_gradient: Tensor | float
+    ) -> tuple[Tensor, Tensor | None]:
+        """The gradient of a loss with respect to what the head put out, in closed form: no graph is needed or made.
+
+        Args:
+            action: ``[N, ...]``.
+            logp_gradient: ``[N]``, the derivative of the loss with respect to `log_prob` of each row's action.
+            entropy_gradient: Likewise with respect to `entropy`: ``[N]``, or one number for all rows (0 costs nothing).
+
+        Returns:
+            With respect to the output ``[N, W]``, which is 0 where a mask forbids, and to ``log_std``, ``[k]`` for all
+            rows together; None for distributions that have none.
+        """
+
     def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """`sample` and `log_prob` of it, sharing work where a distribution can."""
         action = self.sample(noise)
@@ -94,6 +110,7 @@ class Categorical(Distribution):
     def __init__(self, logits: Tensor, mask: Tensor | None = None) -> None:
         if mask is not None:
             logits = torch.where(mask, logits, MASKED_LOGIT)
+        self.mask = mask
         self.log_probs = torch.log_softmax(logits, -1)
 
     @property
@@ -133,6 +150,23 @@ class Categorical(Distribution):
         """KL(self || other) in nats; about 1e8 where `other` excludes a choice that `self` makes."""
         return (self.log_probs.exp() * (self.log_probs - other.log_probs)).sum(-1)
 
+    def gradient(
+        self, action: Tensor, logp_gradient: Tensor, entropy_gradient: Tensor | float
+    ) -> tuple[Tensor, Tensor | None]:
+        """With respect to the logits ``[N, n]``."""
+        probs = self.log_probs.exp()
+        weight = logp_gradient.unsqueeze(-1)
+        if _is_zero(entropy_gradient):
+            gradient = probs.mul_(-weight)  # d log p(a) / d logit = (1 for the choice a, else 0) - p
+            gradient.scatter_add_(-1, action.unsqueeze(-1), weight)
+        else:  # first with respect to log p, where the entropy's is -p (log p + 1); the softmax cancels the 1
+            gradient = (probs * self.log_probs).mul_(-_column(entropy_gradient))
+            gradient.scatter_add_(-1, action.unsqueeze(-1), weight)
+            gradient.addcmul_(probs, gradient.sum(-1, keepdim=True), value=-1.0)
+        if self.mask is not None:
+            gradient.mul_(self.mask)
+        return gradient, None
+
     @property
     def parameters(self) -> Tensor:
         """The log-probabilities, ``[..., n]``."""
@@ -157,6 +191,8 @@ class MultiCategorical(Distribution):
     def __init__(self, logits: Tensor, sizes: Sequence[int], mask: Tensor | None = None) -> None:
         if mask is not None:
             logits = torch.where(mask, logits, MASKED_LOGIT)
+        self.sizes = tuple(sizes)
+        self.mask = mask
         widest = max(sizes)
         if min(sizes) == widest:
             table = logits.unflatten(-1, (len(sizes), widest))
@@ -194,6 +230,20 @@ class MultiCategorical(Distribution):
     def kl(self, other: Self) -> Tensor:
         """Sum of the choices' divergences."""
         return self.choices.kl(other.choices).sum(-1)
+
+    def gradient(
+        self, action: Tensor, logp_gradient: Tensor, entropy_gradient: Tensor | float
+    ) -> tuple[Tensor, Tensor | None]:
+        """With respect to the logits of all choices, ``[N, sum(sizes)]``."""
+        weight = logp_gradient.unsqueeze(-1).expand_as(action)
+        table, _ = self.choices.gradient(action, weight, _column(entropy_gradient))
+        if min(self.sizes) == max(self.sizes):
+            gradient = table.flatten(-2)
+        else:
+            gradient = torch.cat([row[:, :size] for row, size in zip(table.unbind(-2), self.sizes, strict=True)], -1)
+        if self.mask is not None:
+            gradient.mul_(self.mask)
+        return gradient, None
 
     @property
     def parameters(self) -> Tensor:
@@ -243,6 +293,17 @@ class Bernoulli(Distribution):
         """KL(self || other) in nats."""
         (yes, no), (other_yes, other_no) = self._surprise(), other._surprise()
         return torch.lerp(other_no - no, other_yes - yes, torch.sigmoid(self.logits)).sum(-1)
+
+    def gradient(
+        self, action: Tensor, logp_gradient: Tensor, entropy_gradient: Tensor | float
+    ) -> tuple[Tensor, Tensor | None]:
+        """With respect to the logits ``[N, k]``."""
+        probs = torch.sigmoid(self.logits)
+        gradient = (action - probs).mul_(logp_gradient.unsqueeze(-1))
+        if not _is_zero(entropy_gradient):  # d entropy / d logit = -logit * p (1 - p)
+            spread = torch.addcmul(probs, probs, probs, value=-1.0)
+            gradient -= spread.mul_(self.logits).mul_(_column(entropy_gradient))
+        return gradient, None
 
     @property
     def parameters(self) -> Tensor:
@@ -298,6 +359,21 @@ class DiagonalGaussian(Distribution):
         shift = ((self.mean - other.mean) * torch.exp(-other.log_std)).square()
         return (other.log_std - self.log_std + 0.5 * (ratio + shift - 1.0)).sum(-1)
 
+    def gradient(
+        self, action: Tensor, logp_gradient: Tensor, entropy_gradient: Tensor | float
+    ) -> tuple[Tensor, Tensor | None]:
+        """With respect to the means ``[N, k]`` and to a `log_std` that is the same for all rows, ``[k]``."""
+        inverse = torch.exp(-self.log_std)
+        standard = (action - self.mean).mul_(inverse)
+        weight = logp_gradient.unsqueeze(-1)
+        weighted = standard * weight
+        log_std = torch.addcmul(-weight, weighted, standard).sum(0)  # d log p / d log std = standard^2 - 1
+        if isinstance(entropy_gradient, Tensor):  # d entropy / d log std = 1
+            log_std += entropy_gradient.sum()
+        elif entropy_gradient:
+            log_std += entropy_gradient * len(action)
+        return weighted.mul_(inverse), log_std
+
     @property
     def parameters(self) -> Tensor:
         """Means, then log standard deviations, ``[..., 2 * k]``."""
@@ -345,13 +421,7 @@ class Composite(Distribution):
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Sum of the parts' log-probabilities."""
-        pieces = action.split(self.widths, -1)
-        return self._sum(
-            [
-                part.log_prob(piece if isinstance(part, DiagonalGaussian) else piece.long())
-                for part, piece in zip(self.parts, pieces, strict=True)
-            ]
-        )
+        return self._sum([part.log_prob(piece) for part, piece in self._with_action(action)])
 
     def entropy(self) -> Tensor:
         """Sum of the parts' entropies."""
@@ -360,6 +430,14 @@ class Composite(Distribution):
     def kl(self, other: Self) -> Tensor:
         """Sum of the parts' divergences."""
         return self._sum([mine.kl(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True)])
+
+    def gradient(
+        self, action: Tensor, logp_gradient: Tensor, entropy_gradient: Tensor | float
+    ) -> tuple[Tensor, Tensor | None]:
+        """With respect to the parts' outputs side by side, ``[N, W]``, and to the `log_std` of the numbers."""
+        pairs = [part.gradient(piece, logp_gradient, entropy_gradient) for part, piece in self._with_action(action)]
+        log_std = next((log_std for _, log_std in pairs if log_std is not None), None)
+        return torch.cat([output for output, _ in pairs], -1), log_std
 
     @property
     def parameters(self) -> Tensor:
@@ -379,5 +457,18 @@ class Composite(Distribution):
     def _with_noise(self, noise: Tensor) -> Iterable[tuple[Distribution, Tensor]]:
         return zip(self.parts, noise.split([part.noise.width for part in self.parts], -1), strict=True)
 
+    def _with_action(self, action: Tensor) -> Iterable[tuple[Distribution, Tensor]]:
+        for part, piece in zip(self.parts, action.split(self.widths, -1), strict=True):
+            yield part, piece if isinstance(part, DiagonalGaussian) else piece.long()
+
     def _sum(self, terms: Sequence[Tensor]) -> Tensor:
         return torch.stack(tuple(terms)).sum(0)
+
+
+def _is_zero(weight: Tensor | float) -> bool:
+    return not isinstance(weight, Tensor) and weight == 0
+
+
+def _column(weight: Tensor | float) -> Tensor | float:
+    """A weight for each row, ready to multiply ``[N, k]``; one that all rows share as it is."""
+    return weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight

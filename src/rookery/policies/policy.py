@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import RookeryError, SpaceError
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec
+from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Distribution, NoiseSpec
 from rookery.models.heads import ActionHead
+from rookery.policies.native_actor import NativeActor, native_actor
 from rookery.policies.normalize import ObsNormalizer
 
 
@@ -32,6 +33,7 @@ class Policy(nn.Module):
     Attributes:
         obs_spec: Layout of the observations.
         action_spec: Layout of the actions.
+        model: Settings of its network.
         normalizer: Normalizes float observations, or None. Its statistics are buffers, part of `state_dict`.
         trunk: From an observation tree to features ``[N, num_features]``.
         num_features: Features the trunk gives.
@@ -46,6 +48,7 @@ class Policy(nn.Module):
         self.name = name
         self.obs_spec = obs
         self.action_spec = action
+        self.model = model
         normalizer = ObsNormalizer(obs, model.obs_clip) if model.normalize_obs else None
         self.normalizer = normalizer if normalizer is not None and normalizer.paths else None
         self.trunk = build_trunk(obs, model, generator=generator)
@@ -54,6 +57,11 @@ class Policy(nn.Module):
         self.num_features = width
         self.head = ActionHead(width, action, log_std_init=model.log_std_init, generator=generator)
         self.noise: NoiseSpec = self.head.noise
+        self._actor: NativeActor | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes over: not the actor, whose weights are these."""
+        return {**self.__dict__, "_actor": None}
 
     def normalize(self, obs: TensorTree) -> TensorTree:
         """Raw observations ``[N, ...]`` as the trunk takes them; the same ones if nothing is normalized."""
@@ -131,13 +139,22 @@ class Policy(nn.Module):
         problem = self.obs_spec.check(tree, np.arange(num_rows))
         if problem:
             raise SpaceError(f"policy {self.name!r}: {problem}")
-        device = device_of(self)
-        noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng)).to(device)
-        rows = {path: torch.from_numpy(array).to(device) for path, array in tree.items()}
-        with torch.no_grad():
-            action, _ = self.act(rows, noise, deterministic)
-        actions = self.action_spec.to_env(action.cpu().numpy())
+        noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng))
+        actions = self.action_spec.to_env(self._answer(tree, noise))
         return actions if is_batch else actions[0]
+
+    def _answer(self, obs: Tree, noise: Tensor | None) -> np.ndarray:
+        """Actions ``[N, ...]`` as they are stored, for raw observations in this process."""
+        if self._actor is None or not self._actor.is_current():
+            self._actor = native_actor(self)
+        if self._actor is not None:
+            self._actor.pack()  # a learner may have changed the weights behind torch's back
+            return self._actor.act(obs, noise)[0]
+        device = device_of(self)
+        rows = {path: torch.from_numpy(array).to(device) for path, array in obs.items()}
+        with torch.no_grad():
+            action, _ = self.act(rows, None if noise is None else noise.to(device), deterministic=noise is None)
+        return action.cpu().numpy()
 
 
 def _draw(noise: NoiseSpec, num_rows: int, rng: np.random.Generator | None) -> np.ndarray:

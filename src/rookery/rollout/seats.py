@@ -11,7 +11,7 @@ from torch import Tensor
 from rookery.core.device import Staging, device_of
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
-from rookery.policies.numpy_actor import numpy_actor
+from rookery.policies.native_actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore
@@ -27,7 +27,7 @@ class Seat(Stateful):
         store: Where its decisions are kept; None if nobody learns from them.
         noise: What its actions are drawn with.
         staging: The way of observations to the policy and of actions back.
-        actor: Acts on a few rows in NumPy; None where only the policy's modules can.
+        actor: Acts on kernels; None where only the policy's modules can.
         kind: Number of the kind whose agents it plays; -1 before the first of them.
         taken: ``[slots]`` whether an agent holds the slot.
         row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
@@ -44,7 +44,7 @@ class Seat(Stateful):
         self.store = store
         self.noise = noise
         self.staging = Staging(device_of(policy))
-        self.actor = numpy_actor(policy)
+        self.actor = native_actor(policy)
         self.row_of_slot = np.zeros(0, dtype=np.int64)
         self.taken = np.zeros(0, dtype=bool)
 
@@ -55,8 +55,8 @@ class Seat(Stateful):
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
             noise: ``[N, noise.width]`` where the policy is; None = the most probable actions.
         """
-        if self.actor is not None and len(next(iter(obs.values()))) <= self.actor.most_rows:
-            return self.actor.act(obs, None if noise is None else noise.numpy())
+        if self.actor is not None:
+            return self.actor.act(obs, noise)
         seen = self.staging.send({path: torch.from_numpy(array) for path, array in obs.items()})
         action, logp = self.staging.fetch(*self.policy.act(seen, noise, deterministic=noise is None))
         return action, logp

@@ -1,0 +1,358 @@
+// A multilayer perceptron, forward and backward, on the weights of a torch module where they lie.
+//
+// Rows go through all layers in blocks small enough to stay in the cache. Weights are packed into panels at the start of
+// each call (`pack_network`), because between two calls of a learner they have changed.
+#pragma once
+#include <stdlib.h>
+
+#include "products.h"
+
+enum Activation { NONE, TANH, RELU, ELU, SILU, GELU };
+enum LeafType { FLOATS, BYTES, CATEGORIES };
+enum { MAX_LEAVES = 64, MAX_LAYERS = 16, MAX_PARTS = 4, NARROW = 4, BLOCK = 60 };
+
+// A leaf of the observation: `width` numbers of a row, or categories, each of which chooses a row of the table.
+struct Leaf {
+  int type, width;
+  float scale;                   // BYTES are divided by it
+  const float *mean, *inverse;   // FLOATS become (x - mean) * inverse, or stay as they are
+  float clip;                    // and are then cut off here
+};
+
+// One torch linear layer: weight [outputs, inputs], bias [outputs]. Gradients are null if nobody wants them.
+struct Part {
+  int outputs;
+  const float *weight, *bias;
+  float *weight_gradient, *bias_gradient;
+};
+
+// One or more linear layers on the same inputs, side by side (the heads of a shared trunk), and an activation.
+struct Layer {
+  int inputs, outputs, input_stride, output_stride, activation, num_parts;
+  Part part[MAX_PARTS];
+  bool narrow;           // so few outputs that they are formed as dot products
+  float *panels, *bias;  // of the forward product; `panels` holds rows of weights if narrow
+  float* back_panels;
+  float *before, *after;  // [rows, output_stride] without and with the activation; the same if that suffices
+  float* gradient;        // [BLOCK, output_stride] with respect to `before`
+  float* weight_sums;     // [inputs, output_stride] transposed gradient, if rows of the weight are no whole vectors
+  float* bias_sums;
+};
+
+struct Network {
+  int activation, num_leaves, num_layers, numbers, categories;
+  Leaf leaf[MAX_LEAVES];
+  Layer layer[MAX_LAYERS];
+  const float* table;  // [table_rows, outputs of the first layer], or null
+  float* table_gradient;
+  const int64_t* offsets;  // [categories] first row of each in the table
+  int table_rows;
+  int capacity, kept;  // rows there is room for, and that a backward pass may use
+  float *input, *input_gradient;
+  int64_t* category;  // [rows, categories] rows of the table
+};
+
+// Zeroed memory that begins with a cache line.
+static float* new_floats(size_t count) {
+  size_t bytes = (count * sizeof(float) + 127) / 64 * 64;
+  float* memory = (float*)aligned_alloc(64, bytes);
+  if (memory) memset(memory, 0, bytes);
+  return memory;
+}
+
+// --- memory ----------------------------------------------------------------------------------------------------------
+
+static bool needs_before(int activation) { return activation == SILU || activation == GELU; }
+
+// Sees that there is room for so many rows; what was kept is gone.
+static bool reserve_rows(Network* net, int rows) {
+  if (rows <= net->capacity) return true;
+  rows = (rows + BLOCK - 1) / BLOCK * BLOCK;
+  net->kept = net->capacity = 0;
+  free(net->input);
+  free(net->category);
+  net->input = new_floats((size_t)rows * net->layer[0].input_stride);
+  net->category = (int64_t*)new_floats((size_t)rows * net->categories * 2);
+  bool enough = net->input && net->category;
+  for (int l = 0; l < net->num_layers; l++) {
+    Layer& y = net->layer[l];
+    if (y.before != y.after) free(y.before);
+    free(y.after);
+    y.after = y.before = new_floats((size_t)rows * y.output_stride);
+    if (needs_before(y.activation)) y.before = new_floats((size_t)rows * y.output_stride);
+    enough = enough && y.after && y.before;
+  }
+  if (enough) net->capacity = rows;
+  return enough;
+}
+
+// Allocates what does not depend on the number of rows, once all leaves and layers are described.
+static bool finish_network(Network* net) {
+  bool enough = true;
+  int inputs = net->numbers;
+  for (int l = 0; l < net->num_layers; l++) {
+    Layer& y = net->layer[l];
+    y.inputs = inputs;
+    y.activation = l + 1 < net->num_layers ? net->activation : NONE;
+    y.input_stride = padded(inputs);
+    y.output_stride = padded(y.outputs);
+    y.narrow = y.outputs <= NARROW && y.activation == NONE && !(l == 0 && net->table);
+    y.panels = new_floats((size_t)(y.narrow ? y.outputs * y.input_stride : y.inputs * y.output_stride));
+    y.back_panels = new_floats((size_t)y.outputs * y.input_stride);
+    y.bias = new_floats(y.output_stride);
+    y.bias_sums = new_floats(y.output_stride);
+    y.gradient = new_floats((size_t)BLOCK * y.output_stride);
+    y.weight_sums = inputs % LANES ? new_floats((size_t)inputs * y.output_stride) : nullptr;
+    enough = enough && y.panels && y.back_panels && y.bias && y.bias_sums && y.gradient && (y.weight_sums || inputs % LANES == 0);
+    inputs = y.outputs;
+  }
+  net->input_gradient = new_floats((size_t)BLOCK * net->layer[0].input_stride);
+  return enough && net->input_gradient && reserve_rows(net, BLOCK);
+}
+
+static void free_network(Network* net) {
+  for (int l = 0; l < net->num_layers; l++) {
+    Layer& y = net->layer[l];
+    if (y.before != y.after) free(y.before);
+    free(y.after);
+    free(y.panels);
+    free(y.back_panels);
+    free(y.bias);
+    free(y.bias_sums);
+    free(y.gradient);
+    free(y.weight_sums);
+  }
+  free(net->input);
+  free(net->input_gradient);
+  free(net->category);
+  free(net);
+}
+
+// --- weights ---------------------------------------------------------------------------------------------------------
+
+static void pack_network(Network* net) {
+  for (int l = 0; l < net->num_layers; l++) {
+    Layer& y = net->layer[l];
+    int column = 0;
+    for (int p = 0; p < y.num_parts; p++) {
+      const Part& part = y.part[p];
+      if (y.narrow)
+        for (int o = 0; o < part.outputs; o++)
+          memcpy(y.panels + (size_t)(column + o) * y.input_stride, part.weight + (size_t)o * y.inputs, (size_t)y.inputs * 4);
+      else
+        pack_transposed(y.panels, part.weight, part.outputs, y.inputs, column, y.output_stride);
+      memcpy(y.bias + column, part.bias, (size_t)part.outputs * 4);
+      column += part.outputs;
+    }
+  }
+}
+
+static void pack_for_backward(Network* net, bool input_gradient) {
+  for (int l = input_gradient ? 0 : 1; l < net->num_layers; l++) {
+    Layer& y = net->layer[l];
+    int row = 0;
+    for (int p = 0; p < y.num_parts; row += y.part[p++].outputs)
+      pack_rows(y.back_panels, y.part[p].weight, y.part[p].outputs, y.inputs, row, y.outputs, y.input_stride);
+  }
+}
+
+// --- activations -----------------------------------------------------------------------------------------------------
+
+template <typename Function>
+INLINE void each_vector(const float* from, float* to, size_t count, Function function) {
+  for (size_t i = 0; i < count; i += LANES) store(to + i, function(load(from + i)));
+}
+
+INLINE Vector normal_cdf(Vector x) { return splat(0.5f) + splat(0.5f) * erf_of(x * splat(0.70710678118654752f)); }
+
+static void activate(int activation, const float* before, float* after, size_t count) {
+  switch (activation) {
+    case TANH: return each_vector(before, after, count, [](Vector x) { return tanh_of(x); });
+    case RELU: return each_vector(before, after, count, [](Vector x) { return x < Vector{} ? Vector{} : x; });
+    case ELU: return each_vector(before, after, count, [](Vector x) { return x > Vector{} ? x : exp_of(x) - splat(1.f); });
+    case SILU: return each_vector(before, after, count, [](Vector x) { return x * sigmoid_of(x); });
+    case GELU: return each_vector(before, after, count, [](Vector x) { return x * normal_cdf(x); });
+  }
+}
+
+template <typename Function>
+INLINE void each_slope(const float* at, float* gradient, size_t count, Function slope) {
+  for (size_t i = 0; i < count; i += LANES) store(gradient + i, load(gradient + i) * slope(load(at + i)));
+}
+
+// Multiplies a gradient with respect to the outputs by the slope of the activation.
+static void times_slope(int activation, const float* before, const float* after, float* gradient, size_t count) {
+  switch (activation) {
+    case TANH: return each_slope(after, gradient, count, [](Vector y) { return splat(1.f) - y * y; });
+    case RELU: return each_slope(after, gradient, count, [](Vector y) { return y > Vector{} ? splat(1.f) : Vector{}; });
+    case ELU: return each_slope(after, gradient, count, [](Vector y) { return y > Vector{} ? splat(1.f) : y + splat(1.f); });
+    case SILU:
+      return each_slope(before, gradient, count, [](Vector x) {
+        Vector s = sigmoid_of(x);
+        return s + x * s * (splat(1.f) - s);
+      });
+    case GELU:
+      return each_slope(before, gradient, count, [](Vector x) {
+        Vector density = splat(0.39894228040143268f) * exp_of(splat(-0.5f) * x * x);
+        return normal_cdf(x) + x * density;
+      });
+  }
+}
+
+// --- forward ---------------------------------------------------------------------------------------------------------
+
+static void read_numbers(const Leaf& leaf, const void* rows, size_t from, int count, float* to, int stride) {
+  for (int i = 0; i < count; i++, to += stride) {
+    size_t start = (from + i) * leaf.width;
+    if (leaf.type == BYTES) {
+      const uint8_t* bytes = (const uint8_t*)rows + start;
+      for (int k = 0; k < leaf.width; k++) to[k] = bytes[k] / leaf.scale;
+    } else if (leaf.mean) {
+      const float* floats = (const float*)rows + start;
+      for (int k = 0; k < leaf.width; k++) {
+        float x = (floats[k] - leaf.mean[k]) * leaf.inverse[k];
+        to[k] = x > leaf.clip ? leaf.clip : x < -leaf.clip ? -leaf.clip : x;
+      }
+    } else {
+      memcpy(to, (const float*)rows + start, (size_t)leaf.width * sizeof(float));
+    }
+  }
+}
+
+// Reads `count` rows of all leaves from row `from` on into the rows of the network from `at` on.
+static void read_rows(Network* net, const void* const* leaves, size_t from, int count, size_t at) {
+  int stride = net->layer[0].input_stride, column = 0, category = 0;
+  for (int f = 0; f < net->num_leaves; f++) {
+    const Leaf& leaf = net->leaf[f];
+    if (leaf.type == CATEGORIES) {
+      const int64_t* values = (const int64_t*)leaves[f] + from * leaf.width;
+      for (int i = 0; i < count; i++)
+        for (int k = 0; k < leaf.width; k++)
+          net->category[(at + i) * net->categories + category + k] = values[(size_t)i * leaf.width + k] + net->offsets[category + k];
+      category += leaf.width;
+    } else {
+      read_numbers(leaf, leaves[f], from, count, net->input + at * stride + column, stride);
+      column += leaf.width;
+    }
+  }
+}
+
+static void add_table_rows(const Network* net, size_t at, int count, float* to, int width, int stride) {
+  for (int i = 0; i < count; i++, to += stride)
+    for (int c = 0; c < net->categories; c++) {
+      const float* row = net->table + (size_t)net->category[(at + i) * net->categories + c] * width;
+      int k = 0;
+      for (; k + LANES <= width; k += LANES) store(to + k, load(to + k) + load(row + k));
+      for (; k < width; k++) to[k] += row[k];
+    }
+}
+
+static void dot_products(const Layer& y, const float* x, float* to, int count) {
+  for (int i = 0; i < count; i++, x += y.input_stride, to += y.output_stride)
+    for (int o = 0; o < y.outputs; o++) {
+      Vector sum{};
+      for (int k = 0; k < y.input_stride; k += LANES) sum += load(x + k) * load(y.panels + (size_t)o * y.input_stride + k);
+      to[o] = sum_of(sum) + y.bias[o];
+    }
+}
+
+// All layers for `count` rows that stand in the network from row `at` on.
+static void forward_block(Network* net, size_t at, int count) {
+  const float* x = net->input + at * net->layer[0].input_stride;
+  for (int l = 0; l < net->num_layers; l++) {
+    Layer& y = net->layer[l];
+    float *before = y.before + at * y.output_stride, *after = y.after + at * y.output_stride;
+    if (y.narrow)
+      dot_products(y, x, before, count);
+    else
+      product(x, y.input_stride, y.panels, y.inputs, y.bias, before, y.output_stride, count, y.output_stride);
+    if (l == 0 && net->table) add_table_rows(net, at, count, before, y.outputs, y.output_stride);
+    activate(y.activation, before, after, (size_t)count * y.output_stride);
+    x = after;
+  }
+}
+
+// Copies the last layer's rows from `at` on into an array [rows, part.outputs] for each of its parts.
+static void write_outputs(const Network* net, size_t at, int count, float* const* outputs, size_t to) {
+  const Layer& y = net->layer[net->num_layers - 1];
+  int column = 0;
+  for (int p = 0; p < y.num_parts; column += y.part[p++].outputs)
+    for (int i = 0; i < count; i++)
+      memcpy(outputs[p] + (to + i) * y.part[p].outputs, y.after + (at + i) * y.output_stride + column, (size_t)y.part[p].outputs * 4);
+}
+
+// --- backward --------------------------------------------------------------------------------------------------------
+
+static void clear_gradients(Network* net) {
+  for (int l = 0; l < net->num_layers; l++) {
+    Layer& y = net->layer[l];
+    memset(y.bias_sums, 0, (size_t)y.output_stride * 4);
+    if (y.weight_sums) memset(y.weight_sums, 0, (size_t)y.inputs * y.output_stride * 4);
+    else
+      for (int p = 0; p < y.num_parts; p++) memset(y.part[p].weight_gradient, 0, (size_t)y.part[p].outputs * y.inputs * 4);
+  }
+  if (net->table) memset(net->table_gradient, 0, (size_t)net->table_rows * net->layer[0].outputs * 4);
+}
+
+static void add_weight_gradient(Layer& y, const float* x, int count) {
+  if (y.weight_sums) {
+    add_outer(x, y.input_stride, y.gradient, y.output_stride, count, y.weight_sums, y.output_stride, y.inputs, y.output_stride);
+  } else {
+    int column = 0;
+    for (int p = 0; p < y.num_parts; column += y.part[p++].outputs)
+      add_outer(y.gradient + column, y.output_stride, x, y.input_stride, count, y.part[p].weight_gradient, y.inputs, y.part[p].outputs, y.inputs);
+  }
+  for (int j = 0; j < y.output_stride; j += LANES) {
+    Vector sum = load(y.bias_sums + j);
+    for (int i = 0; i < count; i++) sum += load(y.gradient + (size_t)i * y.output_stride + j);
+    store(y.bias_sums + j, sum);
+  }
+}
+
+static void add_table_gradient(Network* net, size_t at, int count) {
+  const Layer& y = net->layer[0];
+  for (int i = 0; i < count; i++)
+    for (int c = 0; c < net->categories; c++) {
+      float* row = net->table_gradient + (size_t)net->category[(at + i) * net->categories + c] * y.outputs;
+      const float* gradient = y.gradient + (size_t)i * y.output_stride;
+      int k = 0;
+      for (; k + LANES <= y.outputs; k += LANES) store(row + k, load(row + k) + load(gradient + k));
+      for (; k < y.outputs; k++) row[k] += gradient[k];
+    }
+}
+
+// All layers backward for `count` rows from `at` on; the last layer's `gradient` holds those of the outputs.
+static void backward_block(Network* net, size_t at, int count, bool input_gradient) {
+  for (int l = net->num_layers - 1; l >= 0; l--) {
+    Layer& y = net->layer[l];
+    const float* x = l ? net->layer[l - 1].after : net->input;
+    add_weight_gradient(y, x + at * y.input_stride, count);
+    if (l) {
+      Layer& below = net->layer[l - 1];
+      size_t start = at * below.output_stride;
+      product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, below.gradient, below.output_stride, count, below.output_stride);
+      times_slope(below.activation, below.before + start, below.after + start, below.gradient, (size_t)count * below.output_stride);
+    }
+  }
+  const Layer& first = net->layer[0];
+  if (net->table) add_table_gradient(net, at, count);
+  if (input_gradient)
+    product(first.gradient, first.output_stride, first.back_panels, first.outputs, nullptr, net->input_gradient, first.input_stride, count, first.input_stride);
+}
+
+// Brings the sums that were kept apart into the order that torch has.
+static void write_gradients(Network* net) {
+  for (int l = 0; l < net->num_layers; l++) {
+    Layer& y = net->layer[l];
+    int column = 0;
+    for (int p = 0; p < y.num_parts; column += y.part[p++].outputs) {
+      const Part& part = y.part[p];
+      memcpy(part.bias_gradient, y.bias_sums + column, (size_t)part.outputs * 4);
+      if (!y.weight_sums) continue;
+      for (int k0 = 0; k0 < y.inputs; k0 += 16)
+        for (int o = 0; o < part.outputs; o++)
+          for (int k = k0; k < y.inputs && k < k0 + 16; k++)
+            part.weight_gradient[(size_t)o * y.inputs + k] = y.weight_sums[(size_t)k * y.output_stride + column + o];
+    }
+  }
+}

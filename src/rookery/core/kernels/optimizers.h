@@ -1,0 +1,87 @@
+// Optimizers on flat vectors: norm, clipping and step in one call; nothing moves if the gradient is not finite.
+#pragma once
+#include "vector.h"
+
+// Steps that were skipped, in all and in a row, as tensors of one float.
+struct Counters {
+  float *skipped, *skipped_in_a_row;
+};
+
+// steps: how many steps have been made, a tensor of one float. max_norm: infinite if gradients are not clipped.
+struct AdamSettings {
+  double lr, beta1, beta2, eps, max_norm;
+  float* steps;
+};
+
+struct RMSpropSettings {
+  double lr, alpha, eps, max_norm;
+};
+
+static float norm_of(const float* x, int64_t count) {
+  Vector sum[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * LANES <= count; i += 4 * LANES)
+    for (int j = 0; j < 4; j++) {
+      Vector part = load(x + i + j * LANES);
+      sum[j] += part * part;
+    }
+  for (; i + LANES <= count; i += LANES) {
+    Vector part = load(x + i);
+    sum[0] += part * part;
+  }
+  float total = sum_of((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  for (; i < count; i++) total += x[i] * x[i];
+  return __builtin_sqrtf(total);
+}
+
+// Counts the step; true if it may be made.
+static bool count_step(float norm, Counters counters) {
+  bool finite = norm - norm == 0;
+  *counters.skipped += !finite;
+  *counters.skipped_in_a_row = finite ? 0 : *counters.skipped_in_a_row + 1;
+  return finite;
+}
+
+// What the gradient is multiplied by so that it is no longer than allowed.
+static float clip_factor(float norm, double max_norm) {
+  double factor = max_norm / ((double)norm + 1e-6);
+  return factor < 1 ? (float)factor : 1.f;
+}
+
+// base^exponent for whole exponents, by repeated squaring.
+static double power_of(double base, int64_t exponent) {
+  double result = 1;
+  for (; exponent > 0; exponent /= 2, base *= base)
+    if (exponent % 2) result *= base;
+  return result;
+}
+
+// Adam (Kingma & Ba 2015) with bias corrections in double precision, as torch has them. Returns the norm before clipping.
+static float adam(float* data, const float* gradient, float* mean, float* square, int64_t count, const AdamSettings& cfg, Counters counters) {
+  float norm = norm_of(gradient, count);
+  if (!count_step(norm, counters)) return norm;
+  int64_t steps = (int64_t)(*cfg.steps += 1);
+  double correction1 = 1 - power_of(cfg.beta1, steps), correction2 = 1 - power_of(cfg.beta2, steps);
+  float factor = clip_factor(norm, cfg.max_norm), size = (float)(cfg.lr / correction1), root = (float)(1 / __builtin_sqrt(correction2));
+  float keep = (float)cfg.beta2, new1 = (float)(1 - cfg.beta1), new2 = (float)(1 - cfg.beta2), eps = (float)cfg.eps;
+  for (int64_t i = 0; i < count; i++) {
+    float g = gradient[i] * factor;
+    mean[i] += new1 * (g - mean[i]);
+    square[i] = keep * square[i] + new2 * g * g;
+    data[i] -= size * mean[i] / (__builtin_sqrtf(square[i]) * root + eps);
+  }
+  return norm;
+}
+
+// RMSprop (Tieleman & Hinton 2012) with eps inside the root, as core/optim.py has it. Returns the norm before clipping.
+static float rmsprop(float* data, const float* gradient, float* square, int64_t count, const RMSpropSettings& cfg, Counters counters) {
+  float norm = norm_of(gradient, count);
+  if (!count_step(norm, counters)) return norm;
+  float factor = clip_factor(norm, cfg.max_norm), lr = (float)cfg.lr, fresh = (float)(1 - cfg.alpha), eps = (float)cfg.eps;
+  for (int64_t i = 0; i < count; i++) {
+    float g = gradient[i] * factor;
+    square[i] += fresh * (g * g - square[i]);
+    data[i] -= lr * g / __builtin_sqrtf(square[i] + eps);
+  }
+  return norm;
+}

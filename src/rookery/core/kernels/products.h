@@ -1,0 +1,136 @@
+// Products of small matrices, tile by tile: a tile is TILE_ROWS rows times TILE_VECTORS vectors of sums, which stay in
+// registers while one dimension is run through. All matrices are row-major; columns are padded to whole vectors.
+#pragma once
+#include "vector.h"
+
+// Calls `tile.run<rows>(row)` for all rows, in tiles of TILE_ROWS and one smaller.
+#define FOR_TILES(ROWS, RUN)                                            \
+  do {                                                                  \
+    int row_ = 0;                                                       \
+    for (; row_ + TILE_ROWS <= (ROWS); row_ += TILE_ROWS) RUN(TILE_ROWS, row_); \
+    switch ((ROWS) - row_) {                                            \
+      case 5: if constexpr (TILE_ROWS > 5) RUN(5, row_); break;         \
+      case 4: if constexpr (TILE_ROWS > 4) RUN(4, row_); break;         \
+      case 3: RUN(3, row_); break;                                      \
+      case 2: RUN(2, row_); break;                                      \
+      case 1: RUN(1, row_); break;                                      \
+    }                                                                   \
+  } while (0)
+
+// C[rows, columns] = start + A[rows, depth] B[depth, columns], for ROWS rows and VECTORS vectors of columns.
+// B is a panel: its columns, and no others, lie side by side. `start` is a row of numbers, or null for zeros.
+template <int ROWS, int VECTORS>
+INLINE void product_tile(const float* a, int a_stride, const float* panel, int depth, const float* start, float* c,
+                         int c_stride) {
+  Vector sum[ROWS][VECTORS];
+  for (int i = 0; i < ROWS; i++)
+    for (int j = 0; j < VECTORS; j++) sum[i][j] = start ? load(start + j * LANES) : Vector{};
+  for (int k = 0; k < depth; k++) {
+    Vector b[VECTORS];
+    for (int j = 0; j < VECTORS; j++) b[j] = load(panel + (size_t)(k * VECTORS + j) * LANES);
+    for (int i = 0; i < ROWS; i++) {
+      Vector x = splat(a[(size_t)i * a_stride + k]);
+      for (int j = 0; j < VECTORS; j++) sum[i][j] += x * b[j];
+    }
+  }
+  for (int i = 0; i < ROWS; i++)
+    for (int j = 0; j < VECTORS; j++) store(c + (size_t)i * c_stride + j * LANES, sum[i][j]);
+}
+
+template <int VECTORS>
+static void product_panel(const float* a, int a_stride, const float* panel, int depth, const float* start, float* c,
+                          int c_stride, int rows) {
+#define RUN(N, ROW) product_tile<N, VECTORS>(a + (size_t)(ROW)*a_stride, a_stride, panel, depth, start, c + (size_t)(ROW)*c_stride, c_stride)
+  FOR_TILES(rows, RUN);
+#undef RUN
+}
+
+// C[rows, columns] = start + A[rows, depth] B[depth, columns]; `columns` is padded, B as `pack` leaves it.
+static void product(const float* a, int a_stride, const float* panels, int depth, const float* start, float* c,
+                    int c_stride, int rows, int columns) {
+  for (int column = 0; column < columns;) {
+    int left = (columns - column) / LANES, vectors = left < TILE_VECTORS ? left : TILE_VECTORS;
+    const float *panel = panels + (size_t)column * depth, *from = start ? start + column : nullptr;
+    float* to = c + column;
+    switch (vectors) {
+      case 4: if constexpr (TILE_VECTORS > 3) product_panel<4>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
+      case 3: if constexpr (TILE_VECTORS > 2) product_panel<3>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
+      case 2: product_panel<2>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
+      case 1: product_panel<1>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
+    }
+    column += vectors * LANES;
+  }
+}
+
+// C[rows, columns] += P[count, rows]^T Q[count, columns], for ROWS rows and VECTORS vectors of columns.
+template <int ROWS, int VECTORS>
+INLINE void outer_tile(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride) {
+  Vector sum[ROWS][VECTORS];
+  for (int i = 0; i < ROWS; i++)
+    for (int j = 0; j < VECTORS; j++) sum[i][j] = load(c + (size_t)i * c_stride + j * LANES);
+  for (int k = 0; k < count; k++) {
+    Vector b[VECTORS];
+    for (int j = 0; j < VECTORS; j++) b[j] = load(q + (size_t)k * q_stride + j * LANES);
+    for (int i = 0; i < ROWS; i++) {
+      Vector x = splat(p[(size_t)k * p_stride + i]);
+      for (int j = 0; j < VECTORS; j++) sum[i][j] += x * b[j];
+    }
+  }
+  for (int i = 0; i < ROWS; i++)
+    for (int j = 0; j < VECTORS; j++) store(c + (size_t)i * c_stride + j * LANES, sum[i][j]);
+}
+
+template <int VECTORS>
+static void outer_panel(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
+                        int rows) {
+#define RUN(N, ROW) outer_tile<N, VECTORS>(p + (ROW), p_stride, q, q_stride, count, c + (size_t)(ROW)*c_stride, c_stride)
+  FOR_TILES(rows, RUN);
+#undef RUN
+}
+
+// C[rows, columns] += P[count, rows]^T Q[count, columns]; `columns` is padded.
+static void add_outer(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
+                      int rows, int columns) {
+  for (int column = 0; column < columns;) {
+    int left = (columns - column) / LANES, vectors = left < TILE_VECTORS ? left : TILE_VECTORS;
+    const float* from = q + column;
+    float* to = c + column;
+    switch (vectors) {
+      case 4: if constexpr (TILE_VECTORS > 3) outer_panel<4>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
+      case 3: if constexpr (TILE_VECTORS > 2) outer_panel<3>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
+      case 2: outer_panel<2>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
+      case 1: outer_panel<1>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
+    }
+    column += vectors * LANES;
+  }
+}
+
+// Where element (depth, column) of a packed matrix of so many padded columns lies.
+INLINE size_t packed_at(int depth, int column, int total_depth, int columns) {
+  int first = column / (TILE_VECTORS * LANES) * (TILE_VECTORS * LANES);
+  int width = columns - first < TILE_VECTORS * LANES ? columns - first : TILE_VECTORS * LANES;
+  return (size_t)first * total_depth + (size_t)depth * width + (column - first);
+}
+
+// Packs W^T for W[outputs, depth] into the columns from `column` on. Small blocks, so that neither side leaves the cache.
+static void pack_transposed(float* panels, const float* w, int outputs, int depth, int column, int columns) {
+  for (int o0 = 0; o0 < outputs; o0 += 16)
+    for (int k0 = 0; k0 < depth; k0 += 16) {
+      int o1 = o0 + 16 < outputs ? o0 + 16 : outputs, k1 = k0 + 16 < depth ? k0 + 16 : depth;
+      for (int o = o0; o < o1; o++) {
+        float* to = panels + packed_at(k0, column + o, depth, columns);
+        size_t step = packed_at(k0 + 1, column + o, depth, columns) - packed_at(k0, column + o, depth, columns);
+        for (int k = k0; k < k1; k++, to += step) *to = w[(size_t)o * depth + k];
+      }
+    }
+}
+
+// Packs W[rows, width] as rows from `depth` on of a matrix of so many rows and padded columns.
+static void pack_rows(float* panels, const float* w, int rows, int width, int depth, int total_depth, int columns) {
+  for (int column = 0; column < width; column += TILE_VECTORS * LANES) {
+    int count = width - column < TILE_VECTORS * LANES ? width - column : TILE_VECTORS * LANES;
+    for (int r = 0; r < rows; r++)
+      memcpy(panels + packed_at(depth + r, column, total_depth, columns), w + (size_t)r * width + column,
+             (size_t)count * sizeof(float));
+  }
+}

@@ -1,0 +1,131 @@
+// A vector of floats as wide as the processor's registers, and the functions that networks need of it.
+//
+// Everything is written with the vector extensions of GCC and Clang, so one source serves every instruction set: compiled
+// for AVX-512 a vector holds 16 floats, for AVX2 8, for SSE2 and NEON 4.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+// TILE_ROWS x TILE_VECTORS sums stay in registers while a product is formed (see products.h).
+#if defined(__AVX512F__)
+enum { LANES = 16, TILE_ROWS = 6, TILE_VECTORS = 4 };
+#elif defined(__AVX2__)
+enum { LANES = 8, TILE_ROWS = 6, TILE_VECTORS = 2 };
+#elif defined(__aarch64__)
+enum { LANES = 4, TILE_ROWS = 6, TILE_VECTORS = 4 };
+#else
+enum { LANES = 4, TILE_ROWS = 4, TILE_VECTORS = 2 };
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float Vector __attribute__((vector_size(LANES * 4)));
+typedef int32_t IntVector __attribute__((vector_size(LANES * 4)));
+typedef float UnalignedVector __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+INLINE Vector load(const float* from) { return *(const UnalignedVector*)from; }
+INLINE void store(float* to, Vector value) { *(UnalignedVector*)to = value; }
+INLINE Vector splat(float x) { return x - Vector{}; }
+// Of both the first one if it is not a number: a NaN must reach the gradient, where it is noticed.
+INLINE Vector smaller(Vector a, Vector b) { return b < a ? b : a; }
+INLINE Vector larger(Vector a, Vector b) { return b > a ? b : a; }
+
+// The first `count` floats, zeros behind them.
+INLINE Vector load_some(const float* from, int count) {
+  Vector value{};
+  memcpy(&value, from, (size_t)count * sizeof(float));
+  return value;
+}
+INLINE void store_some(float* to, Vector value, int count) { memcpy(to, &value, (size_t)count * sizeof(float)); }
+
+// The sum of all lanes, halves first: the same order for every call.
+INLINE float sum_of(Vector value) {
+  float lane[LANES];
+  memcpy(lane, &value, sizeof lane);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+  return lane[0];
+}
+// `count` rounded up to whole vectors.
+INLINE int padded(int count) { return (count + LANES - 1) / LANES * LANES; }
+
+// --- functions, elementwise; errors are relative ---------------------------------------------------------------------
+
+// e^x, error 1e-7: a power of two times a polynomial of the rest (Cephes, expf).
+INLINE Vector exp_of(Vector x) {
+  x = larger(smaller(x, splat(88.3762626647949f)), splat(-87.3365447504f));
+  Vector shifted = x * splat(1.44269504088896341f) + splat(12582912.f);  // 1.5 * 2^23 leaves the rounded integer
+  Vector power = shifted - splat(12582912.f);
+  Vector rest = x - power * splat(0.693359375f) - power * splat(-2.12194440e-4f);
+  Vector sum = rest * splat(1.9875691500e-4f) + splat(1.3981999507e-3f);
+  sum = sum * rest + splat(8.3334519073e-3f);
+  sum = sum * rest + splat(4.1665795894e-2f);
+  sum = sum * rest + splat(1.6666665459e-1f);
+  sum = sum * rest + splat(5.0000001201e-1f);
+  sum = sum * (rest * rest) + rest + splat(1.f);
+  IntVector bits = (__builtin_convertvector(power, IntVector) + 127) << 23;
+  return sum * (Vector)bits;
+}
+
+// log x of normal x > 0, error 1e-7 (Cephes, logf).
+INLINE Vector log_of(Vector x) {
+  IntVector bits = (IntVector)x;
+  IntVector exponent = ((bits >> 23) & 255) - 126;
+  Vector mantissa = (Vector)((bits & 0x007fffff) | 0x3f000000);  // in [0.5, 1)
+  IntVector low = (IntVector)(mantissa < splat(0.707106781186547524f));
+  Vector power = __builtin_convertvector(exponent + low, Vector);
+  Vector again = low ? mantissa : Vector{};
+  mantissa = mantissa - splat(1.f) + again;
+  Vector square = mantissa * mantissa;
+  Vector sum = mantissa * splat(7.0376836292e-2f) + splat(-1.1514610310e-1f);
+  sum = sum * mantissa + splat(1.1676998740e-1f);
+  sum = sum * mantissa + splat(-1.2420140846e-1f);
+  sum = sum * mantissa + splat(1.4249322787e-1f);
+  sum = sum * mantissa + splat(-1.6668057665e-1f);
+  sum = sum * mantissa + splat(2.0000714765e-1f);
+  sum = sum * mantissa + splat(-2.4999993993e-1f);
+  sum = sum * mantissa + splat(3.3333331174e-1f);
+  sum = sum * mantissa * square + power * splat(-2.12194440e-4f) - square * splat(0.5f);
+  return mantissa + sum + power * splat(0.693359375f);
+}
+
+// tanh x, error 3e-7: an odd polynomial over an even one (minimax, degrees 13 and 6), 1 beyond 7.9.
+INLINE Vector tanh_of(Vector x) {
+  x = larger(smaller(x, splat(7.90531110763549805f)), splat(-7.90531110763549805f));
+  Vector square = x * x;
+  Vector over = square * splat(-2.76076847742355e-16f) + splat(2.00018790482477e-13f);
+  over = over * square + splat(-8.60467152213735e-11f);
+  over = over * square + splat(5.12229709037114e-08f);
+  over = over * square + splat(1.48572235717979e-05f);
+  over = over * square + splat(6.37261928875436e-04f);
+  over = over * square + splat(4.89352455891786e-03f);
+  Vector under = square * splat(1.19825839466702e-06f) + splat(1.18534705686654e-04f);
+  under = under * square + splat(2.26843463243900e-03f);
+  under = under * square + splat(4.89352518554385e-03f);
+  return x * over / under;
+}
+
+// The error function, error 2e-7: an odd polynomial over an even one, 1 beyond 4.
+INLINE Vector erf_of(Vector x) {
+  x = larger(smaller(x, splat(4.f)), splat(-4.f));
+  Vector square = x * x;
+  Vector over = square * splat(-2.72614225801306e-10f) + splat(2.77068142495902e-08f);
+  over = over * square + splat(-2.10102402082508e-06f);
+  over = over * square + splat(-5.69250639462346e-05f);
+  over = over * square + splat(-7.34990630326855e-04f);
+  over = over * square + splat(-2.95459980854025e-03f);
+  over = over * square + splat(-1.60960333262415e-02f);
+  Vector under = square * splat(-1.45660718464996e-05f) + splat(-2.13374055278905e-04f);
+  under = under * square + splat(-1.68282697438203e-03f);
+  under = under * square + splat(-7.37332916720468e-03f);
+  under = under * square + splat(-1.42647390514189e-02f);
+  return x * over / under;
+}
+
+INLINE Vector sigmoid_of(Vector x) { return splat(1.f) / (splat(1.f) + exp_of(-x)); }
+
+// log(1 + e^x), without overflow.
+INLINE Vector softplus_of(Vector x) {
+  Vector size = larger(x, -x);
+  return larger(x, Vector{}) + log_of(splat(1.f) + exp_of(-size));
+}

@@ -1,0 +1,334 @@
+"""Kernels for small networks on the processor: which build runs, and how Python calls it.
+
+The C++ stands in `core/kernels/`, one source compiled once for each instruction set. It knows layers, heads and flat
+vectors, and nothing of algorithms; the torch modules stay the definition of what is computed, and what runs where there
+is no kernel. `models/native.py` says which networks qualify.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+FOLDER = Path(__file__).parent / "kernels"
+SWITCH = "ROOKERY_NATIVE"
+"""Environment variable: 0 hides all builds, the name of one takes it instead of the best."""
+
+BY_CAPABILITY = {"AVX512": ("x86-64-v4", "x86-64-v3", "x86-64"), "AVX2": ("x86-64-v3", "x86-64")}
+"""Builds that a processor can run, best first, by what torch calls its instruction set."""
+
+ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
+"""In the order of `enum Activation`."""
+
+INTERFACE_VERSION = 1
+"""Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
+
+FLOATS, BYTES, CATEGORIES = range(3)
+MAX_LEAVES, MAX_LAYERS, MAX_PARTS = 64, 16, 4
+
+ADDRESS, INTS, INT, LONG, FLOAT = (
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_int32),
+    ctypes.c_int,
+    ctypes.c_int64,
+    ctypes.c_float,
+)
+
+
+class Counters(ctypes.Structure):
+    """Addresses of an optimizer's counts of skipped steps."""
+
+    _fields_ = [("skipped", ADDRESS), ("skipped_in_a_row", ADDRESS)]
+
+
+class AdamSettings(ctypes.Structure):
+    """What `adam_flat` reads."""
+
+    _fields_ = [*((name, ctypes.c_double) for name in ("lr", "beta1", "beta2", "eps", "max_norm")), ("steps", ADDRESS)]
+
+
+class RMSpropSettings(ctypes.Structure):
+    """What `rmsprop_flat` reads."""
+
+    _fields_ = [(name, ctypes.c_double) for name in ("lr", "alpha", "eps", "max_norm")]
+
+
+class PPOBatch(ctypes.Structure):
+    """Addresses of the rows that `ppo_gradient` reads; None where there are none."""
+
+    _fields_ = [
+        (name, ADDRESS) for name in ("action", "logp", "advantage", "value_target", "value", "importance", "mask")
+    ]
+
+
+class PPOSettings(ctypes.Structure):
+    """What `ppo_gradient` reads."""
+
+    _fields_ = [
+        *((name, FLOAT) for name in ("clip", "value_clip", "value_coef", "entropy_coef")),
+        ("normalize_advantage", ctypes.c_int32),
+    ]
+
+
+SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "interface_version": (INT, ()),
+    "vector_lanes": (INT, ()),
+    "network_new": (ADDRESS, (INT,)),
+    "network_leaf": (None, (ADDRESS, INT, INT, FLOAT, ADDRESS, ADDRESS, FLOAT)),
+    "network_table": (None, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, INT)),
+    "network_layer": (None, (ADDRESS,)),
+    "network_part": (None, (ADDRESS, INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS)),
+    "network_finish": (INT, (ADDRESS,)),
+    "network_free": (None, (ADDRESS,)),
+    "network_pack": (None, (ADDRESS,)),
+    "network_forward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS)),
+    "network_backward": (INT, (ADDRESS, ADDRESS, ADDRESS)),
+    "head_new": (ADDRESS, (INTS, INT, INT, INT, INT, INT, FLOAT, FLOAT)),
+    "head_free": (None, (ADDRESS,)),
+    "policy_step": (None, (ADDRESS, ADDRESS, ADDRESS, INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS)),
+    "ppo_gradient": (None, (ADDRESS, ADDRESS, ADDRESS, INT, *(ADDRESS,) * 7)),
+    "adam_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
+    "rmsprop_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
+}
+"""Result and arguments of each function of `kernels.cpp`."""
+
+
+class Build:
+    """A compiled set of kernels.
+
+    Args:
+        name: Its instruction set, ``x86-64-v4`` for one.
+
+    Raises:
+        OSError: If it cannot be loaded, or was made from other sources.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        library = ctypes.CDLL(str(FOLDER / f"{name}.so"))
+        if not hasattr(library, "interface_version") or library.interface_version() != INTERFACE_VERSION:
+            raise OSError(f"{FOLDER / name}.so was made from other sources; run: python setup.py build_ext --inplace")
+        self.call: dict[str, Callable[..., Any]] = {}
+        """Its functions by name; each lets other threads run meanwhile."""
+        for function, (result, arguments) in SIGNATURES.items():
+            found = getattr(library, function)
+            found.restype, found.argtypes = result, arguments
+            self.call[function] = found
+
+
+def candidates() -> tuple[str, ...]:
+    """Names of the builds that this processor can run, best first, whether they are there or not."""
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        return BY_CAPABILITY.get(torch.backends.cpu.get_cpu_capability(), ("x86-64",))
+    return (platform.machine(),)
+
+
+@cache
+def best_build() -> Build | None:
+    """The best build that is there and that this processor can run; None if there is none, or `SWITCH` hides it."""
+    wanted = os.environ.get(SWITCH, "")
+    if wanted == "0":
+        return None
+    for name in candidates():
+        if wanted not in ("", "1", name):
+            continue
+        try:
+            return Build(name)
+        except OSError:
+            continue
+    return None
+
+
+class Leaf(NamedTuple):
+    """One array of what a network reads, ``[N, width]``.
+
+    Attributes:
+        kind: `FLOATS`, `BYTES` or `CATEGORIES` (int64).
+        width: Numbers or categories of a row.
+        scale: Bytes are divided by it.
+        mean: ``[width]``; floats become ``(x - mean) * inverse_std``. None = they stay.
+        inverse_std: ``[width]``.
+        clip: Largest size of a number after that.
+    """
+
+    kind: int
+    width: int
+    scale: float = 1.0
+    mean: Tensor | None = None
+    inverse_std: Tensor | None = None
+    clip: float = 0.0
+
+
+class Linear(NamedTuple):
+    """Weights of a linear layer, ``[outputs, inputs]`` and ``[outputs]``; gradients are written where they have any."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+@dataclass(frozen=True)
+class Table:
+    """What categories look up, in the place of products with one-hots.
+
+    Attributes:
+        rows: ``[sum of sizes, outputs of the first layer]``.
+        offsets: ``[categories]`` int64, the first row of each.
+    """
+
+    rows: Tensor
+    offsets: Tensor
+
+
+class Network:
+    """Layers on weights that lie in tensors, which must stay where they are.
+
+    Args:
+        build: What runs it.
+        leaves: What it reads; numbers in this order are the inputs of the first layer.
+        layers: From the first to the last, each of one or more linear layers side by side; all but the last are
+            followed by the activation.
+        activation: One of `ACTIVATIONS`.
+        table: What categories look up, added to the first layer's outputs.
+
+    Raises:
+        MemoryError: If there is not enough.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        leaves: Sequence[Leaf],
+        layers: Sequence[Sequence[Linear]],
+        activation: str,
+        table: Table | None = None,
+    ) -> None:
+        self._call = call = build.call
+        self._kept_alive = (leaves, layers, table)
+        self.widths = [len(part.weight) for part in layers[-1]]
+        """Outputs of each part of the last layer."""
+        self._numbers = sum(leaf.width for leaf in leaves if leaf.kind != CATEGORIES)
+        self.handle = call["network_new"](ACTIVATIONS.index(activation))
+        if not self.handle:
+            raise MemoryError("no memory for a network")
+        self._finalizer = weakref.finalize(self, call["network_free"], self.handle)
+        for leaf in leaves:
+            mean, inverse = address(leaf.mean), address(leaf.inverse_std)
+            call["network_leaf"](self.handle, leaf.kind, leaf.width, leaf.scale, mean, inverse, leaf.clip)
+        if table is not None:
+            call["network_table"](self.handle, *places(table.rows), address(table.offsets), len(table.rows))
+        for layer in layers:
+            call["network_layer"](self.handle)
+            for weight, bias in layer:
+                (w, w_gradient), (b, b_gradient) = places(weight), places(bias)
+                call["network_part"](self.handle, len(weight), w, b, w_gradient, b_gradient)
+        if not call["network_finish"](self.handle):
+            raise MemoryError("no memory for a network")
+        self.leaf_addresses = (ADDRESS * len(leaves))()
+        self._part_addresses = (ADDRESS * len(layers[-1]))()
+
+    def forward(self, leaves: Sequence[Tensor], keep: bool) -> list[Tensor]:
+        """Outputs ``[N, outputs]`` of each part of the last layer.
+
+        Args:
+            leaves: ``[N, ...]`` contiguous, of the types and widths that were told.
+            keep: Hold what `write_gradients` needs.
+        """
+        rows = len(leaves[0])
+        for number, leaf in enumerate(leaves):
+            self.leaf_addresses[number] = leaf.data_ptr()
+        outputs = [torch.empty(rows, width) for width in self.widths]
+        for number, output in enumerate(outputs):
+            self._part_addresses[number] = output.data_ptr()
+        if not self._call["network_forward"](self.handle, self.leaf_addresses, rows, keep, self._part_addresses):
+            raise MemoryError(f"no memory for {rows:,} rows of a network")
+        return outputs
+
+    def write_gradients(self, gradients: Sequence[Tensor], inputs: bool = False) -> Tensor | None:
+        """Writes the gradients of all weights, over what they were.
+
+        Args:
+            gradients: ``[N, outputs]`` contiguous, of each part's outputs of the last forward pass that kept.
+            inputs: Give the gradient of the numbers that were read, too.
+
+        Returns:
+            ``[N, numbers]``, if asked for; with respect to numbers as the first layer gets them.
+
+        Raises:
+            RuntimeError: If nothing was kept.
+        """
+        for number, gradient in enumerate(gradients):
+            self._part_addresses[number] = gradient.data_ptr()
+        wanted = torch.empty(len(gradients[0]), self._numbers) if inputs else None
+        if not self._call["network_backward"](self.handle, self._part_addresses, address(wanted)):
+            raise RuntimeError("a backward pass without a forward pass that kept what it needs")
+        return wanted
+
+    def pack(self) -> None:
+        """Takes over changed weights for `policy_step`; a forward pass does so by itself."""
+        self._call["network_pack"](self.handle)
+
+
+class Head:
+    """The layout of actions: choices, then flags, then numbers.
+
+    Args:
+        build: What runs it.
+        sizes: Options of each choice.
+        flags: How many flags.
+        numbers: How many numbers.
+        integers: Actions are int64; else float32.
+        squashed: Bounds of the log standard deviations that the network puts out behind the means of numbers, of
+            which the tanh is taken (Haarnoja et al. 2018, appendix C); None = plain normal numbers.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        sizes: Sequence[int],
+        flags: int,
+        numbers: int,
+        integers: bool,
+        squashed: tuple[float, float] | None = None,
+    ) -> None:
+        low, high = squashed or (0.0, 0.0)
+        widths = (ctypes.c_int32 * len(sizes))(*sizes)
+        is_squashed = squashed is not None
+        self.handle = build.call["head_new"](widths, len(sizes), flags, numbers, is_squashed, integers, low, high)
+        if not self.handle:
+            raise MemoryError("no memory for a head")
+        self._finalizer = weakref.finalize(self, build.call["head_free"], self.handle)
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Where a tensor's numbers lie."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+def array_address(array: Any) -> int:
+    """Where an array's numbers lie, by the fastest way that NumPy allows.
+
+    Raises:
+        TypeError: If they do not lie in a row, or may not be written on; an array of none raises a ValueError.
+    """
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))
+
+
+def places(weight: Tensor) -> tuple[int | None, int | None]:
+    """Where a weight and its gradient lie; None for one that does not learn."""
+    return address(weight), address(weight.grad)
+
+
+def write_gradient(weight: Tensor, gradient: Tensor) -> None:
+    """Gives a weight that no network holds its gradient."""
+    assert weight.grad is not None
+    weight.grad.copy_(gradient)

@@ -1,0 +1,117 @@
+"""Which networks run on kernels, and how they are described to them.
+
+A network qualifies if it is our own encoder on vectors and categories, with linear heads, in float32 on the processor.
+Pictures, custom models, and what is compiled by `torch.compile` run in torch, as everything does where there is no
+build (see `core/native.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rookery.core.batch import TensorTree
+from rookery.core.native import (
+    BYTES,
+    CATEGORIES,
+    FLOATS,
+    MAX_LAYERS,
+    MAX_LEAVES,
+    MAX_PARTS,
+    Build,
+    Leaf,
+    Linear,
+    Network,
+    Table,
+    best_build,
+)
+from rookery.models.build import ModelConfig
+from rookery.models.encoders import Encoder
+
+MOST_WEIGHTS = 2**18
+"""Of a layer. Kernels run on one core: wider ones are left to torch, which takes all."""
+
+Normalized = Mapping[str, tuple[Tensor, Tensor, float]]
+"""Mean, inverse standard deviation and clip of the leaves that are normalized, by path."""
+
+
+def kernels_for(model: ModelConfig, trunks: Sequence[nn.Module], weights: Sequence[Tensor]) -> Build | None:
+    """What networks run on: the build of kernels, or None if torch must run them.
+
+    Args:
+        model: Their settings.
+        trunks: From observations to features; linear layers follow.
+        weights: All that they and these layers have.
+    """
+    if not model.native or model.compile or not all(_qualifies(trunk) for trunk in trunks):
+        return None
+    plain = all(weight.is_cpu and weight.dtype == torch.float32 and weight.is_contiguous() for weight in weights)
+    return best_build() if plain and max(weight.numel() for weight in weights) <= MOST_WEIGHTS else None
+
+
+def _qualifies(trunk: nn.Module) -> bool:
+    if type(trunk) is not Encoder or trunk.pictures:
+        return False
+    leaves = [*trunk.vectors, *trunk.categories]
+    readable = all(
+        (leaf.dtype == np.float32 and leaf.scale == 1.0) or leaf.dtype in (np.uint8, np.bool_) for leaf in trunk.vectors
+    )
+    return (
+        readable
+        and all(np.prod(leaf.shape, dtype=int) > 0 for leaf in leaves)
+        and 0 < len(leaves) <= MAX_LEAVES
+        and len(trunk.layers) + 2 <= MAX_LAYERS
+        and (trunk.first is not None or not trunk.categories)  # without a layer, categories are one-hots
+    )
+
+
+class NativeTrunk:
+    """A trunk with linear layers on top of it, on kernels.
+
+    Args:
+        build: What runs it.
+        trunk: An encoder that qualifies.
+        heads: Linear layers, each on the trunk's features.
+        normalized: What is shifted and scaled before the trunk; empty if observations come as the trunk takes them.
+    """
+
+    def __init__(self, build: Build, trunk: Encoder, heads: Sequence[nn.Linear], normalized: Normalized) -> None:
+        assert len(heads) <= MAX_PARTS
+        leaves = []
+        for leaf in trunk.vectors:
+            width = int(np.prod(leaf.shape))
+            mean, inverse, clip = normalized.get(leaf.path, (None, None, 0.0))
+            kind = FLOATS if leaf.dtype == np.float32 else BYTES
+            leaves.append(Leaf(kind, width, leaf.scale, mean, inverse, clip))
+        leaves += [Leaf(CATEGORIES, len(leaf.sizes)) for leaf in trunk.categories]
+        layers, table, first = [], None, trunk.first
+        if first is not None:
+            weight = torch.empty(len(first.bias), 0) if first.weight is None else first.weight
+            table = None if first.table is None else Table(first.table, first.offsets)
+            layers.append([Linear(weight, first.bias)])
+        layers += [[_linear(layer)] for layer in trunk.layers]
+        layers.append([_linear(head) for head in heads])
+        self.network = Network(build, leaves, layers, trunk.activation, table)
+        self.paths = tuple(leaf.path for leaf in (*trunk.vectors, *trunk.categories))
+        """Leaves of an observation, in the order in which the network reads them."""
+
+    def forward(self, obs: TensorTree, keep: bool = False) -> list[Tensor]:
+        """What each head puts out, ``[N, outputs]``, for observations ``[N, ...]`` by leaf path.
+
+        Args:
+            obs: Types as stored, normalized unless this trunk does that.
+            keep: A backward pass will follow.
+        """
+        return self.network.forward([obs[path].contiguous() for path in self.paths], keep)
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of all weights, given those of what the heads put out in the last pass that kept."""
+        self.network.write_gradients([gradient.contiguous() for gradient in gradients])
+
+
+def _linear(layer: nn.Module) -> Linear:
+    assert isinstance(layer, nn.Linear)
+    return Linear(layer.weight, layer.bias)

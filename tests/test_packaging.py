@@ -1,0 +1,138 @@
+"""What pip gets when it builds the package: native kernels for every processor, or none and no error."""
+
+import ctypes
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+pytest.importorskip("setuptools", minversion="77")
+
+ROOT = Path(__file__).parents[1]
+KERNELS = Path("src/rookery/core/kernels")
+COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+INTEL = platform.machine() == "x86_64"
+NAMES = {"x86-64.so", "x86-64-v3.so", "x86-64-v4.so"} if INTEL else {f"{platform.machine()}.so"}
+STUB = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }\n'
+
+needs_compiler = pytest.mark.skipif(
+    COMPILER is None or sys.platform == "win32", reason="no C++ compiler with GCC's vector extensions"
+)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """What of the package concerns building it, with kernels that compile at once."""
+    root = tmp_path / "tree"
+    for name in ("setup.py", "pyproject.toml", "README.md", "src/rookery/py.typed", "src/rookery/core/__init__.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    (root / "src" / "rookery" / "__init__.py").touch()
+    (root / KERNELS).mkdir()
+    (root / KERNELS / "kernels.cpp").write_text(f'#include "stub.h"\n{STUB}')
+    (root / KERNELS / "stub.h").touch()
+    return root
+
+
+def build(root, what="wheel", **environment):
+    """Calls setuptools as pip does; gives the file it made and what it said."""
+    result = subprocess.run(
+        [sys.executable, "-c", f"from setuptools import build_meta; build_meta.build_{what}('dist')"],
+        cwd=root,
+        env={**os.environ, "CXX": COMPILER or "", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout
+    (made,) = (root / "dist").iterdir()
+    return made, result.stdout
+
+
+def without_compiler(folder):
+    """An environment in which no program is found."""
+    return {"PATH": str(folder), "CC": "/nonexistent", "CXX": "/nonexistent"}
+
+
+def kernels_in(wheel, folder):
+    """The native libraries in a wheel, by name."""
+    with ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return {path.name: path for path in (folder / "rookery" / "core" / "kernels").glob("*")}
+
+
+def warnings_of(said):
+    return [line for line in said.splitlines() if "building extension" in line and "failed" in line]
+
+
+@needs_compiler
+def test_a_wheel_serves_every_python_and_carries_every_build_and_no_source(tree, tmp_path):
+    wheel, _ = build(tree)
+    assert wheel.name.split("-")[2:4] == ["py3", "none"]
+    assert not wheel.name.endswith("-any.whl")
+    found = kernels_in(wheel, tmp_path / "wheel")
+    assert found.keys() == NAMES
+    assert {ctypes.CDLL(str(path)).answer() for path in found.values()} == {42}
+
+
+@needs_compiler
+def test_the_kernels_compile_without_a_warning_and_need_no_cpp_library(tree, tmp_path):
+    shutil.copytree(ROOT / KERNELS, tree / KERNELS, dirs_exist_ok=True)
+    wheel, said = build(tree)
+    assert not re.findall(r"\.(?:h|cpp):\d+:.*", said)
+    found = kernels_in(wheel, tmp_path / "wheel")
+    assert found.keys() == NAMES
+    for path in found.values():
+        ctypes.CDLL(str(path))
+        assert b"libstdc++" not in path.read_bytes()
+
+
+def test_without_a_compiler_the_wheel_builds_carries_none_and_one_line_says_so(tree, tmp_path):
+    wheel, said = build(tree, **without_compiler(tmp_path))
+    assert kernels_in(wheel, tmp_path / "wheel") == {}
+    assert said.count("no C++ compiler was found") == 1
+    assert warnings_of(said) == []
+
+
+@needs_compiler
+@pytest.mark.skipif(not INTEL, reason="this machine has one variant")
+def test_a_compiler_that_does_not_know_one_variant_builds_the_others(tree, tmp_path):
+    old = tmp_path / "old-compiler"
+    old.write_text(f"""#!/bin/sh
+case "$*" in *x86-64-v4*) echo "error: bad value 'x86-64-v4'" >&2; exit 1;; esac
+exec {COMPILER} "$@"
+""")
+    old.chmod(0o755)
+    wheel, said = build(tree, CXX=str(old))
+    assert kernels_in(wheel, tmp_path / "wheel").keys() == {"x86-64.so", "x86-64-v3.so"}
+    (line,) = warnings_of(said)
+    assert "x86-64-v4" in line and "bad value" in line
+
+
+@needs_compiler
+def test_an_editable_installation_builds_beside_the_source_and_leaves_nothing_that_is_older(tree, tmp_path):
+    def built():
+        return {path.name for path in (tree / KERNELS).glob("*.so")}
+
+    build(tree, "editable")
+    assert built() == NAMES
+    (tree / KERNELS / "stub.h").write_text("#error broken\n")
+    _, said = build(tree, "editable")
+    assert built() == set()
+    assert len(warnings_of(said)) == len(NAMES) and "broken" in warnings_of(said)[0]
+
+
+def test_a_source_distribution_has_the_sources_and_no_build(tree):
+    (tree / KERNELS / "x86-64.so").touch()
+    archive, _ = build(tree, "sdist")
+    with tarfile.open(archive) as files:
+        names = {Path(name).name for name in files.getnames()}
+    assert {"setup.py", "kernels.cpp", "stub.h"} <= names
+    assert "x86-64.so" not in names
