@@ -114,6 +114,7 @@ Make = Callable[..., Trainer]
 TRAININGS: dict[str, Make] = {
     "cartpole-matched/serial": partial(trainer, MATCHED["cartpole-matched"], paths=on("serial")),
     "cartpole-matched/batched": partial(trainer, MATCHED["cartpole-matched"], paths=on("batched")),
+    "cartpole-64/batched": partial(trainer, MATCHED["cartpole-64"], paths=on("batched")),
     **{f"cartpole-best/{name.removeprefix('rookery-')}": partial(trainer, settings)
        for name, settings in BEST.items() if name.startswith("rookery-")},
     "arena-one/ours": partial(trainer, MATCHED["arena-one"]),
@@ -130,6 +131,7 @@ TRAININGS: dict[str, Make] = {
 
 LIMITED = {
     "cartpole-matched": TRAININGS["cartpole-matched/serial"],
+    "cartpole-64": TRAININGS["cartpole-64/batched"],
     "cartpole-best": TRAININGS["cartpole-best/128"],
     "arena-one": TRAININGS["arena-one/ours"],
     "synthetic-50": TRAININGS["synthetic-50/processes"],

@@ -46,6 +46,7 @@ AFTER_IMPORT = "reached.after_import"
 GOALS = [
     Goal("CartPole, matched settings, Python envs: steps/s", "cartpole-matched", 2.8,
          ours=("serial",), against=("sb3",)),
+    Goal("CartPole, matched settings, 64 batched copies: steps/s", "cartpole-64", 1.0, against=("jax",)),
     Goal("CartPole, own best settings: steps/s", "cartpole-best", 1.7, against=("sb3", "rllib")),
     Goal("CartPole to 475, after import: s", "cartpole-best", 6.0, AFTER_IMPORT, smaller=True, at_most=True),
     Goal("arena, one policy: s an iteration", "arena-one", 5.0, "iteration_seconds",
@@ -139,7 +140,9 @@ def page(about: dict[str, Any], lines: Sequence[Line]) -> str:
         "the command of each, are in `speed.json`. Steps are those of single environment copies (Pong: 4 frames each);",
         "steps/s is the slope over a run without its first iteration and then its first 2 seconds or tenth. Seconds to",
         "the first iteration count from the start of the process. PSS is memory with shared pages counted once; what",
-        "other running programs share, torch's libraries say, counts in part only.",
+        "other running programs share, torch's libraries say, counts in part only. Rows marked (one core) are of",
+        "processes that the system let use no other; all others had the whole machine. jax is PPO compiled as one",
+        "program, environment and all (`benchmarks/peers/jax_ppo.py`); compiling is part of its first iteration.",
         "CleanRL, PufferLib and Sample Factory are left out: none of them installs with these versions of Python,",
         "Gymnasium and NumPy without changes to its source.",
         f"**c** marks rounds in which other processes used more than a quarter of a core: {contended} of {len(lines)}.",
@@ -202,7 +205,8 @@ def training_table(entrants: dict[str, list[Line]], workload: str) -> list[str]:
     titles += [] if target is None else [f"s to {target:g} after import", "steps to it"]
     rows = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
     for name, lines in entrants.items():
-        label = name if lines[0]["library"] in ("sb3", "rllib", "baseline") else f"**rookery**, {name}"
+        label = f"**rookery**, {name}" if lines[0]["library"] == "rookery" else name
+        label += " (one core)" if lines[0].get("one_core") else ""
         good = [line for line in lines if "failed" not in line]
         if not good:
             rows.append(

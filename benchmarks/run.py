@@ -4,7 +4,8 @@
 keeps the other rows of `benchmarks/results/speed.json`. Peers live in environments of their own, made by
 `benchmarks/peers/install.sh`; one that is missing or fails gets a row that says so. The order of a round is that of
 the round before in reverse. Of a peer's variants (threads, say), those that were slower by more than a quarter in the
-first round are not repeated.
+first round are not repeated. CartPole at settings shared with peers is a race on one core: processes marked so may use
+no other, whatever threads they start.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,15 @@ PYTHONS = {
     "baseline": Path(sys.executable),
     "sb3": HERE / "peers" / ".venv-sb3" / "bin" / "python",
     "rllib": HERE / "peers" / ".venv-rllib" / "bin" / "python",
+    "jax": HERE / "peers" / ".venv-jax" / "bin" / "python",
 }
-SCRIPTS = {"rookery": "ours.py", "baseline": "baselines.py", "sb3": "peers/sb3_ppo.py", "rllib": "peers/rllib_ppo.py"}
+SCRIPTS = {
+    "rookery": "ours.py",
+    "baseline": "baselines.py",
+    "sb3": "peers/sb3_ppo.py",
+    "rllib": "peers/rllib_ppo.py",
+    "jax": "peers/jax_ppo.py",
+}
 
 SAMPLE_SECONDS = 0.5
 CONTENDED = 0.25
@@ -57,6 +66,7 @@ class Entrant:
         seconds: Time to measure for, times that of the command line; with a target the longest wait, in seconds.
         rounds: Rounds it takes part in, at most.
         long: It runs only with ``--long``.
+        one_core: It and the processes it starts may use one core only.
     """
 
     name: str
@@ -65,11 +75,12 @@ class Entrant:
     seconds: float = 1.0
     rounds: int = 99
     long: bool = False
+    one_core: bool = False
 
 
-def ours(workload: str, *names: str, seconds: float = 1.0, rounds: int = 99) -> list[Entrant]:
+def ours(workload: str, *names: str, **more: Any) -> list[Entrant]:
     """Entrants of Rookery."""
-    return [Entrant(name, "rookery", f"{workload}/{name}", seconds, rounds) for name in names]
+    return [Entrant(name, "rookery", f"{workload}/{name}", **more) for name in names]
 
 
 def threads(name: str, library: str, arguments: str, counts: str = "12", **more: Any) -> list[Entrant]:
@@ -83,9 +94,15 @@ PATIENCE = 25.0
 
 WORKLOADS: dict[str, list[Entrant]] = {
     "cartpole-matched": [
-        *ours("cartpole-matched", "serial", "batched"),
-        *threads("sb3", "sb3", "cartpole-matched"),
-        *threads("rllib", "rllib", "cartpole-matched", rounds=2),
+        *ours("cartpole-matched", "serial", "batched", one_core=True),
+        *threads("sb3", "sb3", "cartpole-matched", "1", one_core=True),
+        *threads("sb3", "sb3", "cartpole-matched", "2"),
+        *threads("rllib", "rllib", "cartpole-matched", rounds=2),  # Ray's own processes need the other core
+    ],
+    "cartpole-64": [
+        *ours("cartpole-64", "batched", one_core=True),
+        Entrant("jax", "jax", "cartpole-64", one_core=True),
+        *threads("sb3", "sb3", "cartpole-64", "1", one_core=True),
     ],
     "cartpole-best": [
         *ours("cartpole-best", "128", "256", seconds=PATIENCE),
@@ -122,7 +139,9 @@ WORKLOADS: dict[str, list[Entrant]] = {
     ],
     "crowd": ours("crowd", "together", "alone", seconds=0.5),
     "limits": ours(
-        "limits", "cartpole-matched", "cartpole-best", "arena-one", "synthetic-50", "halfcheetah", "pong", rounds=1
+        "limits",
+        *("cartpole-matched", "cartpole-64", "cartpole-best", "arena-one", "synthetic-50", "halfcheetah", "pong"),
+        rounds=1,
     ),
     "scaling": [
         Entrant(name, "rookery", f"scaling/{name}", 0.3, 1)
@@ -147,15 +166,30 @@ def command(entrant: Entrant, seconds: float, seed: int) -> list[str]:
     return [str(PYTHONS[entrant.library]), script, *arguments, "--seconds", f"{seconds:g}", "--seed", str(seed)]
 
 
-def execute(words: list[str], limit: float, environment: dict[str, str]) -> tuple[dict[str, Any], float]:
+def execute(
+    words: list[str], limit: float, environment: dict[str, str], cores: set[int]
+) -> tuple[dict[str, Any], float]:
     """Runs a process to its end and reads its last line.
+
+    Args:
+        words: The command.
+        limit: Seconds after which it is ended.
+        environment: Its environment variables.
+        cores: Those that it and all it starts may use.
 
     Returns:
         What it measured, or ``failed`` with the reason; and the cores that everybody else used meanwhile.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         began = time.monotonic()
-        process = subprocess.Popen(words, stdout=out, stderr=err, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            words,
+            stdout=out,
+            stderr=err,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=partial(os.sched_setaffinity, 0, cores),
+        )
         try:
             others = list(watch_others(process, began + limit))
         finally:
@@ -209,11 +243,14 @@ def measure(workload: str, entrant: Entrant, seed: int, seconds: float, environm
     if not Path(words[0]).exists():
         where = Path(words[0]).parents[1].relative_to(HERE.parent)
         return {**line, "failed": f"{where} is missing: benchmarks/peers/install.sh {entrant.library}"}
+    every = os.sched_getaffinity(0)
+    cores = {max(every)} if entrant.one_core else every
     began = time.monotonic()
-    found, load = execute(words, (1 if workload in TARGETS else 8) * measured + 120, environment)
+    found, load = execute(words, (1 if workload in TARGETS else 8) * measured + 120, environment, cores)
     shown = " ".join([Path(words[1]).relative_to(HERE.parent).as_posix(), *words[2:]])
     took = round(time.monotonic() - began, 1)
-    return {**line, "command": shown, "took": took, "others": round(load, 2), "contended": load > CONTENDED, **found}
+    line |= {"command": shown, "one_core": entrant.one_core, "took": took}
+    return {**line, "others": round(load, 2), "contended": load > CONTENDED, **found}
 
 
 def rounds(

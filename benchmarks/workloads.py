@@ -47,6 +47,7 @@ ARENA = PPO("MultiAgentArena", 40, 100, 128, 30, lr=3e-4, hidden=(256, 256))
 
 MATCHED = {
     "cartpole-matched": CARTPOLE,
+    "cartpole-64": replace(CARTPOLE, num_envs=64),
     "arena-one": ARENA,
     "arena-two": ARENA,
     "halfcheetah": PPO("HalfCheetah-v5", lr=3e-4),

@@ -1,17 +1,18 @@
 #!/bin/sh
-# benchmarks/peers/install.sh [sb3] [rllib]: makes an environment for each peer (all, if none is named), at the versions
-# that are compared. PY chooses the interpreter; TORCH_INDEX is an index of CPU builds of torch, where one is needed.
+# benchmarks/peers/install.sh [sb3] [rllib] [jax]: makes an environment for each peer (all, if none is named), at the
+# versions that are compared. PY chooses the interpreter; TORCH_INDEX is an index of CPU builds of torch, where needed.
 set -eu
 cd "$(dirname "$0")"
-[ $# -gt 0 ] || set -- sb3 rllib
+[ $# -gt 0 ] || set -- sb3 rllib jax
 for peer; do
     list=$peer-requirements.txt
     venv=.venv-$peer
     if cmp -s "$list" "$venv/installed.txt"; then continue; fi
     echo "installing $peer ..."
     [ -x "$venv/bin/python" ] || "${PY:-python3}" -m venv "$venv"
-    # torch first and alone: with the exact pin, a CPU wheel outranks the CUDA one
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check -c "$list" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch
+    if grep -q '^torch==' "$list"; then  # first and alone: with the exact pin, a CPU wheel outranks the CUDA one
+        "$venv/bin/python" -m pip install -q --disable-pip-version-check -c "$list" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch
+    fi
     "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$list"
     cp "$list" "$venv/installed.txt"
 done

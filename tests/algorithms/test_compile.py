@@ -1,5 +1,7 @@
 """`model.compile`: network and loss as one compiled function change the same weights in the same way."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -61,7 +63,7 @@ def test_compiled_steps_give_the_weights_of_plain_ones(make, obs, action, precis
     for rows in (6, 6):
         for one in (plain, fast):
             metrics = gradient_step(one.net, one.loss, batch(obs, action, rows), one.optimizer, one.now())
-            assert torch.isfinite(metrics["grad_norm"])
+            assert math.isfinite(metrics["grad_norm"])
     assert torch.allclose(plain.optimizer.flat.data, fast.optimizer.flat.data, atol=1e-5)
 
 

@@ -105,3 +105,19 @@ def test_settings_that_miss_the_target_do_not_count(load):
 def test_a_peer_that_failed_has_a_row_that_says_why(load):
     text = load("report").page(ABOUT, [line("pong", "sb3, 1 thread", "sb3", failed="no ale_py")])
     assert "| sb3, 1 thread | failed: no ale_py |" in text
+
+
+def test_a_row_says_that_its_process_had_one_core_only(load):
+    confined = line("cartpole-64", "jax", "jax", steps_per_second=7.0, one_core=True)
+    free = line("cartpole-64", "batched", "rookery", steps_per_second=9.0, one_core=False)
+    entrants = {"jax": [confined], "batched": [free]}
+    rows = load("report").training_table(entrants, "cartpole-64")
+    assert rows[2].startswith("| jax (one core) | 7 |")
+    assert rows[3].startswith("| **rookery**, batched | 9 |")
+
+
+def test_the_64_copies_are_compared_with_the_compiled_program_alone(load):
+    lines = [line("cartpole-64", "batched", "rookery", steps_per_second=30.0)]
+    lines += [line("cartpole-64", "jax", "jax", steps_per_second=20.0)]
+    lines += [line("cartpole-64", "sb3, 1 thread", "sb3", steps_per_second=99.0)]
+    assert goal_row(load, "cartpole-64", lines)[1:] == ["30 (batched)", "20 (jax)", "1.50", ">= 1 x", "yes"]

@@ -28,8 +28,10 @@ from rookery import (
     ReinforceConfig,
     Trainer,
 )
+from rookery.algorithms.actor_critic import PolicyKernels
 from rookery.core.interrupt import Interrupted
 from rookery.core.state import Stateful
+from rookery.policies.native_actor import NativeActor
 from rookery.training.results import interval
 
 FAST = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32)
@@ -457,7 +459,9 @@ FORGETTABLE = {
     "Slab": "likewise",
     "Block": "likewise",
     "Layout": "likewise",
-    "NumpyActor": "views of a policy's weights and statistics",
+    "NativeActor": "reads a policy's weights and statistics where they lie",
+    "ActorCriticKernels": "likewise; what it keeps of a batch is used up within a gradient step",
+    "Scorer": "holds a policy and nothing else",
     "Staging": "memory on the way to a device; nothing stays in it",
 }
 """Objects of a trainer that change and are no `Stateful`, with the reason why nothing is lost."""
@@ -485,6 +489,8 @@ def walk(thing, path, seen, found):
     elif type(thing).__module__.split(".")[0] == "rookery" or isinstance(thing, nn.Module):
         if type(thing).__module__.split(".")[0] == "rookery":
             found[path] = thing
+        if isinstance(thing, NativeActor | PolicyKernels):  # inside are addresses
+            return
         for name, value in attributes(thing).items():
             walk(value, f"{path}.{name}", seen, found)
 

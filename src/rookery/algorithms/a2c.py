@@ -94,7 +94,7 @@ def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[li
     logp_gradient = weight * (-1 / len(batch))
     error = outputs.value - batch.value_target
     value_gradient = error * (2 * cfg.value_coef / len(batch))
-    metrics = {
+    metrics: Metrics = {
         "policy_loss": torch.dot(outputs.distribution.log_prob(batch.action), logp_gradient),
         "value_loss": torch.dot(error, error) / len(batch),
         "entropy": outputs.distribution.entropy().mean(),
@@ -125,6 +125,11 @@ class A2C(Algorithm[A2CConfig]):
     def demand(self) -> Demand:
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
+
+    @property
+    def on_kernels(self) -> bool:
+        """Whether its networks qualify."""
+        return self.net.kernels is not None
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then one gradient step on all rows."""

@@ -53,6 +53,7 @@ class ActorCritic(nn.Module):
         self.critic_trunk = None if model.shared_trunk else build_trunk(policy.obs_spec, model, generator=generator)
         self.value_head = ValueHead(policy.num_features, generator=generator)
         self.model = model
+        self._witness = [self.value_head.linear.weight]  # all weights move together, so one tells of all
         self._kernels: ActorCriticKernels | None = None
         self._where: tuple[int | None, int | None] = None, None
         self.to(device_of(policy))
@@ -85,7 +86,7 @@ class ActorCritic(nn.Module):
     @property
     def kernels(self) -> ActorCriticKernels | None:
         """What runs it in the place of torch; None if it does not qualify, or does not learn yet."""
-        where = places(self.value_head.linear.weight)  # all weights move together, so one tells of all
+        where = places(self._witness[0])
         if where != self._where:
             self._where = where
             self._kernels = self._find_kernels()

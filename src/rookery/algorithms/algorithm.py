@@ -76,6 +76,11 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
     def training_step(self, rollout: Rollout) -> Row:
         """One update from one rollout; returns what there is to know about it."""
 
+    @property
+    def on_kernels(self) -> bool:
+        """Whether its gradient steps run on compiled kernels and not in torch (docs/kernels.md)."""
+        return False
+
     def now(self) -> ConfigT:
         """The settings at this moment, schedules resolved."""
         resolved: Any = self.cfg.at(self.env_steps, self.horizon)

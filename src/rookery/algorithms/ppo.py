@@ -118,7 +118,7 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     if cfg.entropy_coef:
         loss = loss - cfg.entropy_coef * entropy.mean()
     with torch.no_grad():
-        metrics = {
+        metrics: Metrics = {
             "policy_loss": policy_loss.detach(),
             "value_loss": value_loss.detach(),
             "entropy": entropy.detach(),
@@ -166,7 +166,7 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[li
     if cfg.value_clip is not None:
         value_gradient.mul_((outputs.value - batch.value).abs() <= cfg.value_clip)
 
-    metrics = {
+    metrics: Metrics = {
         "policy_loss": -gain.mean(),
         "value_loss": torch.dot(error, error) / len(batch),
         "entropy": outputs.distribution.entropy(),
@@ -203,18 +203,24 @@ class PPO(Algorithm[PPOConfig]):
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
 
+    @property
+    def on_kernels(self) -> bool:
+        """Whether its networks qualify."""
+        return self.net.kernels is not None
+
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
         cfg, data = self.now(), self.targets(rollout)
         means, epochs = Means(), 0
         while epochs < cfg.epochs:
             epochs += 1
-            kl = []
+            kl = Means()
             for batch in data.shuffled(cfg.minibatch_size, self.rng):
                 metrics = gradient_step(self.net, self.loss, batch, self.optimizer, cfg)
                 means.add(metrics)
-                kl.append(metrics["kl"].flatten())
-            if cfg.target_kl is not None and float(torch.cat(kl).mean()) > 1.5 * cfg.target_kl:
+                if cfg.target_kl is not None:
+                    kl.add({"kl": metrics["kl"]})
+            if cfg.target_kl is not None and (kl.result()["kl"] or 0.0) > 1.5 * cfg.target_kl:
                 break
         self.updates += 1
         result = means.result()

@@ -68,4 +68,4 @@ def ppo_kernel(
         gradients[-1].data_ptr(),
         statistics.data_ptr(),
     )
-    return gradients, dict(zip(STATISTICS, statistics.unbind(), strict=True))
+    return gradients, dict(zip(STATISTICS, statistics.tolist(), strict=True))

@@ -92,7 +92,7 @@ def reinforce_loss(distribution: Distribution, batch: Decisions, cfg: ReinforceC
         returns = (returns - returns.mean()) / (returns.std() + 1e-8)
     policy_loss = -(distribution.log_prob(batch.action) * returns).mean()
     entropy = distribution.entropy().mean()
-    metrics = {"policy_loss": policy_loss.detach(), "entropy": entropy.detach(), "return_to_go": batch.returns.mean()}
+    metrics: Metrics = {"policy_loss": policy_loss.detach(), "entropy": entropy.detach(), "return_to_go": batch.returns.mean()}
     return policy_loss - cfg.entropy_coef * entropy, metrics
 
 
@@ -108,7 +108,7 @@ def reinforce_gradient(
     if cfg.normalize_returns and len(returns) > 1:
         returns = (returns - returns.mean()) / (returns.std() + 1e-8)
     logp_gradient = returns * (-1 / len(returns))
-    metrics = {
+    metrics: Metrics = {
         "policy_loss": torch.dot(distribution.log_prob(batch.action), logp_gradient),
         "entropy": distribution.entropy().mean(),
         "return_to_go": batch.returns.mean(),
@@ -164,11 +164,12 @@ class Reinforce(Algorithm[ReinforceConfig]):
     """The algorithm: `training_step` keeps what has no end yet and makes one gradient step on what has."""
 
     saved = ("optimizer", "kept", "dropped")
+    fixed = ("scorer",)
     loss = staticmethod(reinforce_loss)
 
     def __init__(self, policy: Policy, cfg: ReinforceConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
-        self.net = Scorer(policy)
+        self.scorer = Scorer(policy)
         self.optimizer = Adam(flatten([policy.head, policy.trunk]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.kept: dict[str, Any] = {}
         """Decisions of episodes that are not over, as `_columns` has them, slot by slot."""
@@ -180,6 +181,11 @@ class Reinforce(Algorithm[ReinforceConfig]):
         """`batch_size` decisions an update."""
         return Demand(FRAGMENT, self.cfg.batch_size)
 
+    @property
+    def on_kernels(self) -> bool:
+        """Whether its network qualifies."""
+        return self.scorer.kernels is not None
+
     def training_step(self, rollout: Rollout) -> Row:
         """One update from the episodes that are over now; none if there are no such."""
         cfg, means = self.now(), Means()
@@ -190,7 +196,7 @@ class Reinforce(Algorithm[ReinforceConfig]):
                 action=ended["action"],
                 returns=rewards_to_go(ended["reward"], ended["last"], gamma=cfg.gamma),
             )
-            means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg))
+            means.add(gradient_step(self.scorer, self.loss, data, self.optimizer, cfg))
             self.updates += 1
         learned = means.result() or dict.fromkeys(("policy_loss", "entropy", "return_to_go", "grad_norm"))
         return {

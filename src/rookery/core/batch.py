@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
@@ -148,6 +147,9 @@ class Minibatch:
         order = torch.from_numpy(rng.permutation(total)).to(self.advantage.device)
         count = -(-total // size)
         sizes = [total * (part + 1) // count - total * part // count for part in range(count)]
-        parts = self.map(lambda tensor: tensor.index_select(0, order).split(sizes))  # views of one shuffled copy
+        parts = vars(self.map(lambda tensor: tensor.index_select(0, order).split(sizes)))  # views of one shuffled copy
+        paths = parts.pop("obs")
+        named = {name: split for name, split in parts.items() if split is not None}
         for part in range(count):
-            yield parts.map(itemgetter(part))
+            obs = {path: split[part] for path, split in paths.items()}
+            yield type(self)(obs=obs, **{name: split[part] for name, split in named.items()})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-Metrics = dict[str, Tensor]
-"""Tensors by name, detached: scalars, or a value for each row; means are taken once an update, not once a step."""
+Metrics = dict[str, Tensor | float]
+"""By name: detached tensors, scalars or a value for each row, of which means are taken once an update, not once a step;
+or plain numbers, where a kernel has computed them.
+"""
 
 
 class Means:
@@ -16,7 +18,7 @@ class Means:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, list[Tensor]] = {}
+        self._seen: dict[str, list[Tensor | float]] = {}
 
     def add(self, metrics: Metrics) -> None:
         """Notes one gradient step."""
@@ -29,12 +31,16 @@ class Means:
         """
         if not self._seen:
             return {}
-        means = []
-        for values in self._seen.values():
-            every = torch.cat([value.flatten() for value in values]).float()
+        means: dict[str, Tensor] = {}
+        for name, values in self._seen.items():
+            tensors = [value.flatten() for value in values if isinstance(value, Tensor)]
+            numbers = [value for value in values if not isinstance(value, Tensor)]
+            if numbers:
+                tensors.append(torch.tensor(numbers, device=tensors[0].device if tensors else None))
+            every = torch.cat(tensors).float()
             finite = torch.isfinite(every)
-            means.append(torch.where(finite, every, 0.0).sum() / finite.sum())  # 0 / 0 = NaN
-        read = torch.stack(means).tolist()
+            means[name] = torch.where(finite, every, 0.0).sum() / finite.sum()  # 0 / 0 = NaN
+        read = torch.stack(list(means.values())).tolist()
         return {name: value if value == value else None for name, value in zip(self._seen, read, strict=True)}
 
 

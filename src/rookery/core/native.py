@@ -149,6 +149,12 @@ def best_build() -> Build | None:
     return None
 
 
+def path_name(on_kernels: bool) -> str:
+    """What computes, in a word or two: ``kernels x86-64-v4``, or ``torch``."""
+    build = best_build() if on_kernels else None
+    return "torch" if build is None else f"kernels {build.name}"
+
+
 class Leaf(NamedTuple):
     """One array of what a network reads, ``[N, width]``.
 

@@ -331,7 +331,7 @@ def _compiled() -> Callable[..., tuple[Tensor, Metrics]]:
     return torch.compile(_evaluate)
 
 
-def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None, native: bool) -> Tensor:
+def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None, native: bool) -> Tensor | float:
     """Steps along the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping.
 
     Args:
@@ -342,7 +342,7 @@ def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | N
     """
     build = best_build() if native and optimizer.flat.data.is_cpu else None
     if build is not None:
-        return torch.tensor(optimizer.move_on(build, lr, math.inf if max_grad_norm is None else max_grad_norm))
+        return optimizer.move_on(build, lr, math.inf if max_grad_norm is None else max_grad_norm)
     norm: Tensor = torch.linalg.vector_norm(optimizer.flat.grad)
     bad = (norm - norm).ne(0).to(norm.dtype)  # infinity minus infinity is NaN, and NaN is not 0 either
     optimizer.skipped += bad

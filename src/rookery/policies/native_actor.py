@@ -14,7 +14,7 @@ from torch import Tensor
 from rookery.core.native import Build, Head, address, array_address
 from rookery.core.spaces import MASK, Tree
 from rookery.models.encoders import Encoder
-from rookery.models.native import NativeTrunk, kernels_for
+from rookery.models.native import NativeTrunk
 from rookery.policies.normalize import RunningMeanStd
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NativeActor:
-    """Acts for a policy that qualifies (see `native_actor`), on the policy's own weights.
+    """Acts for a policy that qualifies (see `policies/policy.py:native_actor`), on the policy's own weights.
 
     Args:
         policy: Whose weights are used. They may change in place, by operations of torch; after others, `pack`.
@@ -100,9 +100,3 @@ def _readable(array: np.ndarray) -> tuple[np.ndarray, int]:
     except TypeError:  # strided, or not to be written on
         array = array.copy(order="C")
         return array, array_address(array)
-
-
-def native_actor(policy: Policy) -> NativeActor | None:
-    """What acts for a policy on kernels, or None if its modules must."""
-    build = kernels_for(policy.model, [policy.trunk], list(policy.parameters()))
-    return None if build is None else NativeActor(policy, build)

@@ -16,7 +16,8 @@ from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Distribution, NoiseSpec
 from rookery.models.heads import ActionHead
-from rookery.policies.native_actor import NativeActor, native_actor
+from rookery.models.native import kernels_for
+from rookery.policies.native_actor import NativeActor
 from rookery.policies.normalize import ObsNormalizer
 
 
@@ -155,6 +156,14 @@ class Policy(nn.Module):
         with torch.no_grad():
             action, _ = self.act(rows, None if noise is None else noise.to(device), deterministic=noise is None)
         return action.cpu().numpy()
+
+
+def native_actor(policy: Policy) -> NativeActor | None:
+    """What acts for a policy on kernels, or None if its modules must: where there are none, or it is of another kind."""
+    if type(policy) is not Policy:
+        return None
+    build = kernels_for(policy.model, [policy.trunk], list(policy.parameters()))
+    return None if build is None else NativeActor(policy, build)
 
 
 def _draw(noise: NoiseSpec, num_rows: int, rng: np.random.Generator | None) -> np.ndarray:

@@ -11,8 +11,7 @@ from torch import Tensor
 from rookery.core.device import Staging, device_of
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
-from rookery.policies.native_actor import native_actor
-from rookery.policies.policy import Policy
+from rookery.policies.policy import Policy, native_actor
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore
 

@@ -207,7 +207,8 @@ def opening(trainer: Trainer, criteria: Mapping[str, float]) -> list[str]:
     for name, policy in trainer.policies.items():
         size = sum(parameter.numel() for parameter in policy.parameters())
         what = "frozen" if name in trainer.frozen else type(trainer.learners[name]).__name__
-        lines.append(f"policy {name}: {what}, {size:,} weights, acts in {policy.action_spec.space}")
+        path = trainer.paths[name]
+        lines.append(f"policy {name}: {what} ({path}), {size:,} weights, acts in {policy.action_spec.space}")
     lines.extend(trainer.notes)
     lines.append(f"until {until or 'the stop function says so'}")
     return lines

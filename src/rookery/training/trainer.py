@@ -38,6 +38,7 @@ from rookery.rollout.pool import WorkerPool
 from rookery.rollout.worker import RolloutWorker
 from rookery.training import checkpoint, recording
 from rookery.training.callbacks import Callback, checked, watches_episodes
+from rookery.training.compute import acting_threads, changed_paths, learning_threads, paths_of
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import play, summarize
 from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, tolerance, warm_up
@@ -45,7 +46,6 @@ from rookery.training.results import EvaluationResult, IterationResult, PolicyRe
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.settings import RunConfig
 from rookery.training.stopping import Stop, StopFunction
-from rookery.training.threads import acting_threads, learning_threads
 
 CAP = 10
 """An iteration without a fixed length ends at the latest after this many times the largest demand, in env steps."""
@@ -384,6 +384,7 @@ class Trainer(Stateful):
             "exact": self.env.exact,
             "pinned": pin,
             "versions": versions(),
+            "paths": self.paths,
         }
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -455,6 +456,8 @@ class Trainer(Stateful):
         trainer.run_dir = run_dir
         if saved.facts["exact"] and not trainer.env.exact:
             trainer.reporter.note("unfinished episodes could not be taken up again: this run is no longer exact")
+        for line in changed_paths(saved.facts.get("paths", {}), trainer.paths):
+            trainer.reporter.note(line)
         return trainer
 
     def state_dict(self) -> dict[str, Any]:
@@ -497,6 +500,11 @@ class Trainer(Stateful):
     def env_steps(self) -> int:
         """Environment steps of the run so far."""
         return self.pool.env_steps
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """What computes each policy: compiled kernels or torch (docs/kernels.md)."""
+        return paths_of(self.policies, self.learners)
 
     def _make_env(self, lanes: int, render: bool = False) -> VectorEnv:
         cfg = self.config.env

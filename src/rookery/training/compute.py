@@ -1,4 +1,4 @@
-"""How many threads torch takes while a run learns and acts: a rule on sizes, so that a run repeats itself."""
+"""What computes while a run learns and acts: kernels, or torch on so many threads; by rule, so that a run repeats."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
+from rookery.core.native import path_name
 from rookery.core.processor import usable_cores
 from rookery.core.runtime import thread_rule
 from rookery.models.pictures import SMALLEST_NATURE, image_layout
-from rookery.policies.policy import Policy
+from rookery.policies.policy import Policy, native_actor
 
 
 def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
@@ -19,6 +20,8 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
         learner: Whose.
         num_lanes: Copies of the environment.
     """
+    if learner.on_kernels:  # which take one core
+        return 1
     policy, demand = learner.policy, learner.demand
     if sees_pictures(policy):
         return usable_cores()
@@ -36,6 +39,28 @@ def acting_threads(learners: Mapping[str, Algorithm[Any]], threads: Mapping[str,
         threads: What each of them learns with.
     """
     return max((threads[name] for name, learner in learners.items() if sees_pictures(learner.policy)), default=1)
+
+
+def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[Any]]) -> dict[str, str]:
+    """What computes each policy, by name: ``kernels x86-64-v4`` for one, or ``torch``.
+
+    Args:
+        policies: All of them.
+        learners: Of those that learn; a frozen one only acts.
+    """
+    return {
+        name: path_name(learners[name].on_kernels if name in learners else native_actor(policy) is not None)
+        for name, policy in policies.items()
+    }
+
+
+def changed_paths(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """A line for each policy that is computed otherwise than before, whose last bits will therefore differ."""
+    return [
+        f"policy {name} was computed by {before[name]} and is by {path} from here on: this run is no longer exact"
+        for name, path in now.items()
+        if before.get(name, path) != path
+    ]
 
 
 def sees_pictures(policy: Policy) -> bool:

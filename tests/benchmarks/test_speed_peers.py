@@ -1,0 +1,61 @@
+"""What the speed benchmark starts: processes on the cores they may use, and a peer with an environment of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+JAX = BENCHMARKS / "peers" / ".venv-jax" / "bin" / "python"
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """`benchmarks/run.py`, imported as its scripts import each other."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    yield importlib.import_module("run")
+    for name in {"run", "report", "measure", "workloads", "envs"} - before:
+        sys.modules.pop(name, None)
+
+
+def test_a_process_can_use_only_the_cores_it_is_given(run):
+    told = "import json, os; print(json.dumps({'cores': sorted(os.sched_getaffinity(0))}))"
+    core = max(os.sched_getaffinity(0))
+    found, _ = run.execute([sys.executable, "-c", told], 60.0, dict(os.environ), {core})
+    assert found == {"cores": [core]}
+
+
+@pytest.mark.parametrize("one_core", [True, False])
+def test_an_entrant_marked_so_is_given_one_core_and_any_other_all(run, monkeypatch, one_core):
+    given = []
+    monkeypatch.setattr(run, "execute", lambda words, limit, environment, cores: (given.append(cores), ({}, 0.0))[1])
+    row = run.measure("crowd", run.Entrant("alone", "rookery", "crowd/alone", one_core=one_core), 0, 1.0, {})
+    every = os.sched_getaffinity(0)
+    assert row["one_core"] is one_core
+    assert given == [{max(every)} if one_core else every]
+
+
+def test_every_entrant_of_64_copies_has_one_core_and_the_settings_of_the_others(run):
+    entrants = run.WORKLOADS["cartpole-64"]
+    assert {entrant.library for entrant in entrants} == {"rookery", "jax", "sb3"}
+    assert all(entrant.one_core and entrant.arguments.startswith("cartpole-64") for entrant in entrants)
+    matched = importlib.import_module("workloads").MATCHED
+    assert matched["cartpole-64"] == replace(matched["cartpole-matched"], num_envs=64)
+
+
+@pytest.mark.skipif(not JAX.exists(), reason="benchmarks/peers/install.sh jax was not run")
+def test_the_compiled_cartpole_is_gymnasiums_step_by_step():
+    words = [str(JAX), str(BENCHMARKS / "peers" / "jax_ppo.py"), "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(BENCHMARKS)})
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["largest_difference"] < 1e-6
+    assert found["fell"] > 0 and found["cut"] > 0
