@@ -51,3 +51,13 @@ def test_evaluation_seeds_do_not_depend_on_the_number_of_lanes():
         return [plan(k % lanes, k // lanes) for k in range(12)]
 
     assert seeds(1) == seeds(3) == seeds(4)
+
+
+@pytest.mark.parametrize("seed", [0, 5, 2**31, 2**40, 2**127, 2**128, 2**200 + 3])
+def test_the_seeds_of_a_plan_are_the_integers_of_lane_and_episode(seed):
+    streams = Streams(seed)
+    plan, dealt = streams.episodes(Role.ENV), streams.episodes(Role.EVALUATION, stride=7)
+    for lane in (0, 3, 63):
+        for episode in (0, 1, 500, 2**31, 2**32 - 1, 2**32, 2**40):
+            assert plan(lane, episode) == streams.integer(Role.ENV, lane, episode)
+            assert dealt(lane, episode) == streams.integer(Role.EVALUATION, episode * 7 + lane)

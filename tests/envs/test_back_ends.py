@@ -135,6 +135,22 @@ class Playing:
         return found
 
 
+@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("how", ["serial", "threads, 1 helper", "processes, 1 helper"])
+def test_a_step_says_whether_any_episode_ended_in_it(how, name):
+    cls, config = ENVS[name]
+    env = built(cls, how, config)
+    playing, said = Playing(env), set()
+    for _ in range(30):
+        playing.steps(1)
+        shown = playing.shown
+        ends = [shown.ended, *(flags for rows in shown.rows for flags in (rows.terminated, rows.truncated))]
+        assert shown.any_end == any(flags.any() for flags in ends)
+        said.add(shown.any_end)
+    env.close()
+    assert said == {True, False}
+
+
 @functools.cache
 def expected(name, steps):
     """What the serial back end shows."""

@@ -32,7 +32,9 @@ def play_beside_gymnasium(num_lanes, num_steps, choose, **settings):
     for _ in range(num_steps):
         assert np.array_equal(rows.obs["obs"], obs)
         actions = choose(rows.obs["obs"], rng)
-        ended = batched.step((actions,)).ended.copy()
+        shown = batched.step((actions,))
+        ended = shown.ended.copy()
+        assert shown.any_end == ended.any()
         final = {}
         for lane, env in enumerate(single):
             obs[lane], reward, terminated, truncated, _ = env.step(int(actions[lane]))

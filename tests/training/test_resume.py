@@ -402,6 +402,7 @@ DIFFERS = {
     "Rows.final_obs": "likewise",
     "Rows.final_stale": "likewise",
     "Step.ended": "likewise",
+    "Step.any_end": "likewise",
     "BatchedArena._reward": "likewise, another view of it",
     "Slab.ended": "likewise",
     "Block.finals": "likewise",
@@ -412,11 +413,10 @@ DIFFERS = {
     "SerialEnv._actions": "of the last step, for messages",
     "SerialEnv._infos": "of the last step",
     "SerialEnv.infos": "likewise",
-    "BatchedCartPole._any_ended": "whether there are marks to wipe, and there are none",
 }
 """What may differ between a trainer and its copy from a checkpoint, with the reason why nothing is lost."""
 
-WORKSPACE = {"BatchedCartPole": ("_sin _cos _thrust _work _change _reach _fallen"),
+WORKSPACE = {"BatchedCartPole": ("_both _inertia _sin _thrust _work _change _reach _fallen"),
              "BatchedArena": ("_index _target _target1 _target2 _free _free1 _free2 _trails _other_free _apart _quiet "
                               "_new _seen _event _visit _quiet_number _new_number")}  # fmt: skip
 """Arrays that every step writes before it reads them."""

@@ -75,11 +75,14 @@ class Step:
         lost: ``[lanes]`` whether it was given up in this step, because the environment raised or its process is gone:
             all its agents are truncated with what they saw last, got nothing, and the next one has begun, but the
             episode counts for nothing. None if no lane's was.
+        any_end: Whether an episode may have ended in this step, an agent's or a lane's. Where it is False, nobody need
+            look for one.
     """
 
     rows: tuple[Rows, ...]
     ended: np.ndarray
     lost: np.ndarray | None = None
+    any_end: bool = True
 
 
 @runtime_checkable

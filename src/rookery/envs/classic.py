@@ -81,30 +81,36 @@ class BatchedCartPole:
         self._rows = Rows.allocate(kind, num_lanes)
         self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
         self._no_rows, self._no_obs = np.zeros(0, dtype=np.int64), kind.obs.allocate(0)
-        self._any_ended = False  # in the last step, so that the next one has to clear the flags
         self._clock = 0  # vector steps since reset
         self._began = np.zeros(num_lanes, dtype=np.int64)  # the clock when a lane's episode began
         self._deadline = 0  # the clock at which the next episode reaches its time limit
+        self._allocate(num_lanes)
 
+    def _allocate(self, num_lanes: int) -> None:
+        """Makes room for the motion of all lanes, the views of it that a step needs, and what it works with."""
         # The state is the upper four rows of this array and its derivative the lower four, so that a step is one sum.
         self._motion = np.zeros((6, num_lanes))  # position, angle, their velocities, their accelerations
         self._state, self._slope = self._motion[:4], self._motion[2:]
         self._position_and_angle, self._angle = self._motion[:2], self._motion[1]
-        self._angle_velocity, self._acceleration, self._angle_acceleration = self._motion[3:]
-        slab = self._rows.obs["obs"].reshape(num_lanes, 2, 2)
-        self._obs_by_state = slab.transpose(
-            2, 1, 0
-        )  # the slab in the order of the state: [derivative, coordinate, lane]
+        self._acceleration, self._angle_acceleration = self._motion[4:]
+        # the slab in the order of the state, [derivative, coordinate, lane], and the state in that in which it is drawn
+        self._obs_by_state = self._rows.obs["obs"].reshape(num_lanes, 2, 2).transpose(2, 1, 0)
         self._state_by_obs = self._state.reshape(2, 2, num_lanes)
+        self._start_by_draw = self._state_by_obs.transpose(1, 0, 2)
 
-        # Work space and constants; whole arrays, because converting a number costs as much as a sum.
-        self._sin, self._cos, self._thrust, self._work = np.zeros((4, num_lanes))
+        # Work space and constants; whole arrays, because converting a number costs as much as a sum. The cosine stands
+        # beside the angular velocity, where the acceleration will, so that both go through the same operations at once.
+        self._cos, self._velocity_and_cos = self._acceleration, self._motion[3:5]
+        self._sin, self._work = np.zeros((2, num_lanes))
+        self._thrust, self._inertia = self._both = np.zeros((2, num_lanes))
         self._change, self._reach = np.zeros((4, num_lanes)), np.zeros((2, num_lanes))
         self._fallen = np.zeros((2, num_lanes), dtype=bool)
         self._limit = np.repeat([[POSITION_LIMIT], [ANGLE_LIMIT]], num_lanes, axis=1)
         self._force = np.array([-FORCE, FORCE])
         self._tau = np.full((4, num_lanes), STEP_SECONDS)
-        constants = (GRAVITY, POLE_MASS, TOTAL_MASS, HALF_POLE, POLE_MASS_LENGTH, 4.0 / 3.0)
+        self._masses = np.repeat([[POLE_MASS_LENGTH], [POLE_MASS]], num_lanes, axis=1)
+        self._total_masses = np.full((2, num_lanes), TOTAL_MASS)
+        constants = (GRAVITY, HALF_POLE, POLE_MASS_LENGTH, 4.0 / 3.0)
         self._constants = tuple(np.full(num_lanes, value) for value in constants)
 
     def state_dict(self) -> dict[str, Any]:
@@ -130,7 +136,7 @@ class BatchedCartPole:
         self._rows.waiting[:] = True
         self._rows.reward[:] = 0.0
         self._clear_ends()
-        np.copyto(self._obs_by_state, self._state_by_obs, casting="same_kind")
+        self._obs_by_state[...] = self._state_by_obs
         return self._step, np.zeros(self.num_lanes, dtype=bool)
 
     def reset(self, seeds: SeedPlan) -> Step:
@@ -138,13 +144,12 @@ class BatchedCartPole:
         self._seeds = seeds
         self._clock = 0
         self.episode[:] = 0
-        for lane in range(self.num_lanes):
-            self._begin(lane, seeds)
+        self._begin(np.arange(self.num_lanes), seeds)
         self._deadline = self.max_episode_steps
         self._rows.waiting[:] = True
         self._rows.reward[:] = 0.0
         self._clear_ends()
-        np.copyto(self._obs_by_state, self._state_by_obs, casting="same_kind")
+        self._obs_by_state[...] = self._state_by_obs
         return self._step
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
@@ -157,86 +162,90 @@ class BatchedCartPole:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
         """
         action = self._checked(actions)
-        if self._any_ended:
+        if self._step.any_end:
             self._clear_ends()
         self._accelerate(action)
-        np.multiply(self._slope, self._tau, out=self._change)
-        np.add(self._state, self._change, out=self._state)
-        np.copyto(self._obs_by_state, self._state_by_obs, casting="same_kind")
+        np.multiply(self._slope, self._tau, self._change)
+        np.add(self._state, self._change, self._state)
+        self._obs_by_state[...] = self._state_by_obs
 
         self._clock += 1
         self._rows.reward.fill(self._rewards[0])
-        np.absolute(self._position_and_angle, out=self._reach)
-        np.greater(self._reach, self._limit, out=self._fallen)
-        if self._clock == self._deadline or self._fallen.any():
+        np.absolute(self._position_and_angle, self._reach)
+        np.greater(self._reach, self._limit, self._fallen)
+        if self._clock == self._deadline or np.count_nonzero(self._fallen):
             self._end()
         return self._step
 
     def _accelerate(self, action: np.ndarray) -> None:
-        """Fills in both accelerations; the order of operations is Gymnasium's, to the last bit."""
-        gravity, pole_mass, total_mass, half_pole, pole_mass_length, four_thirds = self._constants
-        sin, cos, thrust, work = self._sin, self._cos, self._thrust, self._work
-        np.sin(self._angle, out=sin)
-        np.cos(self._angle, out=cos)
+        """Fills in both accelerations; the order of operations is Gymnasium's, to the last bit.
+
+        The last argument of each operation is where its result goes.
+        """
+        gravity, half_pole, pole_mass_length, four_thirds = self._constants
+        sin, cos, thrust, inertia, work = self._sin, self._cos, self._thrust, self._inertia, self._work
+        np.sin(self._angle, sin)
+        np.cos(self._angle, cos)
 
         # thrust = (force + pole_mass_length * angle_velocity**2 * sin) / total_mass
+        # inertia = half_pole * (4/3 - pole_mass * cos**2 / total_mass)
+        both = self._both
+        np.square(self._velocity_and_cos, both)
+        np.multiply(self._masses, both, both)
+        np.multiply(thrust, sin, thrust)
         self._force.take(action, out=work, mode="clip")
-        np.square(self._angle_velocity, out=thrust)
-        np.multiply(pole_mass_length, thrust, out=thrust)
-        np.multiply(thrust, sin, out=thrust)
-        np.add(work, thrust, out=thrust)
-        np.divide(thrust, total_mass, out=thrust)
+        np.add(work, thrust, thrust)
+        np.divide(both, self._total_masses, both)
+        np.subtract(four_thirds, inertia, inertia)
+        np.multiply(half_pole, inertia, inertia)
 
-        # angle_acceleration = (gravity * sin - cos * thrust) / (half_pole * (4/3 - pole_mass * cos**2 / total_mass))
+        # angle_acceleration = (gravity * sin - cos * thrust) / inertia
         turn = self._angle_acceleration
-        np.multiply(gravity, sin, out=turn)
-        np.multiply(cos, thrust, out=work)
-        np.subtract(turn, work, out=turn)
-        np.square(cos, out=work)
-        np.multiply(pole_mass, work, out=work)
-        np.divide(work, total_mass, out=work)
-        np.subtract(four_thirds, work, out=work)
-        np.multiply(half_pole, work, out=work)
-        np.divide(turn, work, out=turn)
+        np.multiply(gravity, sin, turn)
+        np.multiply(cos, thrust, work)
+        np.subtract(turn, work, turn)
+        np.divide(turn, inertia, turn)
 
         # acceleration = thrust - pole_mass_length * angle_acceleration * cos / total_mass
-        np.multiply(pole_mass_length, turn, out=work)
-        np.multiply(work, cos, out=work)
-        np.divide(work, total_mass, out=work)
-        np.subtract(thrust, work, out=self._acceleration)
+        np.multiply(pole_mass_length, turn, work)
+        np.multiply(work, cos, work)
+        np.divide(work, self._total_masses[0], work)
+        np.subtract(thrust, work, self._acceleration)
 
-    def _begin(self, lane: int, seeds: SeedPlan) -> None:
-        """Starts the episode of a lane that `episode` numbers: its state, not yet its observation."""
-        rng = np.random.default_rng(seeds(lane, int(self.episode[lane])))
-        position, velocity, angle, angle_velocity = rng.uniform(low=-0.05, high=0.05, size=4)
-        self._state[:, lane] = position, angle, velocity, angle_velocity
-        self._began[lane] = self._clock
+    def _begin(self, lanes: np.ndarray, seeds: SeedPlan) -> None:
+        """Starts the episodes of some lanes that `episode` numbers: their states, not yet their observations."""
+        for lane, episode in zip(lanes.tolist(), self.episode[lanes].tolist(), strict=True):
+            rng = np.random.default_rng(seeds(lane, episode))
+            self._start_by_draw[..., lane] = rng.uniform(low=-0.05, high=0.05, size=(2, 2))
+        self._began[lanes] = self._clock
 
     def _end(self) -> None:
         """Marks the lanes that fell or reached the time limit and starts their next episodes."""
         if self._seeds is None:
             raise EnvError(f"{self.name}: step() before reset()")
         rows, ended = self._rows, self._step.ended
-        np.logical_or(self._fallen[0], self._fallen[1], out=rows.terminated)
-        np.equal(self._clock - self._began, self.max_episode_steps, out=rows.truncated)
-        np.logical_or(rows.terminated, rows.truncated, out=ended)
+        np.logical_or(self._fallen[0], self._fallen[1], rows.terminated)
         rows.reward[rows.terminated] = self._rewards[1]
-        rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
-        rows.final_obs = {"obs": rows.obs["obs"][rows.final_index]}
-        self.episode[ended] += 1
-        for lane in np.flatnonzero(ended).tolist():
-            self._begin(lane, self._seeds)
-        np.copyto(self._obs_by_state, self._state_by_obs, casting="same_kind")
+        ended[:] = rows.terminated
+        if self._clock == self._deadline:
+            np.equal(self._clock - self._began, self.max_episode_steps, out=rows.truncated)
+            ended |= rows.truncated
+            rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
+            rows.final_obs = {"obs": rows.obs["obs"][rows.final_index]}
+        self.episode += ended
+        self._begin(ended.nonzero()[0], self._seeds)
+        self._obs_by_state[...] = self._state_by_obs
         self._deadline = int(self._began.min()) + self.max_episode_steps
-        self._any_ended = True
+        self._step.any_end = True
 
     def _clear_ends(self) -> None:
         """Makes the slab that of a step in which nothing ended."""
         rows = self._rows
-        rows.terminated[:] = rows.truncated[:] = self._step.ended[:] = False
+        for flags in (rows.terminated, rows.truncated, self._step.ended):
+            flags.fill(False)
         rows.final_index = self._no_rows
         rows.final_obs = self._no_obs
-        self._any_ended = False
+        self._step.any_end = False
 
     def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
         """The actions of the one kind, if they can be played."""

@@ -51,7 +51,7 @@ class SlotStore(Stateful):
         self._used = 0
         self._taken = False
         self._carried: dict[str, Any] | None = None
-        self._at: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._at: tuple[Any, Any] = (0, slice(0))  # rows and columns of the last `place`
         self._active = np.zeros(0, dtype=bool)  # [slots] an agent holds it
         self._column = np.zeros(0, dtype=np.int64)  # [slots] the column it writes, or -1
         self._filled = np.zeros(0, dtype=np.int64)  # [slots] rows of that column it has written
@@ -177,6 +177,7 @@ class SlotStore(Stateful):
             self._base += size
             self._row = 0
         low, high = self._base, self._base + size
+        self._at = at = (self._row, slice(low, high))
         if self._row == 0:
             self._reserve(high)
             self._used = high
@@ -187,7 +188,7 @@ class SlotStore(Stateful):
             header["version"][low:high] = self.version
         seen: Tree = {}
         for path, array in self._store["obs"].items():
-            here = seen[path] = array[self._row, low:high]
+            here = seen[path] = array[at]
             here[...] = slab[path][rows]
         return seen
 
@@ -212,14 +213,10 @@ class SlotStore(Stateful):
 
     def answer(self, action: np.ndarray, logp: np.ndarray) -> None:
         """Writes what was done on the observations of the last `place`, ``[N, ...]`` and ``[N]``."""
+        self._store["action"][self._at] = action
+        self._store["logp"][self._at] = logp
         if self._lockstep:
-            columns = slice(self._base, self._base + self.num_slots)
-            self._store["action"][self._row, columns] = action
-            self._store["logp"][self._row, columns] = logp
             self._row += 1
-        else:
-            self._store["action"][self._at] = action
-            self._store["logp"][self._at] = logp
 
     def outcome_all(self, reward: np.ndarray, terminated: np.ndarray | None, truncated: np.ndarray | None) -> None:
         """What became of the last decision of every slot, when all of them wait again.
@@ -236,14 +233,13 @@ class SlotStore(Stateful):
             cut = none if truncated is None else truncated
             self.outcome(slots, reward, ended, cut, ~none)
             return
-        row, columns = self._row - 1, slice(self._base, self._base + self.num_slots)
-        self._store["reward"][row, columns] = reward
+        self._store["reward"][self._at] = reward
         self.complete += self.num_slots
         if terminated is not None and truncated is not None:
-            self._store["terminated"][row, columns] = terminated
-            self._store["truncated"][row, columns] = truncated
+            self._store["terminated"][self._at] = terminated
+            self._store["truncated"][self._at] = truncated
             self._starts = terminated | truncated
-        elif self._starts.any():
+        elif np.count_nonzero(self._starts):
             self._starts = np.zeros(self.num_slots, dtype=bool)
 
     def outcome(

@@ -333,10 +333,10 @@ class RolloutWorker(Stateful):
         self.lengths += 1
         for desk, rows in zip(self.desks, step.rows, strict=True):
             desk.returns += rows.reward
-            if len(rows.final_index):
+            if step.any_end and len(rows.final_index):
                 self._record_finals(desk, rows)
             if desk.all_acted and np.count_nonzero(rows.waiting) == len(rows.waiting):
-                any_end = np.count_nonzero(rows.terminated) or np.count_nonzero(rows.truncated)
+                any_end = step.any_end and (np.count_nonzero(rows.terminated) or np.count_nonzero(rows.truncated))
                 flags = (rows.terminated, rows.truncated) if any_end else None
                 for route in desk.acted:
                     self._record_route(route, rows, flags)
@@ -344,8 +344,8 @@ class RolloutWorker(Stateful):
                 self._record_some(desk, rows)
         if self.watch is not None:
             self.watch.after(step)
-        if np.count_nonzero(step.ended):
-            for lane in np.flatnonzero(step.ended).tolist():
+        if step.any_end:
+            for lane in step.ended.nonzero()[0].tolist():
                 self._finish(lane, int(playing[lane]), step)
                 if self.watch is not None:
                     self.watch.begin(lane, step)
@@ -403,11 +403,12 @@ class RolloutWorker(Stateful):
             mine = slice(lane * width, (lane + 1) * width)
             returns = desk.returns[mine].tolist()
             total += sum(returns)
-            for column in np.flatnonzero(desk.joined[mine]).tolist():
-                agents[kind.agents[column]] = returns[column]
-                policies[kind.agents[column]] = names[desk.seat_of[lane * width + column]]
+            players = zip(kind.agents, returns, desk.joined[mine].tolist(), desk.seat_of[mine].tolist(), strict=True)
+            for agent, earned, joined, seat in players:
+                if joined:
+                    agents[agent], policies[agent] = earned, names[seat]
             desk.returns[mine] = 0.0
-            if not (self.mapping.is_static and rows.waiting[mine].all()):
+            if not (self.mapping.is_static and all(rows.waiting[mine].tolist())):
                 desk.joined[mine] = False
                 desk.routes = None
         length = int(self.lengths[lane])

@@ -117,6 +117,8 @@ class SerialEnv:
         self.slab = slab
         self.kinds, self.layout, self.notes = self.agents.kinds, self.agents.version, self.agents.notes
         self.episode = slab.episode
+        self._step = Step(tuple(block.rows for block in slab.blocks), slab.ended)
+        self._sizes = tuple(len(rows.reward) for rows in self._step.rows)
         self._writer.attach(slab, self.agents)
 
     def _announce(self, lane: int, agent: Agent) -> None:
@@ -167,11 +169,11 @@ class SerialEnv:
         given = [np.array(action) for action in actions]
         check_counts(self.name, given, waiting)
         if self._history is not None:
-            self._history.add(given, waiting, tuple(len(block.rows.reward) for block in self.slab.blocks))
+            self._history.add(given, waiting, self._sizes)
         self.play(given, waiting)
         if self._history is not None:
             self._history.tidy(self._began)
-        if self.any_end:
+        if self._writer.any_end:
             self.counters |= count_lost(self.slab, self._clock, self.name)
         return self.shown()
 
@@ -196,8 +198,7 @@ class SerialEnv:
             self._step_agents(given, waiting)
         self._settle()
         if self.logged:
-            for block in self.slab.blocks:
-                self._earned += block.rows.reward.reshape(self.num_lanes, -1).sum(axis=1, dtype=np.float64)
+            self.slab.add_rewards(self._earned)
             if self.any_end:
                 self._earned[self.slab.ended | self.slab.lost] = 0.0
 
@@ -205,14 +206,15 @@ class SerialEnv:
         """Steps Gymnasium lanes: one agent, so a row is a lane and all rows wait."""
         actions = self._actions = given[0]
         writer, block, spec = self._writer, self.slab.blocks[0], self.kinds[0].obs
-        (slab, shape), known = writer.targets[0], writer.known[0]
+        (targets, shape), known = writer.targets[0], writer.known[0]
         rewards: list[Any] = []
-        start, num = 0, self.num_lanes
+        start, num, want_infos = 0, self.num_lanes, self.want_infos
         calls = self._calls if not self._missing else self._calls_or_missing()
         while start < num:
             lane = start
             try:
-                for lane, step, action in zip(range(start, num), calls[start:], actions[start:], strict=True):
+                rest = zip(range(start, num), calls[start:], actions[start:], targets[start:], strict=True)
+                for lane, step, action, target in rest:
                     result = step(action)
                     try:
                         obs, reward, terminated, truncated, info = result
@@ -222,10 +224,10 @@ class SerialEnv:
                             f"(obs, reward, terminated, truncated, info); {NEW_API}"
                         ) from None
                     rewards.append(reward)
-                    if self.want_infos:
+                    if want_infos:
                         self._infos[lane] = {AGENT: info}
                     if type(obs) is np.ndarray and obs.dtype is known and obs.shape == shape:
-                        slab[lane] = obs
+                        target[...] = obs
                     else:
                         mask = info.get(MASK) if self.agents.masks_in_info else None
                         writer.write(spec, block.rows.obs, lane, AGENT, obs, mask)
@@ -319,11 +321,14 @@ class SerialEnv:
 
     def shown(self) -> Step:
         """What the slab holds, with the last observations of truncated agents gathered."""
-        if self.any_end:
+        step = self._step
+        step.lost, step.any_end = None, self._writer.any_end
+        if step.any_end:
             for block in self.slab.blocks:
                 block.gather()
-        lost = self.slab.lost if self.any_end and self.slab.lost.any() else None
-        return Step(tuple(block.rows for block in self.slab.blocks), self.slab.ended, lost)
+            if np.count_nonzero(self.slab.lost):
+                step.lost = self.slab.lost
+        return step
 
     # -- episodes that break -----------------------------------------------------------------------
 
@@ -564,9 +569,9 @@ class SerialEnv:
 
 def check_counts(name: str, given: Sequence[np.ndarray], waiting: Sequence[np.ndarray]) -> None:
     """Raises an EnvError if there is not an action for each row that waits."""
-    expected = [len(rows) for rows in waiting]
-    if [len(actions) for actions in given] != expected:
-        raise EnvError(f"{name}: step() got {[len(a) for a in given]} actions by kind, expected {expected}")
+    got, expected = list(map(len, given)), list(map(len, waiting))
+    if got != expected:
+        raise EnvError(f"{name}: step() got {got} actions by kind, expected {expected}")
 
 
 def count_lost(slab: Slab, vector_steps: int, name: str) -> dict[str, int]:
@@ -575,13 +580,15 @@ def count_lost(slab: Slab, vector_steps: int, name: str) -> dict[str, int]:
     Raises:
         EnvError: If too many broke.
     """
+    if not (np.count_nonzero(slab.broken) or np.count_nonzero(slab.discarded)):
+        return {}
     broken, discarded = int(slab.broken.sum()), int(slab.discarded.sum())
     if too_many_broken(broken, vector_steps * slab.num_lanes):
         raise EnvError(
             f"{name}: raised in {broken} episodes, more than env.on_error=restart bears "
             f"({BROKEN_PER_MILLION} in a million environment steps); set env.on_error=stop to see the first"
         )
-    return {"episodes_broken": broken, "steps_discarded": discarded} if broken or discarded else {}
+    return {"episodes_broken": broken, "steps_discarded": discarded}
 
 
 def foreign_state(name: str) -> EnvError:

@@ -22,7 +22,7 @@ from rookery.envs.vector.faults import LOSSES_IN_A_ROW, Tolerance
 from rookery.envs.vector.history import History
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv, check_counts, count_lost, foreign_state
-from rookery.envs.vector.slab import Slab
+from rookery.envs.vector.slab import Slab, forget_finals
 
 PER_LANE = ("episode", "seeds", "began", "idle", "earned", "in_a_row", "broken", "discarded", "lanes")
 """What a saved state has an entry for each lane of."""
@@ -274,8 +274,7 @@ class SharesEnv:
             self._grow()
         slab, lost = self._slab, None
         if self._remembers:
-            for block in slab.blocks:
-                self._earned += block.rows.reward.reshape(self.num_lanes, -1).sum(axis=1, dtype=np.float64)
+            slab.add_rewards(self._earned)
         if self._any_end:
             over = slab.ended | slab.lost
             self._began[over] = self._clock
@@ -284,17 +283,16 @@ class SharesEnv:
             for block in slab.blocks:
                 block.gather()
             self.counters |= count_lost(slab, self._clock, self.name)
-            if slab.lost.any():
+            if np.count_nonzero(slab.lost):
                 lost = slab.lost
         else:
             for block in slab.blocks:
-                if len(block.rows.final_index):
-                    slab.forget_finals(block.rows)
+                forget_finals(block.rows)
         if self._history is not None:
             self._history.tidy(self._began)
         if self._want_infos:
             self.infos = [*self._first.infos, *(info for helper in self._helpers for info in helper.infos)]
-        return Step(tuple(block.rows for block in slab.blocks), slab.ended, lost)
+        return Step(tuple(block.rows for block in slab.blocks), slab.ended, lost, self._any_end)
 
     # -- helpers -----------------------------------------------------------------------------------
 

@@ -47,7 +47,10 @@ class Block:
 
     def gather(self) -> None:
         """Puts the final observations of this step where `Rows` shows them."""
-        where = np.flatnonzero(self.finals)
+        where = self.finals.nonzero()[0]
+        if not len(where):
+            forget_finals(self.rows)
+            return
         self.rows.final_index = where
         self.rows.final_obs = {path: array[where] for path, array in self.final_obs.items()}
         self.rows.final_stale = int(np.count_nonzero(self.finals[where] == STALE))
@@ -175,10 +178,19 @@ class Slab:
         """Forgets the ends of the last step."""
         for block in self.blocks:
             rows = block.rows
-            rows.terminated[:] = rows.truncated[:] = False
-            block.finals[:] = 0
-            self.forget_finals(rows)
-        self.ended[:] = self.lost[:] = False
+            for flags in (rows.terminated, rows.truncated, block.finals):
+                flags.fill(0)
+            forget_finals(rows)
+        self.ended.fill(False)
+        self.lost.fill(False)
+
+    def add_rewards(self, sums: np.ndarray) -> None:
+        """Adds what all agents of each lane got in this step to ``sums[lanes]``."""
+        for block in self.blocks:
+            reward = block.rows.reward
+            if len(reward) != self.num_lanes:
+                reward = np.add.reduce(reward.reshape(self.num_lanes, -1), axis=1)
+            sums += reward
 
     def put_actions(self, kinds: Sequence[Kind], given: Sequence[np.ndarray]) -> None:
         """Writes the actions of waiting rows, one after the other from the first place on."""
@@ -203,9 +215,10 @@ class Slab:
             given.append(actions)
         return given
 
-    @staticmethod
-    def forget_finals(rows: Rows) -> None:
-        """Lets `rows` show no final observations."""
+
+def forget_finals(rows: Rows) -> None:
+    """Lets `rows` show no final observations."""
+    if len(rows.final_index):
         rows.final_index, rows.final_stale = NOBODY, 0
         rows.final_obs = {path: array[:0].copy() for path, array in rows.obs.items()}
 

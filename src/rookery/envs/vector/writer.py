@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,7 @@ class RowWriter:
 
     Attributes:
         any_end: Whether an episode or an agent's ended in this step.
-        targets: For each kind the array of its first leaf, and the shape of one observation there.
+        targets: For each kind a view of each row of its first leaf, and the shape of one observation there.
         known: For each kind whose observations are one array of numbers, the type of the last one: such an observation
             of that type and shape is copied without further questions. None for other kinds.
     """
@@ -58,9 +59,8 @@ class RowWriter:
         self._acting: list[list[int]] = [[] for _ in agents.kinds]  # rows that will wait
         first = [(spec.leaves[0], len(spec.leaves) == 1) for spec in self._specs]
         self.known = [leaf.dtype if alone and leaf.kind == "box" else None for leaf, alone in first]
-        self.targets = [
-            (block.rows.obs[leaf.path], leaf.shape) for (leaf, _), block in zip(first, slab.blocks, strict=True)
-        ]
+        arrays = [block.rows.obs[leaf.path] for (leaf, _), block in zip(first, slab.blocks, strict=True)]
+        self.targets = [([array[row, ...] for row in range(len(array))], array.shape[1:]) for array in arrays]
 
     def place_of(self, lane: int, agent: Agent) -> tuple[int, int]:
         """Kind and row of an agent of a lane, who gets a place if it has none."""
@@ -105,7 +105,7 @@ class RowWriter:
             k, row = self._spots[lane].get(agent) or self.place_of(lane, agent)
             target, shape = self.targets[k]
             if type(obs) is np.ndarray and obs.dtype is self.known[k] and obs.shape == shape:
-                target[row] = obs
+                target[row][...] = obs
             else:
                 self.write(self._specs[k], self._slab.blocks[k].rows.obs, row, agent, obs, shown.masks.get(agent))
                 if self.known[k] is not None and isinstance(obs, np.ndarray):
@@ -154,7 +154,7 @@ class RowWriter:
                 reward[:] = rewards
             else:
                 reward[rows] = rewards
-            sound = bool(np.isfinite(reward).all())
+            sound = np.count_nonzero(np.isfinite(reward)) == len(reward)
         except (TypeError, ValueError):
             sound = False
         if not sound:
@@ -171,12 +171,14 @@ class RowWriter:
         Raises:
             Breach: If it is no finite number.
         """
-        value = np.asarray(reward)
-        if value.size != 1 or value.dtype.kind not in "fiub":
-            raise Breach(f"reward is {reward!r}, expected a finite number", agent)
-        if not np.isfinite(value).all():
-            raise Breach(f"non-finite reward {value.item()}, expected a finite number", agent)
-        rows.reward[row] = value.item()
+        if not (isinstance(reward, float) and math.isfinite(reward)):  # what most environments pay needs no array
+            value = np.asarray(reward)
+            if value.size != 1 or value.dtype.kind not in "fiub":
+                raise Breach(f"reward is {reward!r}, expected a finite number", agent)
+            if not np.isfinite(value).all():
+                raise Breach(f"non-finite reward {value.item()}, expected a finite number", agent)
+            reward = value.item()
+        rows.reward[row] = reward
 
     def keep_final(self, k: int, row: int, which: int) -> None:
         """Keeps what a row of kind `k` holds as the last observation of a truncated agent.
@@ -212,7 +214,7 @@ class RowWriter:
     def wipe(self) -> None:
         """Forgets the rewards and ends of the last step."""
         for block in self._slab.blocks:
-            block.rows.reward[:] = 0.0
+            block.rows.reward.fill(0.0)
         if self.any_end:
             self._slab.wipe_ends()
             self.any_end = False
