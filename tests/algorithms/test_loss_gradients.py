@@ -1,5 +1,7 @@
 """The closed forms of the losses' gradients against automatic differentiation of the losses, and their metrics."""
 
+import dataclasses
+
 import pytest
 import torch
 from gymnasium import spaces
@@ -101,7 +103,7 @@ class Learning:
 
 
 def replaced(batch, **fields):
-    return type(batch)(**{**vars(batch), **fields})
+    return type(batch)(**{**{item.name: getattr(batch, item.name) for item in dataclasses.fields(batch)}, **fields})
 
 
 def cases():

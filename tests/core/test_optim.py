@@ -119,9 +119,8 @@ def test_the_two_halves_of_a_step_are_the_step():
         before = other.flat.data.clone()
         assert set(compute_gradients(halves, loss, batch, other, Cfg())) == {"loss"}
         assert torch.equal(other.flat.data, before)
-        assert torch.equal(
-            apply_gradients(other, lr=0.02, max_grad_norm=0.5, native=Cfg.model.native), metrics["grad_norm"]
-        )
+        norm = apply_gradients(other, lr=0.02, max_grad_norm=0.5, native=Cfg.model.native)
+        assert float(norm) == float(metrics["grad_norm"])
     assert torch.equal(one.flat.data, other.flat.data)
 
 
@@ -219,7 +218,7 @@ def test_rmsprop_has_eps_inside_the_root_and_starts_from_a_mean_square_of_1(max_
     for batch in batches():
         metrics = gradient_step(model, loss, batch, optimizer, Cfg(max_grad_norm=max_grad_norm))
         gradient = optimizer.flat.grad.double().numpy()
-        assert metrics["grad_norm"].item() == pytest.approx(np.linalg.norm(gradient), rel=1e-5)
+        assert float(metrics["grad_norm"]) == pytest.approx(np.linalg.norm(gradient), rel=1e-5)
         gradient = gradient * min(1.0, (max_grad_norm or np.inf) / np.linalg.norm(gradient))
         square = 0.99 * square + 0.01 * gradient**2
         weights -= 0.02 * gradient / np.sqrt(square + 1e-5)

@@ -34,10 +34,12 @@ class Table:
     def act(self, **seen):
         """Slots s0, s1 ... see a number and do it (mod 9)."""
         slots = np.array([int(slot[1:]) for slot in seen])
-        shown = self.store.place(slots, self.slab(**seen), slots)
+        decisions = self.store.place(slots, self.slab(**seen), slots)
         numbers = [int(np.ravel(value)[0]) for value in seen.values()]
-        assert shown["obs"][:, 0].tolist() == numbers
-        self.store.answer(np.array(numbers) % 9, -np.array(numbers, dtype=np.float32))
+        assert decisions.obs["obs"][:, 0].tolist() == numbers
+        decisions.action[:] = np.array(numbers) % 9
+        decisions.logp[:] = -np.array(numbers)
+        self.store.answer(decisions)
 
     def outcome(self, slot, reward, terminated=False, truncated=False, waiting=False, final=None):
         if final is not None:
@@ -189,11 +191,11 @@ def test_observations_keep_the_type_they_are_stored_in():
     store.open_slot(0)
     slab = spec.allocate(1)
     for _ in range(2):
-        shown = store.place(None, slab, slice(0, 1))
-        store.answer(np.zeros(1, np.int64), np.zeros(1, np.float32))
+        decisions = store.place(None, slab, slice(0, 1))
+        store.answer(decisions)
         store.outcome_all(np.zeros(1), None, None)
     rollout = store.take(slab, np.zeros(1, np.int64))
-    assert {path: leaf.dtype for path, leaf in shown.items()} == {"obs": np.uint8, "count": np.int64}
+    assert {path: leaf.dtype for path, leaf in decisions.obs.items()} == {"obs": np.uint8, "count": np.int64}
     for tree in (rollout.obs, rollout.last_obs, rollout.final_obs):
         assert {path: leaf.dtype for path, leaf in tree.items()} == {"obs": torch.uint8, "count": torch.int64}
     assert rollout.action.dtype == torch.int64

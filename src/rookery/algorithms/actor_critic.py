@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Minibatch, Rollout, TensorTree, flat
 from rookery.core.device import device_of
-from rookery.core.native import Build, Head, places, write_gradient
+from rookery.core.native import Build, Head, is_plain, places, write_gradient
 from rookery.core.ops import following, gae, vtrace
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig, build_trunk
@@ -53,14 +53,14 @@ class ActorCritic(nn.Module):
         self.critic_trunk = None if model.shared_trunk else build_trunk(policy.obs_spec, model, generator=generator)
         self.value_head = ValueHead(policy.num_features, generator=generator)
         self.model = model
-        self._witness = [self.value_head.linear.weight]  # all weights move together, so one tells of all
+        self._weights = [weight for part in self.parts for weight in part.parameters()]
         self._kernels: ActorCriticKernels | None = None
-        self._where: tuple[int | None, int | None] = None, None
+        self._where: list[int | None] = []  # of the last weight, for they move together; and which of them learn
         self.to(device_of(policy))
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy takes over: not the kernels, whose weights are these."""
-        return {**self.__dict__, "_kernels": None, "_where": (None, None)}
+        return {**self.__dict__, "_kernels": None, "_where": []}
 
     @property
     def parts(self) -> list[nn.Module]:
@@ -86,7 +86,7 @@ class ActorCritic(nn.Module):
     @property
     def kernels(self) -> ActorCriticKernels | None:
         """What runs it in the place of torch; None if it does not qualify, or does not learn yet."""
-        where = places(self._witness[0])
+        where = [*places(self._weights[-1]), *[weight.requires_grad for weight in self._weights]]
         if where != self._where:
             self._where = where
             self._kernels = self._find_kernels()
@@ -94,16 +94,15 @@ class ActorCritic(nn.Module):
 
     def _find_kernels(self) -> ActorCriticKernels | None:
         trunks = [trunk for trunk in (self.policy.trunk, self.critic_trunk) if trunk is not None]
-        weights = [weight for part in self.parts for weight in part.parameters()]
-        build = kernels_for(self.model, trunks, weights)
-        learns = all(all(places(weight)) for weight in weights)
+        build = kernels_for(self.model, trunks, [self.policy.head, self.value_head])
+        learns = all(all(places(weight)) for weight in self._weights)
         ours = type(self) is ActorCritic and type(self.policy) is Policy
         return ActorCriticKernels(self, build) if build is not None and learns and ours else None
 
 
 class PolicyKernels:
-    """Trunk and head of a policy on kernels: the head's output ``[N, W]`` and, where actions have them, the log standard
-    deviations ``[k]``.
+    """Trunk and head of a policy on kernels: the head's output ``[N, W]`` and, where actions have any, the logarithms of
+    standard deviations ``[k]``.
 
     Args:
         policy: Whose weights are used, which lie in flat memory.
@@ -117,6 +116,7 @@ class PolicyKernels:
         self.build = build
         self.head = Head(build, spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
         self.action_spec = spec
+        self._action_type = torch.int64 if spec.dtype == np.int64 else torch.float32
         self.log_std = policy.head.log_std
         self._actor = NativeTrunk(build, trunk, [linear, *others], {})
 
@@ -174,6 +174,26 @@ class ActorCriticKernels(PolicyKernels):
             self._actor.write_gradients(gradients[:1])
             self._critic.write_gradients(gradients[-1:])
         self._write_spread(gradients)
+
+    def can_read(self, obs: TensorTree, action: Tensor) -> bool:
+        """Whether rows lie in memory as kernels read them."""
+        mask = obs.get(MASK)
+        return (
+            self._actor.can_read(obs)
+            and (self._critic is self._actor or self._critic.can_read(obs))
+            and is_plain(action, self._action_type)
+            and is_plain(mask, torch.bool)
+        )
+
+    def at_rows(self, obs: TensorTree) -> tuple[Any, ...]:
+        """Actor, critic (None on a shared trunk) and head, and where actor and critic read these rows, for a kernel."""
+        self._actor.point_at(obs)
+        actor = self._actor.network
+        if self._critic is self._actor:
+            return actor.handle, None, self.head.handle, actor.leaf_addresses, None
+        self._critic.point_at(obs)
+        critic = self._critic.network
+        return actor.handle, critic.handle, self.head.handle, actor.leaf_addresses, critic.leaf_addresses
 
     def value(self, obs: TensorTree) -> Tensor:
         """Values ``[N]`` alone."""

@@ -1,6 +1,7 @@
-"""PPO's loss in one call: what `ppo_gradient` computes, on kernels, for batches without a penalty.
+"""PPO's gradient in one call: networks forward, `ppo_loss` in closed form, networks backward, on kernels.
 
-It pays because the minibatches of PPO are small: on 256 rows the closed form in torch takes as long as the networks.
+It pays because the minibatches of PPO are small: on 256 rows of a small network the closed form in torch, and the calls
+in between, take about as long as the arithmetic.
 """
 
 from __future__ import annotations
@@ -9,12 +10,11 @@ from ctypes import byref
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from rookery.algorithms.actor_critic import ActorCriticKernels
 from rookery.core.batch import Minibatch
 from rookery.core.metrics import Metrics
-from rookery.core.native import PPOBatch, PPOSettings, address
+from rookery.core.native import PPOBatch, PPOSettings, address, is_plain, places
 from rookery.core.spaces import MASK
 
 if TYPE_CHECKING:
@@ -24,48 +24,30 @@ STATISTICS = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
 """In the order of `losses.h`."""
 
 
-def ppo_kernel(
-    kernels: ActorCriticKernels, parts: list[Tensor], batch: Minibatch, cfg: PPOConfig
-) -> tuple[list[Tensor], Metrics] | None:
-    """The gradient of `ppo_loss` with respect to what the networks put out, and its metrics as means over the rows.
+def ppo_kernel(kernels: ActorCriticKernels, batch: Minibatch, cfg: PPOConfig) -> Metrics | None:
+    """Writes the gradients of `ppo_loss` with respect to all weights.
 
     Args:
-        kernels: Networks that put out `parts`.
-        parts: Head's output, perhaps log standard deviations, values.
+        kernels: Networks.
         batch: The rows.
         cfg: Settings.
 
     Returns:
-        A gradient for each of `parts`; None for batches that carry more than PPO without a penalty reads.
+        The metrics of the loss, means over the rows; None for batches that carry a penalty, or lie in memory otherwise
+        than a kernel can read them.
     """
     if type(batch) is not Minibatch:
         return None
+    whole, order = batch.source or (batch, None)
+    numbers = whole.logp, whole.advantage, whole.value_target, whole.value, whole.importance
+    if not kernels.can_read(whole.obs, whole.action) or not all(map(is_plain, numbers)):
+        return None
     value_clip = -1.0 if cfg.value_clip is None else cfg.value_clip
     settings = PPOSettings(cfg.clip, value_clip, cfg.value_coef, cfg.entropy_coef, cfg.normalize_advantage)
-    # slices of what was shuffled, so every row lies next to the one before
-    rows = PPOBatch(
-        batch.action.data_ptr(),
-        batch.logp.data_ptr(),
-        batch.advantage.data_ptr(),
-        batch.value_target.data_ptr(),
-        batch.value.data_ptr(),
-        address(batch.importance),
-        address(batch.obs.get(MASK)),
-    )
-    gradients = [torch.empty_like(part, memory_format=torch.contiguous_format) for part in parts]
+    rows = PPOBatch(address(whole.action), *map(address, numbers), address(whole.obs.get(MASK)), address(order))
     statistics = torch.empty(len(STATISTICS))
-    log_std, log_std_gradient = (parts[1].data_ptr(), gradients[1].data_ptr()) if len(parts) == 3 else (None, None)
-    kernels.build.call["ppo_gradient"](
-        kernels.head.handle,
-        byref(rows),
-        byref(settings),
-        len(batch),
-        parts[0].data_ptr(),
-        log_std,
-        parts[-1].data_ptr(),
-        gradients[0].data_ptr(),
-        log_std_gradient,
-        gradients[-1].data_ptr(),
-        statistics.data_ptr(),
+    log_std = (None, None) if kernels.log_std is None else places(kernels.log_std)
+    kernels.build.call["ppo_gradients"](
+        *kernels.at_rows(whole.obs), byref(rows), byref(settings), len(batch), *log_std, statistics.data_ptr()
     )
-    return gradients, dict(zip(STATISTICS, statistics.tolist(), strict=True))
+    return dict(zip(STATISTICS, statistics.tolist(), strict=True))

@@ -92,7 +92,11 @@ def reinforce_loss(distribution: Distribution, batch: Decisions, cfg: ReinforceC
         returns = (returns - returns.mean()) / (returns.std() + 1e-8)
     policy_loss = -(distribution.log_prob(batch.action) * returns).mean()
     entropy = distribution.entropy().mean()
-    metrics: Metrics = {"policy_loss": policy_loss.detach(), "entropy": entropy.detach(), "return_to_go": batch.returns.mean()}
+    metrics: Metrics = {
+        "policy_loss": policy_loss.detach(),
+        "entropy": entropy.detach(),
+        "return_to_go": batch.returns.mean(),
+    }
     return policy_loss - cfg.entropy_coef * entropy, metrics
 
 
@@ -154,10 +158,10 @@ class Scorer:
     @property
     def kernels(self) -> PolicyKernels | None:
         """What runs it in the place of torch, if it qualifies; made anew for each of the few steps."""
-        policy, weights = self.policy, list(self.policy.parameters())
-        build = kernels_for(policy.model, [policy.trunk], weights)
-        learns = all(all(places(weight)) for weight in weights)
-        return PolicyKernels(policy, build) if build is not None and learns else None
+        policy = self.policy
+        build = kernels_for(policy.model, [policy.trunk], [policy.head])
+        learns = all(all(places(weight)) for weight in policy.parameters())
+        return PolicyKernels(policy, build) if build is not None and learns and type(policy) is Policy else None
 
 
 class Reinforce(Algorithm[ReinforceConfig]):

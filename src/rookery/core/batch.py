@@ -8,7 +8,7 @@ Fragments may span episodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -126,10 +126,39 @@ class Minibatch:
     advantage: Tensor
     value_target: Tensor
     value: Tensor
-    importance: Tensor | None = None
+    importance: Tensor | None = field(default_factory=lambda: None)  # no class attribute: see `at`
 
     def __len__(self) -> int:
-        return len(self.advantage)
+        source = self.source
+        return len(self.advantage if source is None else source[1])
+
+    @property
+    def source(self) -> tuple[Self, Tensor] | None:
+        """The batch that this one is part of, and the numbers of its rows there; None for a batch of its own."""
+        found: tuple[Self, Tensor] | None = self.__dict__.get("_source")
+        return found
+
+    def at(self, rows: Tensor) -> Self:
+        """The rows of these numbers, int64 ``[n]``.
+
+        A field is gathered when it is first looked at: kernels look at none of them, and read the rows where they lie.
+        """
+        part = object.__new__(type(self))
+        part.__dict__["_source"] = self, rows
+        return part
+
+    def __getattr__(self, name: str) -> Any:
+        source = self.source
+        if source is None or name not in self.__dataclass_fields__:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        whole, rows = source
+        value = getattr(whole, name)
+        if isinstance(value, dict):
+            value = {path: leaf.index_select(0, rows) for path, leaf in value.items()}
+        elif value is not None:
+            value = value.index_select(0, rows)
+        self.__dict__[name] = value
+        return value
 
     def map(self, function: Callable[[Any], Any]) -> Self:
         """A batch whose every tensor went through `function`."""
@@ -147,9 +176,4 @@ class Minibatch:
         order = torch.from_numpy(rng.permutation(total)).to(self.advantage.device)
         count = -(-total // size)
         sizes = [total * (part + 1) // count - total * part // count for part in range(count)]
-        parts = vars(self.map(lambda tensor: tensor.index_select(0, order).split(sizes)))  # views of one shuffled copy
-        paths = parts.pop("obs")
-        named = {name: split for name, split in parts.items() if split is not None}
-        for part in range(count):
-            obs = {path: split[part] for path, split in paths.items()}
-            yield type(self)(obs=obs, **{name: split[part] for name, split in named.items()})
+        return map(self.at, order.split(sizes))

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,7 +31,7 @@ BY_CAPABILITY = {"AVX512": ("x86-64-v4", "x86-64-v3", "x86-64"), "AVX2": ("x86-6
 ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 """In the order of `enum Activation`."""
 
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = 3
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -64,15 +65,16 @@ class RMSpropSettings(ctypes.Structure):
 
 
 class PPOBatch(ctypes.Structure):
-    """Addresses of the rows that `ppo_gradient` reads; None where there are none."""
+    """Addresses of what `ppo_gradients` reads, and of the numbers of its rows there; None where there are none."""
 
     _fields_ = [
-        (name, ADDRESS) for name in ("action", "logp", "advantage", "value_target", "value", "importance", "mask")
+        (name, ADDRESS)
+        for name in ("action", "logp", "advantage", "value_target", "value", "importance", "mask", "order")
     ]
 
 
 class PPOSettings(ctypes.Structure):
-    """What `ppo_gradient` reads."""
+    """What `ppo_gradients` reads."""
 
     _fields_ = [
         *((name, FLOAT) for name in ("clip", "value_clip", "value_coef", "entropy_coef")),
@@ -96,7 +98,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "head_new": (ADDRESS, (INTS, INT, INT, INT, INT, INT, FLOAT, FLOAT)),
     "head_free": (None, (ADDRESS,)),
     "policy_step": (None, (ADDRESS, ADDRESS, ADDRESS, INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS)),
-    "ppo_gradient": (None, (ADDRESS, ADDRESS, ADDRESS, INT, *(ADDRESS,) * 7)),
+    "ppo_gradients": (None, (*(ADDRESS,) * 7, INT, *(ADDRESS,) * 3)),
     "adam_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
     "rmsprop_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
 }
@@ -250,14 +252,18 @@ class Network:
             keep: Hold what `write_gradients` needs.
         """
         rows = len(leaves[0])
-        for number, leaf in enumerate(leaves):
-            self.leaf_addresses[number] = leaf.data_ptr()
+        self.point_at(leaves)
         outputs = [torch.empty(rows, width) for width in self.widths]
         for number, output in enumerate(outputs):
             self._part_addresses[number] = output.data_ptr()
         if not self._call["network_forward"](self.handle, self.leaf_addresses, rows, keep, self._part_addresses):
             raise MemoryError(f"no memory for {rows:,} rows of a network")
         return outputs
+
+    def point_at(self, leaves: Sequence[Tensor]) -> None:
+        """Says where the next rows are read, as in `forward`."""
+        for number, leaf in enumerate(leaves):
+            self.leaf_addresses[number] = leaf.data_ptr()
 
     def write_gradients(self, gradients: Sequence[Tensor], inputs: bool = False) -> Tensor | None:
         """Writes the gradients of all weights, over what they were.
@@ -329,9 +335,19 @@ def array_address(array: Any) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(array))
 
 
+def readable(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy of one that has no `array_address`."""
+    return array if array.flags.carray else array.copy(order="C")
+
+
+def is_plain(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
+    """Whether a tensor lies in memory as kernels read it: on the processor, of this type, number after number."""
+    return tensor is None or (tensor.dtype == dtype and tensor.is_contiguous() and tensor.is_cpu)
+
+
 def places(weight: Tensor) -> tuple[int | None, int | None]:
-    """Where a weight and its gradient lie; None for one that does not learn."""
-    return address(weight), address(weight.grad)
+    """Where a weight and its gradient lie; no gradient for one that does not learn."""
+    return address(weight), address(weight.grad) if weight.requires_grad else None
 
 
 def write_gradient(weight: Tensor, gradient: Tensor) -> None:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.core.metrics import Metrics
-from rookery.core.native import AdamSettings, Build, Counters, RMSpropSettings, best_build
+from rookery.core.native import AdamSettings, Build, Counters, RMSpropSettings, best_build, is_plain
 
 BatchT = TypeVar("BatchT")
 OutputsT = TypeVar("OutputsT")
@@ -229,14 +229,15 @@ class RMSprop(Optimizer):
 
 
 def with_gradient(
-    closed_form: Callable[..., ClosedForm | None], kernel: Callable[..., ClosedForm | None] | None = None
+    closed_form: Callable[..., ClosedForm | None], kernel: Callable[..., Metrics | None] | None = None
 ) -> Callable[[LossT], LossT]:
     """Gives a loss the closed form of its gradient, which saves the graph that autograd makes, where kernels run.
 
     Args:
         closed_form: Takes what the loss takes; returns the gradients with respect to the tensors that the networks put
             out, and the loss's metrics; None where it does not know them. It is called with autograd switched off.
-        kernel: The same in one call of a kernel: takes the networks' `Kernels`, what they put out, batch and settings.
+        kernel: All of it in one call: takes the networks' `Kernels`, batch and settings, and writes the gradients of
+            the weights; returns the metrics, or None where it does not know how.
     """
 
     def attach(loss: LossT) -> LossT:
@@ -308,18 +309,17 @@ def _through_kernels(
 ) -> Metrics:
     """Networks on kernels, the loss between them: by the closed forms it has, else by autograd on the outputs alone."""
     with torch.no_grad():
+        whole: Callable[..., Metrics | None] | None = getattr(loss, "kernel", None)
+        if whole is not None and (found := whole(kernels, batch, cfg)) is not None:
+            return found
         parts = kernels.forward(batch)
-        closed = None
-        fused, closed_form = getattr(loss, "kernel", None), getattr(loss, "gradient", None)
-        if fused is not None:
-            closed = fused(kernels, parts, batch, cfg)
-        if closed is None and closed_form is not None:
-            closed = closed_form(kernels.outputs(parts, batch), batch, cfg)
+        closed_form = getattr(loss, "gradient", None)
+        closed = None if closed_form is None else closed_form(kernels.outputs(parts, batch), batch, cfg)
     if closed is None:
         parts = [part.requires_grad_() for part in parts]
         value, metrics = loss(kernels.outputs(parts, batch), batch, cfg)
-        found = torch.autograd.grad(value, parts, allow_unused=True)
-        gradients = [torch.zeros_like(part) if g is None else g for part, g in zip(parts, found, strict=True)]
+        by_part = torch.autograd.grad(value, parts, allow_unused=True)
+        gradients = [torch.zeros_like(part) if g is None else g for part, g in zip(parts, by_part, strict=True)]
     else:
         gradients, metrics = closed
     kernels.write_gradients(gradients)
@@ -340,13 +340,13 @@ def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | N
         max_grad_norm: Longest gradient; None = any.
         native: On kernels, where there are any.
     """
-    build = best_build() if native and optimizer.flat.data.is_cpu else None
+    build = best_build() if native and is_plain(optimizer.flat.data) else None
     if build is not None:
         return optimizer.move_on(build, lr, math.inf if max_grad_norm is None else max_grad_norm)
     norm: Tensor = torch.linalg.vector_norm(optimizer.flat.grad)
-    bad = (norm - norm).ne(0).to(norm.dtype)  # infinity minus infinity is NaN, and NaN is not 0 either
+    bad = (norm - norm).ne(0).float()  # infinity minus infinity is NaN, and NaN is not 0 either
     optimizer.skipped += bad
     optimizer.skipped_in_a_row.add_(bad).mul_(bad)
-    scale = None if max_grad_norm is None else ((norm + 1e-6) / max_grad_norm).clamp_(min=1.0)
+    scale = None if max_grad_norm is None else ((norm + 1e-6) / max_grad_norm).clamp_(min=1.0).float()
     optimizer.move(lr, bad, scale)
     return norm

@@ -173,7 +173,7 @@ class BatchedCartPole:
         self._rows.reward.fill(self._rewards[0])
         np.absolute(self._position_and_angle, self._reach)
         np.greater(self._reach, self._limit, self._fallen)
-        if self._clock == self._deadline or np.count_nonzero(self._fallen):
+        if self._clock == self._deadline or True in self._fallen.tobytes():
             self._end()
         return self._step
 
@@ -259,7 +259,7 @@ class BatchedCartPole:
                 f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
                 f"expected {self._began.shape} integers, one for each lane"
             )
-        if np.bitwise_or.reduce(action) & ~1:  # some bit above the lowest, or a sign
+        if action.item(action.argmin()) < 0 or action.item(action.argmax()) > 1:  # faster than min and max
             lane = int(np.flatnonzero((action < 0) | (action > 1))[0])
             episode = int(self.episode[lane])
             raise EnvError(

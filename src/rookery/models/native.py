@@ -27,29 +27,39 @@ from rookery.core.native import (
     Network,
     Table,
     best_build,
+    is_plain,
 )
 from rookery.models.build import ModelConfig
 from rookery.models.encoders import Encoder
+from rookery.models.heads import ActionHead, ValueHead
 
 MOST_WEIGHTS = 2**18
 """Of a layer. Kernels run on one core: wider ones are left to torch, which takes all."""
+
+DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
 
 Normalized = Mapping[str, tuple[Tensor, Tensor, float]]
 """Mean, inverse standard deviation and clip of the leaves that are normalized, by path."""
 
 
-def kernels_for(model: ModelConfig, trunks: Sequence[nn.Module], weights: Sequence[Tensor]) -> Build | None:
+def kernels_for(model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module]) -> Build | None:
     """What networks run on: the build of kernels, or None if torch must run them.
 
     Args:
         model: Their settings.
-        trunks: From observations to features; linear layers follow.
-        weights: All that they and these layers have.
+        trunks: From observations to features.
+        heads: Our own, on top of these.
     """
     if not model.native or model.compile or not all(_qualifies(trunk) for trunk in trunks):
         return None
-    plain = all(weight.is_cpu and weight.dtype == torch.float32 and weight.is_contiguous() for weight in weights)
-    return best_build() if plain and max(weight.numel() for weight in weights) <= MOST_WEIGHTS else None
+    modules = [module for part in (*trunks, *heads) for module in part.modules()]
+    if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
+        return None
+    if not all(type(head) in (ActionHead, ValueHead) for head in heads):
+        return None
+    weights = [weight for part in (*trunks, *heads) for weight in part.parameters()]
+    fits = all(map(is_plain, weights)) and max(weight.numel() for weight in weights) <= MOST_WEIGHTS
+    return best_build() if fits else None
 
 
 def _qualifies(trunk: nn.Module) -> bool:
@@ -97,6 +107,7 @@ class NativeTrunk:
         self.network = Network(build, leaves, layers, trunk.activation, table)
         self.paths = tuple(leaf.path for leaf in (*trunk.vectors, *trunk.categories))
         """Leaves of an observation, in the order in which the network reads them."""
+        self._types = tuple(DTYPES[leaf.kind] for leaf in leaves)
 
     def forward(self, obs: TensorTree, keep: bool = False) -> list[Tensor]:
         """What each head puts out, ``[N, outputs]``, for observations ``[N, ...]`` by leaf path.
@@ -105,7 +116,16 @@ class NativeTrunk:
             obs: Types as stored, normalized unless this trunk does that.
             keep: A backward pass will follow.
         """
-        return self.network.forward([obs[path].contiguous() for path in self.paths], keep)
+        leaves = [obs[path].to(dtype).contiguous() for path, dtype in zip(self.paths, self._types, strict=True)]
+        return self.network.forward(leaves, keep)
+
+    def can_read(self, obs: TensorTree) -> bool:
+        """Whether observations lie in memory as the network reads them."""
+        return all(is_plain(obs[path], dtype) for path, dtype in zip(self.paths, self._types, strict=True))
+
+    def point_at(self, obs: TensorTree) -> None:
+        """Says which rows are read next, such as it can read."""
+        self.network.point_at([obs[path] for path in self.paths])
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of all weights, given those of what the heads put out in the last pass that kept."""

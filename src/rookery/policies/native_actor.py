@@ -6,12 +6,14 @@ them.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
 
-from rookery.core.native import Build, Head, address, array_address
+from rookery.core.native import ADDRESS, Build, Head, address, array_address, readable
 from rookery.core.spaces import MASK, Tree
 from rookery.models.encoders import Encoder
 from rookery.models.native import NativeTrunk
@@ -46,57 +48,64 @@ class NativeActor:
         self._shape, self._dtype = spec.shape, spec.dtype
         self._step = build.call["policy_step"]
         self._packed = -1
+        self._parts = trunk, head, policy.normalizer
         self._addresses = [weight.data_ptr() for weight in self._weights]
+        self._alone = threading.Lock()  # rows of one call at a time pass through the network's memory
 
-    def is_current(self) -> bool:
-        """Whether the policy's weights lie where they lay."""
-        return self._addresses == [weight.data_ptr() for weight in self._weights]
+    def is_current(self, policy: Policy) -> bool:
+        """Whether the policy's weights and statistics are those it was made with, and lie where they lay."""
+        parts = policy.trunk, policy.head, policy.normalizer
+        return self._parts == parts and self._addresses == [weight.data_ptr() for weight in self._weights]
 
     def pack(self) -> None:
         """Takes over weights that changed without torch knowing."""
-        self._packed = sum([weight._version for weight in self._weights])
+        with self._alone:
+            self._pack()
+
+    def _pack(self) -> None:
+        self._packed = self._version()
         self._trunk.network.pack()
+
+    def _version(self) -> int:
+        return sum([weight._version for weight in self._weights])
 
     def act(self, obs: Tree, noise: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
         """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
+
+        Threads may call it at the same time.
 
         Args:
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
             noise: ``[N, noise.width]`` float32; None = the most probable actions.
         """
-        if sum([weight._version for weight in self._weights]) != self._packed:
-            self.pack()
-        network, arrays = self._trunk.network, []
-        for number, path in enumerate(self._trunk.paths):
-            array, network.leaf_addresses[number] = _readable(obs[path])
-            arrays.append(array)  # one that was copied must live until the call is over
-        num_rows = len(array)
-        mask_address = None
-        if self._masked:
-            mask, mask_address = _readable(obs[MASK])
-            arrays.append(mask)
-        if noise is not None:
-            noise = noise.contiguous()
-        action = np.empty((num_rows, *self._shape), self._dtype)
-        logp = np.empty(num_rows, np.float32)
-        self._step(
-            network.handle,
-            self._head.handle,
-            network.leaf_addresses,
-            num_rows,
-            address(self._log_std),
-            mask_address,
-            address(noise),
-            array_address(action),
-            array_address(logp),
-        )
+        num_rows = len(next(iter(obs.values())))
+        action, logp = np.empty((num_rows, *self._shape), self._dtype), np.empty(num_rows, np.float32)
+        if num_rows:
+            obs = {path: readable(array) for path, array in obs.items()}
+            call = self.prepare(obs, action, logp)
+            with self._alone:
+                if self._version() != self._packed:
+                    self._pack()
+                call(None if noise is None else noise.contiguous())
         return action, logp
 
+    def prepare(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> Callable[[Tensor | None], None]:
+        """What `act` does, for arrays that stay where they are: a call that costs little more than the kernel.
 
-def _readable(array: np.ndarray) -> tuple[np.ndarray, int]:
-    """The array, or a copy whose rows lie one after the other, and its address."""
-    try:
-        return array, array_address(array)
-    except TypeError:  # strided, or not to be written on
-        array = array.copy(order="C")
-        return array, array_address(array)
+        The call uses the weights as `pack` last found them, and takes noise that is contiguous.
+
+        Args:
+            obs: As `act` takes them, at least one row, contiguous and writable; they must live as long as the call.
+            action: ``[N, ...]`` contiguous, written by the call; so is `logp`.
+            logp: ``[N]``.
+        """
+        step, network, head, num_rows = self._step, self._trunk.network.handle, self._head.handle, len(logp)
+        leaves = (ADDRESS * len(self._trunk.paths))(*[array_address(obs[path]) for path in self._trunk.paths])
+        log_std, mask = address(self._log_std), array_address(obs[MASK]) if self._masked else None
+        actions, logps = array_address(action), array_address(logp)
+
+        def call(noise: Tensor | None) -> None:
+            numbers = None if noise is None else noise.data_ptr()
+            step(network, head, leaves, num_rows, log_std, mask, numbers, actions, logps)
+
+        return call

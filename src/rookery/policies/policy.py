@@ -146,11 +146,12 @@ class Policy(nn.Module):
 
     def _answer(self, obs: Tree, noise: Tensor | None) -> np.ndarray:
         """Actions ``[N, ...]`` as they are stored, for raw observations in this process."""
-        if self._actor is None or not self._actor.is_current():
-            self._actor = native_actor(self)
-        if self._actor is not None:
-            self._actor.pack()  # a learner may have changed the weights behind torch's back
-            return self._actor.act(obs, noise)[0]
+        actor = self._actor
+        if actor is None or not actor.is_current(self):
+            actor = self._actor = native_actor(self)
+        if actor is not None and len(next(iter(obs.values()))):
+            actor.pack()  # a learner may have changed the weights behind torch's back
+            return actor.act(obs, noise)[0]
         device = device_of(self)
         rows = {path: torch.from_numpy(array).to(device) for path, array in obs.items()}
         with torch.no_grad():
@@ -159,10 +160,10 @@ class Policy(nn.Module):
 
 
 def native_actor(policy: Policy) -> NativeActor | None:
-    """What acts for a policy on kernels, or None if its modules must: where there are none, or it is of another kind."""
+    """What acts for a policy on kernels, or None where there are none for it and its modules must."""
     if type(policy) is not Policy:
         return None
-    build = kernels_for(policy.model, [policy.trunk], list(policy.parameters()))
+    build = kernels_for(policy.model, [policy.trunk], [policy.head])
     return None if build is None else NativeActor(policy, build)
 
 

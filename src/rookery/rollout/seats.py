@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rookery.core.device import Staging, device_of
-from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.policies.policy import Policy, native_actor
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.slots import SlotStore
+from rookery.rollout.slots import Decisions, SlotStore
 
 
 class Seat(Stateful):
@@ -44,21 +44,35 @@ class Seat(Stateful):
         self.noise = noise
         self.staging = Staging(device_of(policy))
         self.actor = native_actor(policy)
+        self.heed()
         self.row_of_slot = np.zeros(0, dtype=np.int64)
         self.taken = np.zeros(0, dtype=bool)
 
-    def act(self, obs: Tree, noise: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-        """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``, from one forward pass.
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        super().load_state_dict(state)
+        self.heed()
+
+    def heed(self) -> None:
+        """Acts by the policy's weights as they are now; comes after any change of them."""
+        if self.actor is not None:
+            self.actor.pack()
+
+    def act(self, decisions: Decisions, noise: Tensor | None) -> None:
+        """Writes actions and their log-probabilities, from one forward pass.
 
         Args:
-            obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
-            noise: ``[N, noise.width]`` where the policy is; None = the most probable actions.
+            decisions: What is seen, types as stored, and where to write.
+            noise: ``[N, noise.width]`` where the policy is, contiguous; None = the most probable actions.
         """
         if self.actor is not None:
-            return self.actor.act(obs, noise)
-        seen = self.staging.send({path: torch.from_numpy(array) for path, array in obs.items()})
+            if decisions.call is None:
+                decisions.call = self.actor.prepare(decisions.obs, decisions.action, decisions.logp)
+            decisions.call(noise)
+            return
+        seen = self.staging.send({path: torch.from_numpy(array) for path, array in decisions.obs.items()})
         action, logp = self.staging.fetch(*self.policy.act(seen, noise, deterministic=noise is None))
-        return action, logp
+        decisions.action[...], decisions.logp[...] = action, logp
 
     def sit(self, row: int) -> int:
         """Gives a row of the slab the lowest free slot."""

@@ -12,28 +12,59 @@ same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout
+from rookery.core.native import readable
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
+
+
+class Decisions:
+    """What N slots decide together.
+
+    Attributes:
+        obs: What they see, ``[N, ...]``, such as kernels can read.
+        action: Room for their actions, ``[N, ...]`` as they are stored.
+        logp: Room for the log-probabilities of these, ``[N]``.
+        chosen: The actions for others to see: they are read-only there, because these may be the only ones kept.
+        call: Whoever acts on these arrays may keep here how.
+    """
+
+    __slots__ = ("action", "call", "chosen", "logp", "obs")
+
+    def __init__(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> None:
+        self.obs = obs
+        self.action = action
+        self.logp = logp
+        self.chosen = action.view()
+        self.chosen.flags.writeable = False
+        self.call: Callable[[Tensor | None], None] | None = None
+
+    @classmethod
+    def on(cls, obs: Tree, spec: ActionSpec) -> Decisions:
+        """Decisions on these observations, with room of their own."""
+        num = len(next(iter(obs.values())))
+        return cls({path: readable(array) for path, array in obs.items()}, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
 
 
 class SlotStore(Stateful):
     """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
 
-    The order of calls in a vector step is `place` (observations), `answer` (actions), and `outcome` (rewards and
-    ends), with `final` for truncated agents before it. When `ready`, `take` hands out what is complete; the next call
+    The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen), and `outcome`
+    (rewards and ends), with `final` for truncated agents before it. When `ready`, `take` hands out what is complete; the next call
     of any of these begins to write over it.
     """
 
     saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
              "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "_at")
+    fixed = ("obs_spec", "action_spec", "demand", "_at", "_lines", "_due")
 
     def __init__(self, obs: ObsSpec, action: ActionSpec, demand: Demand) -> None:
         self.obs_spec = obs
@@ -51,7 +82,10 @@ class SlotStore(Stateful):
         self._used = 0
         self._taken = False
         self._carried: dict[str, Any] | None = None
-        self._at: tuple[Any, Any] = (0, slice(0))  # rows and columns of the last `place`
+        self._at: tuple[Any, Any] = (0, slice(0))  # rows and columns of the last `place` out of lockstep
+        # views of the rows that are written in lockstep, and of their rewards, by `_base`; and the last of the latter
+        self._lines: dict[int, list[tuple[Decisions, np.ndarray]]] = {}
+        self._due = np.zeros(0, dtype=np.float32)
         self._active = np.zeros(0, dtype=bool)  # [slots] an agent holds it
         self._column = np.zeros(0, dtype=np.int64)  # [slots] the column it writes, or -1
         self._filled = np.zeros(0, dtype=np.int64)  # [slots] rows of that column it has written
@@ -76,6 +110,7 @@ class SlotStore(Stateful):
         self._leave_lockstep()
         if slot >= self.num_slots:
             more = slot + 1 - self.num_slots
+            self._lines.clear()
             for name in ("_active", "_column", "_filled", "_pending", "_starts", "_clock"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate((old, np.zeros(more, dtype=old.dtype))))
@@ -132,10 +167,16 @@ class SlotStore(Stateful):
         for name, array in header.items():
             array[:had] = self._header[name]
         self._store, self._header = store, header
+        self._lines.clear()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        super().load_state_dict(state)
+        self._lines.clear()
 
     # --- playing ------------------------------------------------------------------------------------------------------
 
-    def place(self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray) -> Tree:
+    def place(self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray) -> Decisions:
         """Writes what the slots see into the next row of each.
 
         Args:
@@ -144,11 +185,11 @@ class SlotStore(Stateful):
             rows: Which rows of the slab belong to `slots`, in the same order.
 
         Returns:
-            The observations ``[N, ...]``, to act on.
+            What is to be decided; `answer` is called when it is.
         """
         if self._taken:
             self._begin()
-        if slots is None and self._enter_lockstep():
+        if slots is None and (self._lockstep or self._enter_lockstep()):
             return self._place_row(slab, rows)
         self._leave_lockstep()
         slots = np.flatnonzero(self._active) if slots is None else slots
@@ -165,32 +206,41 @@ class SlotStore(Stateful):
         self._starts[slots] = False
         self._pending[slots] = True
         self._at = (row, column)
-        return seen
+        return Decisions.on(seen, self.action_spec)
 
-    def _place_row(self, slab: Tree, rows: slice | np.ndarray) -> Tree:
-        size = self.num_slots
+    def _place_row(self, slab: Tree, rows: slice | np.ndarray) -> Decisions:
         if self._row == self.demand.fragment_length:
+            size = self.num_slots
             for path, array in self._store["last_obs"].items():
                 array[self._base : self._base + size] = slab[path][rows]
             self._header["length"][self._base : self._base + size] = self._row
             self._clock += self._row
             self._base += size
             self._row = 0
-        low, high = self._base, self._base + size
-        self._at = at = (self._row, slice(low, high))
         if self._row == 0:
+            low, high = self._base, self._base + self.num_slots
             self._reserve(high)
             self._used = high
             header = self._header
-            header["slot"][low:high] = np.arange(size)
+            header["slot"][low:high] = np.arange(self.num_slots)
             header["clock"][low:high] = self._clock
             header["first"][low:high] = self._starts
             header["version"][low:high] = self.version
-        seen: Tree = {}
-        for path, array in self._store["obs"].items():
-            here = seen[path] = array[at]
-            here[...] = slab[path][rows]
-        return seen
+        lines = self._lines.get(self._base) or self._views()
+        decisions, self._due = lines[self._row]
+        for path, array in decisions.obs.items():
+            array[...] = slab[path][rows]
+        return decisions
+
+    def _views(self) -> list[tuple[Decisions, np.ndarray]]:
+        """Makes `_lines` of the present base; they serve until the storage grows."""
+        store, columns = self._store, slice(self._base, self._base + self.num_slots)
+        lines = self._lines[self._base] = []
+        for row in range(self.demand.fragment_length):
+            obs = {path: array[row, columns] for path, array in store["obs"].items()}
+            decisions = Decisions(obs, store["action"][row, columns], store["logp"][row, columns])
+            lines.append((decisions, store["reward"][row, columns]))
+        return lines
 
     def _next_columns(self, slots: np.ndarray, full: np.ndarray, slab: Tree, rows: slice | np.ndarray) -> None:
         """Gives a new column to the slots marked `full`; the one before ends with what the slot sees now."""
@@ -211,12 +261,13 @@ class SlotStore(Stateful):
         header["first"][column] = self._starts[fresh]
         header["version"][column] = self.version
 
-    def answer(self, action: np.ndarray, logp: np.ndarray) -> None:
-        """Writes what was done on the observations of the last `place`, ``[N, ...]`` and ``[N]``."""
-        self._store["action"][self._at] = action
-        self._store["logp"][self._at] = logp
-        if self._lockstep:
+    def answer(self, decisions: Decisions) -> None:
+        """Keeps what was decided since the last `place`, which gave these."""
+        if self._lockstep:  # they stand in the storage
             self._row += 1
+        else:
+            self._store["action"][self._at] = decisions.action
+            self._store["logp"][self._at] = decisions.logp
 
     def outcome_all(self, reward: np.ndarray, terminated: np.ndarray | None, truncated: np.ndarray | None) -> None:
         """What became of the last decision of every slot, when all of them wait again.
@@ -233,13 +284,14 @@ class SlotStore(Stateful):
             cut = none if truncated is None else truncated
             self.outcome(slots, reward, ended, cut, ~none)
             return
-        self._store["reward"][self._at] = reward
+        self._due[...] = reward
         self.complete += self.num_slots
         if terminated is not None and truncated is not None:
-            self._store["terminated"][self._at] = terminated
-            self._store["truncated"][self._at] = truncated
+            here = (self._row - 1, slice(self._base, self._base + self.num_slots))
+            self._store["terminated"][here] = terminated
+            self._store["truncated"][here] = truncated
             self._starts = terminated | truncated
-        elif np.count_nonzero(self._starts):
+        elif True in self._starts.tobytes():
             self._starts = np.zeros(self.num_slots, dtype=bool)
 
     def outcome(

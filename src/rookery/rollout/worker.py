@@ -24,7 +24,7 @@ from rookery.rollout.hooks import EpisodeResult, EpisodeWatch
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.seats import Desk, Route, Seat, evenly
-from rookery.rollout.slots import SlotStore
+from rookery.rollout.slots import Decisions, SlotStore
 
 
 class RolloutWorker(Stateful):
@@ -177,6 +177,7 @@ class RolloutWorker(Stateful):
                     mine.copy_(theirs)
                 for kept, given in zip(here.buffers(), there.buffers(), strict=True):
                     kept.copy_(given)
+                seat.heed()
                 if seat.store is not None:
                     seat.store.version = self.version
 
@@ -250,7 +251,7 @@ class RolloutWorker(Stateful):
         """Actions of the waiting rows of one kind, as the environment wants them."""
         assert self.now is not None
         desk, rows, kind = self.desks[number], self.now.rows[number], self.env.kinds[number]
-        desk.all_acted = np.count_nonzero(rows.waiting) == len(rows.waiting)
+        desk.all_acted = False not in rows.waiting.tobytes()
         if desk.all_acted and desk.routes is not None:
             desk.acted = desk.routes
         else:
@@ -273,16 +274,17 @@ class RolloutWorker(Stateful):
 
     def _decide(self, route: Route, rows: Rows) -> np.ndarray:
         """One forward pass of one policy over all its waiting rows."""
-        seat = route.seat
-        if seat.store is None:
-            obs = {path: array[route.rows] for path, array in rows.obs.items()}
+        seat, store = route.seat, route.seat.store
+        if store is None:
+            seen = {path: array[route.rows] for path, array in rows.obs.items()}
+            decisions = Decisions.on(seen, seat.policy.action_spec)
         else:
-            obs = seat.store.place(route.slots, rows.obs, route.rows)
+            decisions = store.place(route.slots, rows.obs, route.rows)
         noise = None if self.deterministic else seat.noise.at(route.slots, len(seat.taken), self.vector_steps)
-        action, logp = seat.act(obs, noise)
-        if seat.store is not None:
-            seat.store.answer(action, logp)
-        return action
+        seat.act(decisions, noise)
+        if store is not None:
+            store.answer(decisions)
+        return decisions.chosen
 
     def _route(self, desk: Desk, rows: np.ndarray) -> list[Route]:
         """Groups rows by policy, policies in the order they were added."""
@@ -335,8 +337,8 @@ class RolloutWorker(Stateful):
             desk.returns += rows.reward
             if step.any_end and len(rows.final_index):
                 self._record_finals(desk, rows)
-            if desk.all_acted and np.count_nonzero(rows.waiting) == len(rows.waiting):
-                any_end = step.any_end and (np.count_nonzero(rows.terminated) or np.count_nonzero(rows.truncated))
+            if desk.all_acted and False not in rows.waiting.tobytes():
+                any_end = step.any_end and (True in rows.terminated.tobytes() or True in rows.truncated.tobytes())
                 flags = (rows.terminated, rows.truncated) if any_end else None
                 for route in desk.acted:
                     self._record_route(route, rows, flags)

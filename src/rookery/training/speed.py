@@ -21,12 +21,12 @@ from rookery.core.processor import usable_cores
 from rookery.core.runtime import torch_threads
 from rookery.core.seeding import Role
 from rookery.core.settings import Settings
-from rookery.core.spaces import Tree
 from rookery.core.timers import Timers
 from rookery.envs.make import env_name
 from rookery.envs.rate import random_rate
 from rookery.rollout.mapping import EpisodeInfo
 from rookery.rollout.seats import Seat
+from rookery.rollout.slots import Decisions
 from rookery.training.settings import algorithm_name
 from rookery.training.trainer import Trainer
 
@@ -178,13 +178,13 @@ def inference_limit(trainer: Trainer, seconds: float) -> float:
     calls = 0
     with torch_threads(trainer.pool.threads):
         while not calls or perf_counter() - began < seconds:
-            for seat, obs, noise in batches:
-                seat.act(obs, noise)
+            for seat, decisions, noise in batches:
+                seat.act(decisions, noise)
             calls += 1
     return calls * trainer.env.num_lanes / (perf_counter() - began)
 
 
-def _first_rows(trainer: Trainer) -> list[tuple[Seat, Tree, Tensor]]:
+def _first_rows(trainer: Trainer) -> list[tuple[Seat, Decisions, Tensor]]:
     """For each policy's seat, the rows it must act on after a reset, and random numbers to act with."""
     shown = trainer.env.reset(trainer.streams.episodes(Role.ENV))
     batches = []
@@ -202,9 +202,9 @@ def _first_rows(trainer: Trainer) -> list[tuple[Seat, Tree, Tensor]]:
             if name not in worker.seats:  # a mapping function has just named it
                 worker.introduce(name, kind)
             seat = worker.seats[name]
-            obs = {path: array[mine] for path, array in rows.obs.items()}
+            decisions = Decisions.on({path: array[mine] for path, array in rows.obs.items()}, kind.action)
             noise = torch.rand(len(mine), seat.policy.noise.width, device=seat.noise.device)
-            batches.append((seat, obs, noise))
+            batches.append((seat, decisions, noise))
     return batches
 
 

@@ -26,11 +26,22 @@ struct Head {
   int32_t sizes[];
 };
 
-// A group: `count` rows, the first of which is row `first` of all.
+// A group: `count` rows, and the number of each among all. Lanes without a row repeat the last one.
 struct Group {
-  size_t first;
   int count;
+  size_t row[LANES];
 };
+
+// At most LANES of `left` rows: those from `first` on, or, if there is an order, those that it names there.
+INLINE Group group_of(const int64_t* order, size_t first, int left) {
+  Group group;
+  group.count = left < LANES ? left : LANES;
+  for (int i = 0; i < LANES; i++) {
+    size_t at = first + (i < group.count ? i : group.count - 1);
+    group.row[i] = order ? (size_t)order[at] : at;
+  }
+  return group;
+}
 
 static int output_width(const Head* head) { return head->num_logits + head->flags + head->numbers * (head->squashed ? 2 : 1); }
 
@@ -77,15 +88,15 @@ static void to_columns(const float* rows, int stride, int width, int count, floa
   }
 }
 
-static void from_columns(const float* columns, int width, int count, float* rows) {
+static void from_columns(const float* columns, int stride, int width, int count, float* rows) {
   for (int i = 0; i < count; i++)
-    for (int k = 0; k < width; k++) rows[(size_t)i * width + k] = columns[k * LANES + i];
+    for (int k = 0; k < width; k++) rows[(size_t)i * stride + k] = columns[k * LANES + i];
 }
 
-static void mask_columns(float* columns, const uint8_t* mask, int width, int count, float value) {
-  for (int i = 0; i < count; i++)
+static void mask_columns(float* columns, const uint8_t* mask, int width, const Group& group, float value) {
+  for (int i = 0; i < group.count; i++)
     for (int k = 0; k < width; k++)
-      if (!mask[(size_t)i * width + k]) columns[k * LANES + i] = value;
+      if (!mask[group.row[i] * width + k]) columns[k * LANES + i] = value;
 }
 
 // Probabilities and their logarithms; `logp` holds the logits of a choice before.
@@ -128,33 +139,32 @@ static int choose(const float* p, int size, const float* uniform) {
 
 // Draws the actions of a group and writes their log-probabilities (densities).
 // output: rows of the group, `stride` apart. mask, noise, actions, logp: of all rows; see `policy_step`.
-static void draw(const Head* head, Group group, const float* output, int stride, const float* log_std, const uint8_t* mask, const float* noise,
+static void draw(const Head* head, const Group& group, const float* output, int stride, const float* log_std, const uint8_t* mask, const float* noise,
                  void* actions, float* logp) {
   float *x = head->columns, *p = x + (size_t)output_width(head) * LANES, sum[LANES] = {};
-  size_t element = group.first * head->elements;
-  if (noise) noise += group.first * head->noise;
+  size_t element = 0;
   to_columns(output, stride, output_width(head), group.count, x);
-  if (mask) mask_columns(x, mask + group.first * head->num_logits, head->num_logits, group.count, MASKED_LOGIT);
+  if (mask) mask_columns(x, mask, head->num_logits, group, MASKED_LOGIT);
   for (int c = 0; c < head->choices; c++, x += head->sizes[c - 1] * LANES, element++) {
     softmax_of(head->sizes[c], x, p);
     for (int i = 0; i < group.count; i++) {
-      int choice = choose(p + i, head->sizes[c], noise ? noise + (size_t)i * head->noise + c : nullptr);
+      int choice = choose(p + i, head->sizes[c], noise ? noise + group.row[i] * head->noise + c : nullptr);
       sum[i] += x[choice * LANES + i];
-      set_element(head, actions, element + (size_t)i * head->elements, choice);
+      set_element(head, actions, element + group.row[i] * head->elements, choice);
     }
   }
   for (int f = 0; f < head->flags; f++, x += LANES, element++) {
     Vector logit = load(x), yes = softplus_of(-logit), no = softplus_of(logit), chance = sigmoid_of(logit);
     for (int i = 0; i < group.count; i++) {
-      bool is_yes = noise ? noise[(size_t)i * head->noise + head->choices + f] < chance[i] : logit[i] > 0;
+      bool is_yes = noise ? noise[group.row[i] * head->noise + head->choices + f] < chance[i] : logit[i] > 0;
       sum[i] -= is_yes ? yes[i] : no[i];
-      set_element(head, actions, element + (size_t)i * head->elements, is_yes);
+      set_element(head, actions, element + group.row[i] * head->elements, is_yes);
     }
   }
   Vector densities = load(sum);
   for (int k = 0; k < head->numbers; k++, element++) {
     Vector standard{}, mean = load(x + k * LANES), spread;
-    for (int i = 0; noise && i < group.count; i++) standard[i] = noise[(size_t)i * head->noise + head->choices + head->flags + k];
+    for (int i = 0; noise && i < group.count; i++) standard[i] = noise[group.row[i] * head->noise + head->choices + head->flags + k];
     if (head->squashed) spread = larger(smaller(load(x + (head->numbers + k) * LANES), splat(head->log_std_max)), splat(head->log_std_min));
     else spread = splat(log_std[k]);
     Vector number = mean + exp_of(spread) * standard;
@@ -163,9 +173,9 @@ static void draw(const Head* head, Group group, const float* output, int stride,
       densities -= splat(2.f) * (splat(LOG_2) - number - softplus_of(splat(-2.f) * number));
       number = tanh_of(number);
     }
-    for (int i = 0; i < group.count; i++) ((float*)actions)[element + (size_t)i * head->elements] = number[i];
+    for (int i = 0; i < group.count; i++) ((float*)actions)[element + group.row[i] * head->elements] = number[i];
   }
-  store_some(logp + group.first, densities, group.count);
+  for (int i = 0; i < group.count; i++) logp[group.row[i]] = densities[i];
 }
 
 // --- learning --------------------------------------------------------------------------------------------------------
@@ -177,13 +187,14 @@ struct Terms {
 // Log-probabilities of the actions of a group, and entropies. Leaves in the columns what `write_gradients_of` needs: of
 // each choice probabilities, their logarithms and the entropy, of each flag its probability, of each number how many
 // standard deviations it lies from the mean. The columns of the outputs come first and stay.
-static Terms terms_of(const Head* head, Group group, const float* outputs, const float* log_std, const uint8_t* mask, const void* actions) {
+// output: rows of the group, `stride` apart. mask, actions: of all rows.
+static Terms terms_of(const Head* head, const Group& group, const float* output, int stride, const float* log_std, const uint8_t* mask, const void* actions) {
   int width = output_width(head);
   float *x = head->columns, *kept = x + (size_t)width * LANES, picked[LANES] = {};
-  size_t element = group.first * head->elements;
+  size_t element = 0;
   Terms terms{};
-  to_columns(outputs + group.first * width, width, width, group.count, x);
-  if (mask) mask_columns(x, mask + group.first * head->num_logits, head->num_logits, group.count, MASKED_LOGIT);
+  to_columns(output, stride, width, group.count, x);
+  if (mask) mask_columns(x, mask, head->num_logits, group, MASKED_LOGIT);
   for (int c = 0; c < head->choices; c++, element++) {
     int size = head->sizes[c];
     float *p = kept, *logp = kept + size * LANES;
@@ -191,7 +202,7 @@ static Terms terms_of(const Head* head, Group group, const float* outputs, const
     softmax_of(size, logp, p);
     Vector entropy{};
     for (int k = 0; k < size; k++) entropy -= load(p + k * LANES) * load(logp + k * LANES);
-    for (int i = 0; i < group.count; i++) picked[i] += logp[action_element(head, actions, element + (size_t)i * head->elements) * LANES + i];
+    for (int i = 0; i < LANES; i++) picked[i] += logp[action_element(head, actions, element + group.row[i] * head->elements) * LANES + i];
     store(kept + 2 * size * LANES, entropy);
     terms.entropy += entropy;
     kept += (2 * size + 1) * LANES;
@@ -200,14 +211,14 @@ static Terms terms_of(const Head* head, Group group, const float* outputs, const
   terms.logp = load(picked);
   for (int f = 0; f < head->flags; f++, element++, x += LANES, kept += LANES) {
     Vector logit = load(x), yes = softplus_of(-logit), no = softplus_of(logit), chance = sigmoid_of(logit), done{};
-    for (int i = 0; i < group.count; i++) done[i] = (float)action_element(head, actions, element + (size_t)i * head->elements);
+    for (int i = 0; i < LANES; i++) done[i] = (float)action_element(head, actions, element + group.row[i] * head->elements);
     terms.logp -= no + (yes - no) * done;
     terms.entropy += no + (yes - no) * chance;
     store(kept, chance);
   }
   for (int k = 0; k < head->numbers; k++, element++, x += LANES, kept += LANES) {
     Vector action{}, spread = splat(log_std[k]);
-    for (int i = 0; i < LANES; i++) action[i] = ((const float*)actions)[element + (size_t)(i < group.count ? i : group.count - 1) * head->elements];
+    for (int i = 0; i < LANES; i++) action[i] = ((const float*)actions)[element + group.row[i] * head->elements];
     Vector standard = (action - load(x)) * exp_of(-spread);
     terms.logp -= splat(0.5f) * standard * standard + spread + splat(HALF_LOG_2PI);
     terms.entropy += spread + splat(0.5f + HALF_LOG_2PI);
@@ -218,25 +229,25 @@ static Terms terms_of(const Head* head, Group group, const float* outputs, const
 
 // Gradients of `by_logp` times the log-probability plus `by_entropy` times the entropy with respect to the outputs of the
 // group that `terms_of` saw last; those of `log_std` are added up over the rows. Lanes without a row have zeros in both.
-static void write_gradients_of(const Head* head, Group group, const float* log_std, const uint8_t* mask, const void* actions, Vector by_logp,
-                               Vector by_entropy, float* gradients, float* log_std_gradient) {
+static void write_gradients_of(const Head* head, const Group& group, const float* log_std, const uint8_t* mask, const void* actions, Vector by_logp,
+                               Vector by_entropy, float* gradients, int stride, float* log_std_gradient) {
   int width = output_width(head);
   float *x = head->columns, *kept = x + (size_t)width * LANES;  // gradients take the place of the outputs
-  size_t element = group.first * head->elements;
+  size_t element = 0;
   for (int c = 0; c < head->choices; c++, element++) {
     int size = head->sizes[c];
     const float *p = kept, *logp = kept + size * LANES;
     Vector entropy = load(kept + 2 * size * LANES);
     for (int k = 0; k < size; k++)
       store(x + k * LANES, -load(p + k * LANES) * (by_logp + by_entropy * (load(logp + k * LANES) + entropy)));
-    for (int i = 0; i < group.count; i++) x[action_element(head, actions, element + (size_t)i * head->elements) * LANES + i] += by_logp[i];
+    for (int i = 0; i < group.count; i++) x[action_element(head, actions, element + group.row[i] * head->elements) * LANES + i] += by_logp[i];
     kept += (2 * size + 1) * LANES;
     x += size * LANES;
   }
-  if (mask) mask_columns(head->columns, mask + group.first * head->num_logits, head->num_logits, group.count, 0.f);
+  if (mask) mask_columns(head->columns, mask, head->num_logits, group, 0.f);
   for (int f = 0; f < head->flags; f++, element++, x += LANES, kept += LANES) {
     Vector chance = load(kept), done{};
-    for (int i = 0; i < group.count; i++) done[i] = (float)action_element(head, actions, element + (size_t)i * head->elements);
+    for (int i = 0; i < LANES; i++) done[i] = (float)action_element(head, actions, element + group.row[i] * head->elements);
     store(x, by_logp * (done - chance) - by_entropy * chance * (splat(1.f) - chance) * load(x));
   }
   for (int k = 0; k < head->numbers; k++, x += LANES, kept += LANES) {
@@ -244,5 +255,5 @@ static void write_gradients_of(const Head* head, Group group, const float* log_s
     store(x, by_logp * standard * exp_of(-splat(log_std[k])));
     log_std_gradient[k] += sum_of(by_logp * (standard * standard - splat(1.f)) + by_entropy);
   }
-  from_columns(head->columns, width, group.count, gradients + group.first * width);
+  from_columns(head->columns, stride, width, group.count, gradients);
 }

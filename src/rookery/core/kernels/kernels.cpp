@@ -11,7 +11,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 1; }
+EXPORT int interface_version() { return 3; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -56,20 +56,20 @@ EXPORT void network_pack(Network* net) { pack_network(net); }
 // Outputs of each part of the last layer, [rows, part.outputs]. Returns 0 if there is not enough memory.
 // leaves: an address for each leaf, [rows, width] of its type. keep: hold what `network_backward` needs.
 EXPORT int network_forward(Network* net, const void* const* leaves, int rows, int keep, float* const* outputs) {
-  if (!reserve_rows(net, keep ? rows : BLOCK)) return 0;
+  if (!reserve_rows(net, BLOCK + (keep ? rows : 0))) return 0;
   pack_network(net);
   for (int from = 0; from < rows; from += BLOCK) {
     int count = rows - from < BLOCK ? rows - from : BLOCK;
-    size_t at = keep ? from : 0;
-    read_rows(net, leaves, from, count, at);
+    size_t at = keep ? BLOCK + from : 0;
+    read_rows(net, leaves, nullptr, from, count, at);
     forward_block(net, at, count);
     write_outputs(net, at, count, outputs, from);
   }
-  net->kept = keep ? rows : 0;
+  if (keep) net->kept = rows;
   return 1;
 }
 
-// Writes the gradients of all weights, given those of the outputs of the last forward pass, which must have kept.
+// Writes the gradients of all weights, given those of the outputs of the last forward pass that kept.
 // input_gradient: [rows, numbers], or null. Returns 0 if nothing was kept.
 EXPORT int network_backward(Network* net, const float* const* gradients, float* input_gradient) {
   if (!net->kept) return 0;
@@ -81,7 +81,7 @@ EXPORT int network_backward(Network* net, const float* const* gradients, float* 
     for (int p = 0; p < last.num_parts; column += last.part[p++].outputs)
       for (int i = 0; i < count; i++)
         memcpy(last.gradient + (size_t)i * last.output_stride + column, gradients[p] + (size_t)(from + i) * last.part[p].outputs, (size_t)last.part[p].outputs * 4);
-    backward_block(net, from, count, input_gradient != nullptr);
+    backward_block(net, BLOCK + from, count, input_gradient != nullptr);
     if (input_gradient)
       for (int i = 0; i < count; i++)
         memcpy(input_gradient + (size_t)(from + i) * net->numbers, net->input_gradient + (size_t)i * net->layer[0].input_stride, (size_t)net->numbers * 4);
@@ -104,14 +104,13 @@ EXPORT void head_free(Head* head) { free_head(head); }
 // actions: [rows, elements], int64 if the head says integers, else float32. logp: [rows].
 EXPORT void policy_step(Network* net, const Head* head, const void* const* leaves, int rows, const float* log_std, const uint8_t* mask,
                         const float* noise, void* actions, float* logp) {
-  net->kept = 0;
   const Layer& last = net->layer[net->num_layers - 1];
   for (int from = 0; from < rows; from += BLOCK) {
     int count = rows - from < BLOCK ? rows - from : BLOCK;
-    read_rows(net, leaves, from, count, 0);
+    read_rows(net, leaves, nullptr, from, count, 0);
     forward_block(net, 0, count);
     for (int i = 0; i < count; i += LANES) {
-      Group group{(size_t)from + i, count - i < LANES ? count - i : LANES};
+      Group group = group_of(nullptr, (size_t)from + i, count - i);
       draw(head, group, last.after + (size_t)i * last.output_stride, last.output_stride, log_std, mask, noise, actions, logp);
     }
   }
@@ -119,10 +118,37 @@ EXPORT void policy_step(Network* net, const Head* head, const void* const* leave
 
 // --- learning --------------------------------------------------------------------------------------------------------
 
-// One step of PPO's loss: gradients of the outputs, and statistics. See losses.h.
-EXPORT void ppo_gradient(const Head* head, const PPOBatch* batch, const PPOSettings* settings, int rows, const float* output, const float* log_std,
-                        const float* value, float* output_gradient, float* log_std_gradient, float* value_gradient, float* statistics) {
-  ppo(head, *batch, *settings, rows, output, log_std, value, output_gradient, log_std_gradient, value_gradient, statistics);
+// Writes the gradients of PPO's loss with respect to all weights: networks forward, loss, networks backward, block by block.
+// critic: null if the values are the actor's second part, which stands behind the head's outputs. See losses.h.
+// statistics: [5] means over the rows.
+EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, const void* const* actor_leaves, const void* const* critic_leaves,
+                         const PPOBatch* batch, const PPOSettings* settings, int rows, const float* log_std, float* log_std_gradient, float* statistics) {
+  Network* networks[2] = {actor, critic};
+  const void* const* leaves[2] = {actor_leaves, critic_leaves};
+  int count_networks = critic ? 2 : 1;
+  for (int n = 0; n < count_networks; n++) {
+    pack_network(networks[n]);
+    pack_for_backward(networks[n], false);
+    clear_gradients(networks[n]);
+  }
+  float mean, inverse;
+  standardization(batch->advantage, batch->order, settings->normalize_advantage ? rows : 1, mean, inverse);
+  for (int k = 0; k < head->numbers; k++) log_std_gradient[k] = 0;
+  PPOSums sums{};
+  const Layer &policy = actor->layer[actor->num_layers - 1], &last = networks[count_networks - 1]->layer[networks[count_networks - 1]->num_layers - 1];
+  int column = critic ? 0 : policy.part[0].outputs;  // of the value
+  for (int from = 0; from < rows; from += BLOCK) {
+    int count = rows - from < BLOCK ? rows - from : BLOCK;
+    for (int n = 0; n < count_networks; n++) {
+      read_rows(networks[n], leaves[n], batch->order, from, count, 0);
+      forward_block(networks[n], 0, count);
+    }
+    PPORows block{from, count, policy.after, last.after + column, policy.gradient, last.gradient + column, policy.output_stride, last.output_stride};
+    ppo_rows(head, *batch, *settings, block, rows, mean, inverse, log_std, log_std_gradient, sums);
+    for (int n = 0; n < count_networks; n++) backward_block(networks[n], 0, count, false);
+  }
+  for (int n = 0; n < count_networks; n++) write_gradients(networks[n]);
+  for (int s = 0; s < 5; s++) statistics[s] = sum_of(sums.sum[s]) / rows;
 }
 
 // One step of an optimizer along a flat gradient; none if its norm is not finite. See optimizers.h.

@@ -9,7 +9,7 @@
 
 enum Activation { NONE, TANH, RELU, ELU, SILU, GELU };
 enum LeafType { FLOATS, BYTES, CATEGORIES };
-enum { MAX_LEAVES = 64, MAX_LAYERS = 16, MAX_PARTS = 4, NARROW = 4, BLOCK = 60 };
+enum { MAX_LEAVES = 64, MAX_LAYERS = 16, MAX_PARTS = 4, NARROW = 4, BLOCK = 96 };
 
 // A leaf of the observation: `width` numbers of a row, or categories, each of which chooses a row of the table.
 struct Leaf {
@@ -47,7 +47,7 @@ struct Network {
   float* table_gradient;
   const int64_t* offsets;  // [categories] first row of each in the table
   int table_rows;
-  int capacity, kept;  // rows there is room for, and that a backward pass may use
+  int capacity, kept;  // rows there is room for, and that a backward pass may use; these stand behind one block of others
   float *input, *input_gradient;
   int64_t* category;  // [rows, categories] rows of the table
 };
@@ -201,9 +201,9 @@ static void times_slope(int activation, const float* before, const float* after,
 
 // --- forward ---------------------------------------------------------------------------------------------------------
 
-static void read_numbers(const Leaf& leaf, const void* rows, size_t from, int count, float* to, int stride) {
+static void read_numbers(const Leaf& leaf, const void* rows, const int64_t* order, size_t from, int count, float* to, int stride) {
   for (int i = 0; i < count; i++, to += stride) {
-    size_t start = (from + i) * leaf.width;
+    size_t start = (order ? order[from + i] : from + i) * leaf.width;
     if (leaf.type == BYTES) {
       const uint8_t* bytes = (const uint8_t*)rows + start;
       for (int k = 0; k < leaf.width; k++) to[k] = bytes[k] / leaf.scale;
@@ -219,19 +219,20 @@ static void read_numbers(const Leaf& leaf, const void* rows, size_t from, int co
   }
 }
 
-// Reads `count` rows of all leaves from row `from` on into the rows of the network from `at` on.
-static void read_rows(Network* net, const void* const* leaves, size_t from, int count, size_t at) {
+// Reads `count` rows of all leaves into the rows of the network from `at` on: those from `from` on, or, if there is an
+// order, those that it names there.
+static void read_rows(Network* net, const void* const* leaves, const int64_t* order, size_t from, int count, size_t at) {
   int stride = net->layer[0].input_stride, column = 0, category = 0;
   for (int f = 0; f < net->num_leaves; f++) {
     const Leaf& leaf = net->leaf[f];
     if (leaf.type == CATEGORIES) {
-      const int64_t* values = (const int64_t*)leaves[f] + from * leaf.width;
-      for (int i = 0; i < count; i++)
-        for (int k = 0; k < leaf.width; k++)
-          net->category[(at + i) * net->categories + category + k] = values[(size_t)i * leaf.width + k] + net->offsets[category + k];
+      for (int i = 0; i < count; i++) {
+        const int64_t* values = (const int64_t*)leaves[f] + (order ? order[from + i] : from + i) * leaf.width;
+        for (int k = 0; k < leaf.width; k++) net->category[(at + i) * net->categories + category + k] = values[k] + net->offsets[category + k];
+      }
       category += leaf.width;
     } else {
-      read_numbers(leaf, leaves[f], from, count, net->input + at * stride + column, stride);
+      read_numbers(leaf, leaves[f], order, from, count, net->input + at * stride + column, stride);
       column += leaf.width;
     }
   }
@@ -289,7 +290,7 @@ static void clear_gradients(Network* net) {
     memset(y.bias_sums, 0, (size_t)y.output_stride * 4);
     if (y.weight_sums) memset(y.weight_sums, 0, (size_t)y.inputs * y.output_stride * 4);
     else
-      for (int p = 0; p < y.num_parts; p++) memset(y.part[p].weight_gradient, 0, (size_t)y.part[p].outputs * y.inputs * 4);
+      for (int p = 0; y.inputs && p < y.num_parts; p++) memset(y.part[p].weight_gradient, 0, (size_t)y.part[p].outputs * y.inputs * 4);
   }
   if (net->table) memset(net->table_gradient, 0, (size_t)net->table_rows * net->layer[0].outputs * 4);
 }

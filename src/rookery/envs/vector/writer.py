@@ -154,7 +154,7 @@ class RowWriter:
                 reward[:] = rewards
             else:
                 reward[rows] = rewards
-            sound = np.count_nonzero(np.isfinite(reward)) == len(reward)
+            sound = False not in np.isfinite(reward).tobytes()
         except (TypeError, ValueError):
             sound = False
         if not sound:

@@ -1,0 +1,191 @@
+"""The loss of PPO in one call: its closed form and autograd, on every build that this processor can run."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from test_loss_gradients import Learning, cases, replaced
+
+from rookery import ModelConfig, PPOConfig
+from rookery.algorithms.actor_critic import ActorCritic
+from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
+from rookery.algorithms.ppo_kernel import ppo_kernel
+from rookery.core.native import SWITCH, best_build, candidates
+from rookery.core.optim import flatten
+from rookery.core.spaces import MASK, obs_spec
+from rookery.policies.policy import Policy
+
+
+@pytest.fixture(params=candidates(), autouse=True)
+def kernels(request, monkeypatch):
+    """Each build in turn as the one that runs."""
+    monkeypatch.setenv(SWITCH, request.param)
+    best_build.cache_clear()
+    build = best_build()
+    if build is None:
+        best_build.cache_clear()
+        pytest.skip(f"no kernels for {request.param} here")
+    yield build
+    monkeypatch.undo()
+    best_build.cache_clear()
+
+
+SETTINGS = {
+    "as it comes": {},
+    "advantages as they are": {"normalize_advantage": False},
+    "no entropy bonus": {"entropy_coef": 0.0},
+    "no value loss": {"value_coef": 0.0},
+    "values clipped": {"value_clip": 0.3},
+    "narrow": {"clip": 0.02, "entropy_coef": 0.1, "value_coef": 1.0, "value_clip": 1.0},
+}
+
+
+class Outputs32(Learning):
+    """What networks put out, in single precision; the references may be in double precision."""
+
+    def __init__(self, name, rows, **options):
+        super().__init__(name, rows, dtype=torch.float32, **options)
+        mask = {} if self.mask is None else {MASK: self.mask}
+        self.batch = replaced(self.batch, obs={"obs": torch.eye(rows), **mask})
+
+    def on_kernels(self, batch, cfg, shared_trunk=True):
+        """Gradients and metrics: row i is a one-hot, and for that the networks, a layer each, put out their row i."""
+        rows, model = len(self.batch), ModelConfig(hidden=(), shared_trunk=shared_trunk)
+        layout = obs_spec(spaces.Box(-1.0, 1.0, (rows,), np.float32), self.spec.space), self.spec
+        generator = torch.Generator().manual_seed(0)
+        net = ActorCritic(Policy(*layout, model, generator=generator), model, generator)
+        flatten(net.parts)
+        head, value = net.policy.head, net.value_head.linear
+        with torch.no_grad():
+            head.linear.weight.copy_(self.leaves[0].T)
+            value.weight.copy_(self.leaves[-1])
+            if head.log_std is not None:
+                head.log_std.copy_(self.leaves[1])
+        metrics = ppo_kernel(net.kernels, batch, cfg)
+        spread = [] if head.log_std is None else [head.log_std.grad]
+        return metrics and [head.linear.weight.grad.T, *spread, value.weight.grad[0]], metrics
+
+    def exact(self):
+        """The same in double precision."""
+        twin = copy.copy(self)
+        twin.leaves = [leaf.double() for leaf in self.leaves]
+        twin.batch = self.batch.map(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
+        return twin
+
+    def check_kernel(self, cfg, **options):
+        """Asserts that kernel, closed form and autograd agree; returns the kernel's gradients."""
+        found, metrics = self.on_kernels(self.batch, cfg, **options)
+        exact = self.exact()
+        by_autograd, reference = exact.by_autograd(ppo_loss, exact.batch, cfg)
+        for wanted in (by_autograd, self.closed_form(ppo_loss, self.batch, cfg)[0]):
+            assert [each.shape for each in found] == [each.shape for each in wanted]
+            largest = max(each.abs().max() for each in wanted)
+            for mine, theirs in zip(found, wanted, strict=True):
+                assert (mine - theirs).abs().max() <= 1e-5 * largest
+        assert metrics.keys() == reference.keys()
+        for name, value in metrics.items():
+            assert value == pytest.approx(reference[name].double().mean().item(), rel=1e-5, abs=1e-5)
+        return found
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize(("name", "masked"), cases())
+def test_the_loss_of_ppo_in_one_call_is_its_closed_form_and_autograd(name, masked, settings):
+    cfg = PPOConfig(**settings)
+    for rows in (1, 2, 17, 256):
+        for importance in (False, True):
+            learning = Outputs32(name, rows, masked=masked, importance=importance, seed=rows)
+            learning.check_kernel(cfg, shared_trunk=importance)
+
+
+@pytest.mark.parametrize(("name", "masked"), cases())
+def test_the_first_epoch_where_the_ratio_is_1_has_the_whole_gradient(name, masked):
+    learning = Outputs32(name, 64, masked=masked, moved=0.0)
+    plain = PPOConfig(normalize_advantage=False, entropy_coef=0.0, clip=1e3)
+    unclipped, _ = learning.on_kernels(learning.batch, plain)
+    clipped, _ = learning.on_kernels(learning.batch, replace(plain, clip=1e-3))
+    assert all(torch.equal(one, other) for one, other in zip(unclipped, clipped, strict=True))
+    assert clipped[0].any()
+
+
+@pytest.mark.parametrize("spread", [10.0, 30.0])
+@pytest.mark.parametrize("name", ["discrete", "multi_discrete", "multi_binary"])
+def test_sure_choices_have_no_noisy_gradients(name, spread):
+    learning = Outputs32(name, 64)
+    logits = sum(learning.spec.sizes) + learning.spec.num_flags
+    learning.leaves[0][:, :logits] *= spread
+    exact = learning.exact()
+    outputs = exact.outputs(exact.leaves)[0]
+    learning.batch = replaced(learning.batch, logp=outputs.log_prob(learning.batch.action).float())
+    learning.check_kernel(PPOConfig())
+
+
+def test_masked_choices_have_no_gradient():
+    learning = Outputs32("multi_discrete", 64, masked=True)
+    gradients, _ = learning.on_kernels(learning.batch, PPOConfig(entropy_coef=0.1))
+    assert (gradients[0][~learning.mask] == 0).all()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("name", ["discrete", "box", "composite"])
+def test_a_step_that_overflows_is_not_finite(name, sign):
+    # the optimizer skips it and counts it, as in torch; a kernel that hid it would let a broken run go on
+    learning = Outputs32(name, 8)
+    batch = replaced(learning.batch, logp=learning.batch.logp - 200.0, advantage=sign * learning.batch.advantage.abs())
+    cfg = PPOConfig(normalize_advantage=False)
+    (expected, *_), _ = learning.by_autograd(ppo_loss, batch, cfg)
+    (found, *_), _ = learning.on_kernels(batch, cfg)
+    assert not expected.isfinite().all()
+    assert not found.isfinite().all()
+
+
+@pytest.mark.parametrize("field", ["logp", "advantage", "value_target", "importance"])
+def test_what_is_no_number_in_a_row_is_not_hidden(field):
+    learning = Outputs32("discrete", 20, importance=True)
+    broken = getattr(learning.batch, field).clone()
+    broken[7] = float("nan")
+    batch = replaced(learning.batch, **{field: broken})
+    gradients, _ = learning.on_kernels(batch, PPOConfig(normalize_advantage=False))
+    assert any(gradient.isnan().any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("part", [0, -1])
+def test_outputs_that_are_no_numbers_are_not_hidden(part):
+    for name in ("discrete", "multi_binary", "box", "composite"):
+        learning = Outputs32(name, 20)
+        learning.leaves[part].view(20, -1)[7, 0] = float("nan")
+        gradients, _ = learning.on_kernels(learning.batch, PPOConfig(normalize_advantage=False))
+        assert gradients[part].view(20, -1)[7].isnan().any()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensor: torch.stack((tensor, tensor), 1).select(1, 0),
+        lambda tensor: tensor.double() if tensor.is_floating_point() else tensor,
+    ],
+    ids=["every other", "double precision"],
+)
+def test_rows_may_lie_in_memory_as_they_like(change):
+    learning = Outputs32("multi_discrete", 20, masked=True, importance=True)
+    batch = learning.batch.map(change)
+    found, _ = learning.on_kernels(batch, PPOConfig())
+    if found is None:  # left to torch
+        return
+    expected = learning.closed_form(ppo_loss, learning.batch, PPOConfig())[0]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_the_penalty_is_left_to_torch():
+    learning = Outputs32("composite", 16)
+    batch = PenaltyMinibatch(**vars(learning.batch), old=learning.old, kl_coef=torch.full((16,), 0.2))
+    assert learning.on_kernels(batch, PPOConfig(kl_coef=0.2)) == (None, None)
+
+
+def test_the_loss_knows_its_kernel_and_its_closed_form():
+    assert ppo_loss.gradient is ppo_gradient
+    assert ppo_loss.kernel is ppo_kernel
