@@ -34,9 +34,9 @@ else:
 
 # Nobody reads errno or the floating-point exception flags, and without them more loops become vectors.
 FLOATS = ["-fno-math-errno", "-fno-trapping-math"]
-COMPILE = ["-std=c++17", "-O3", "-fPIC", *FLOATS, "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"]
+COMPILE = ["-std=c++17", "-O3", "-fPIC", "-pthread", *FLOATS, "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"]
 # Only what is needed: the C++ library is not.
-LINK = ["-shared", "-s", *(["-Wl,--as-needed"] if sys.platform == "linux" else [])]
+LINK = ["-shared", "-s", "-pthread", *(["-Wl,--as-needed"] if sys.platform == "linux" else [])]
 
 
 def find_compiler() -> list[str]:

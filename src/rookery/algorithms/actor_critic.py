@@ -101,8 +101,9 @@ class ActorCritic(nn.Module):
 
 
 class PolicyKernels:
-    """Trunk and head of a policy on kernels: the head's output ``[N, W]`` and, where actions have any, the logarithms of
-    standard deviations ``[k]``.
+    """Trunk and head of a policy on kernels.
+
+    They put out the head's output ``[N, W]`` and, where actions have any, logarithms of standard deviations ``[k]``.
 
     Args:
         policy: Whose weights are used, which lie in flat memory.
@@ -154,6 +155,8 @@ class ActorCriticKernels(PolicyKernels):
         value, trunk = net.value_head.linear, net.critic_trunk
         super().__init__(net.policy, build, [value] if trunk is None else [])
         assert trunk is None or isinstance(trunk, Encoder)
+        self.call: object = None
+        """What a loss's own kernel keeps from one minibatch to the next."""
         self._critic = self._actor if trunk is None else NativeTrunk(build, trunk, [value], {})
 
     def forward(self, batch: Minibatch) -> list[Tensor]:

@@ -11,7 +11,9 @@ import ctypes
 import os
 import platform
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,7 +33,7 @@ BY_CAPABILITY = {"AVX512": ("x86-64-v4", "x86-64-v3", "x86-64"), "AVX2": ("x86-6
 ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 """In the order of `enum Activation`."""
 
-INTERFACE_VERSION = 3
+INTERFACE_VERSION = 4
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -98,7 +100,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "head_new": (ADDRESS, (INTS, INT, INT, INT, INT, INT, FLOAT, FLOAT)),
     "head_free": (None, (ADDRESS,)),
     "policy_step": (None, (ADDRESS, ADDRESS, ADDRESS, INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS)),
-    "ppo_gradients": (None, (*(ADDRESS,) * 7, INT, *(ADDRESS,) * 3)),
+    "ppo_gradients": (None, (*(ADDRESS,) * 7, INT, *(ADDRESS,) * 3, INT)),
     "adam_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
     "rmsprop_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
 }
@@ -149,6 +151,24 @@ def best_build() -> Build | None:
         except OSError:
             continue
     return None
+
+
+_threads = ContextVar("threads of kernels", default=1)
+
+
+@contextmanager
+def kernel_threads(number: int) -> Iterator[None]:
+    """Lets kernels use `number` threads inside: with two, a critic may have one of its own. It changes no bit."""
+    before = _threads.set(number)
+    try:
+        yield
+    finally:
+        _threads.reset(before)
+
+
+def num_threads() -> int:
+    """Threads that kernels may use now."""
+    return _threads.get()
 
 
 def path_name(on_kernels: bool) -> str:

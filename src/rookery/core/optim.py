@@ -308,10 +308,10 @@ def _through_kernels(
     cfg: ConfigT,
 ) -> Metrics:
     """Networks on kernels, the loss between them: by the closed forms it has, else by autograd on the outputs alone."""
+    whole: Callable[..., Metrics | None] | None = getattr(loss, "kernel", None)
+    if whole is not None and (found := whole(kernels, batch, cfg)) is not None:
+        return found
     with torch.no_grad():
-        whole: Callable[..., Metrics | None] | None = getattr(loss, "kernel", None)
-        if whole is not None and (found := whole(kernels, batch, cfg)) is not None:
-            return found
         parts = kernels.forward(batch)
         closed_form = getattr(loss, "gradient", None)
         closed = None if closed_form is None else closed_form(kernels.outputs(parts, batch), batch, cfg)

@@ -16,19 +16,20 @@ import torch
 
 from rookery.core.processor import usable_cores
 
-WORTH_THREADS = 100e6
+TORCH_WORTH_THREADS = 100e6
 """Floating-point operations of a gradient step from which on it is spread over the cores: about 1 ms on one core."""
+
+KERNELS_WORTH_THREADS = 20e6
+"""The same for kernels, which give the critic a thread of its own: about 0.2 ms, where starting one takes 0.04."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BYTES = 1 << 30
 MOST_OF_OLD_GLIBC = 32 << 20  # HEAP_MAX_SIZE / 2: a larger threshold is refused
 
 
-def thread_rule(flops: float) -> int:
-    """Threads for gradient steps of so many floating-point operations: all cores, or one where they would wait more
-    than work.
-    """
-    return usable_cores() if flops >= WORTH_THREADS else 1
+def thread_rule(flops: float, worth: float) -> int:
+    """Threads for gradient steps of so many floating-point operations: all cores, or one below what is worth more."""
+    return usable_cores() if flops >= worth else 1
 
 
 @contextmanager

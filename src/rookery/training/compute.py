@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.core.native import path_name
+from rookery.core.native import kernel_threads, path_name
 from rookery.core.processor import usable_cores
-from rookery.core.runtime import thread_rule
+from rookery.core.runtime import KERNELS_WORTH_THREADS, TORCH_WORTH_THREADS, thread_rule, torch_threads
 from rookery.models.pictures import SMALLEST_NATURE, image_layout
 from rookery.policies.policy import Policy, native_actor
 
@@ -20,15 +21,23 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
         learner: Whose.
         num_lanes: Copies of the environment.
     """
-    if learner.on_kernels:  # which take one core
-        return 1
     policy, demand = learner.policy, learner.demand
     if sees_pictures(policy):
         return usable_cores()
     rows = getattr(learner.cfg, "minibatch_size", None) or demand.decisions or demand.fragment_length * num_lanes
     weights = sum(weight.numel() for weight in policy.parameters())
     critic = 1 if learner.cfg.model.shared_trunk else 2
-    return thread_rule(6.0 * rows * weights * critic)  # forward and twice that backward, two operations a product
+    flops = 6.0 * rows * weights * critic  # forward and twice that backward, two operations a product
+    if learner.on_kernels:
+        return min(critic, thread_rule(flops, KERNELS_WORTH_THREADS))
+    return thread_rule(flops, TORCH_WORTH_THREADS)
+
+
+def threads_for(learner: Algorithm[Any], number: int) -> AbstractContextManager[None]:
+    """Lets a learner's steps use so many threads inside, of kernels or of torch. Where kernels run, what remains for
+    torch is too little work for a second one.
+    """
+    return kernel_threads(number) if learner.on_kernels else torch_threads(number)
 
 
 def acting_threads(learners: Mapping[str, Algorithm[Any]], threads: Mapping[str, int]) -> int:

@@ -23,7 +23,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, last_good
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.layers import Layer, import_object
-from rookery.core.runtime import keep_large_blocks, torch_threads
+from rookery.core.runtime import keep_large_blocks
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.core.state import Stateful
@@ -38,7 +38,7 @@ from rookery.rollout.pool import WorkerPool
 from rookery.rollout.worker import RolloutWorker
 from rookery.training import checkpoint, recording
 from rookery.training.callbacks import Callback, checked, watches_episodes
-from rookery.training.compute import acting_threads, changed_paths, learning_threads, paths_of
+from rookery.training.compute import acting_threads, changed_paths, learning_threads, paths_of, threads_for
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import play, summarize
 from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, tolerance, warm_up
@@ -198,7 +198,7 @@ class Trainer(Stateful):
         learner, policy = self.learners[name], self.policies[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
         rollout = self.staging.send_rollout(rollout)
-        with self.timers["training_step"], torch_threads(self.threads[name]):
+        with self.timers["training_step"], threads_for(learner, self.threads[name]):
             row = learner.training_step(rollout)
         if self.config.sampling.staleness:
             row["stale_fraction"] = self.pool.stale_fraction(name, rollout)

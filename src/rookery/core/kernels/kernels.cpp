@@ -1,17 +1,18 @@
 // What Python calls: networks forward and backward, steps of policies, losses, optimizers. Plain C interface.
 //
 // Pointers are addresses of tensors' memory: float32, contiguous, unless a comment says otherwise. No function keeps
-// state outside the objects it is given, none starts threads, and each gives the same result for the same input on one
-// instruction set. `core/native.py` declares all of this to Python.
+// state outside the objects it is given, and each gives the same result for the same input on one instruction set.
+// `core/native.py` declares all of this to Python.
 #include "heads.h"
 #include "losses.h"
 #include "network.h"
 #include "optimizers.h"
+#include "threads.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 3; }
+EXPORT int interface_version() { return 4; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -118,37 +119,51 @@ EXPORT void policy_step(Network* net, const Head* head, const void* const* leave
 
 // --- learning --------------------------------------------------------------------------------------------------------
 
-// Writes the gradients of PPO's loss with respect to all weights: networks forward, loss, networks backward, block by block.
-// critic: null if the values are the actor's second part, which stands behind the head's outputs. See losses.h.
-// statistics: [5] means over the rows.
+// One network's way forward and backward through a minibatch, block by block, with its part of the loss in between.
+struct Pass {
+  const PPO* ppo;
+  Network* net;
+  const void* const* leaves;
+  bool policy, value;  // which parts of the loss its outputs enter, in this order
+  Vector sums[NUM_STATISTICS];
+};
+
+static void run_pass(void* address) {
+  Pass& pass = *(Pass*)address;
+  Network* net = pass.net;
+  const Layer& last = net->layer[net->num_layers - 1];
+  int value_column = pass.policy ? last.part[0].outputs : 0;
+  pack_network(net);
+  pack_for_backward(net, false);
+  clear_gradients(net);
+  for (int from = 0; from < pass.ppo->rows; from += BLOCK) {
+    int count = pass.ppo->rows - from < BLOCK ? pass.ppo->rows - from : BLOCK;
+    read_rows(net, pass.leaves, pass.ppo->batch->order, from, count, 0);
+    forward_block(net, 0, count);
+    if (pass.policy) policy_rows(*pass.ppo, from, count, last.after, last.gradient, last.output_stride, pass.sums);
+    if (pass.value) value_rows(*pass.ppo, from, count, last.after + value_column, last.gradient + value_column, last.output_stride, pass.sums);
+    backward_block(net, 0, count, false);
+  }
+  write_gradients(net);
+}
+
+// Writes the gradients of PPO's loss with respect to all weights. See losses.h.
+// critic: null if the values are the actor's second part, which stands behind the head's outputs.
+// statistics: [5] means over the rows. threads: with 2, the critic may have one of its own, which changes no bit: both
+// parts of the loss share nothing but the rows.
 EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, const void* const* actor_leaves, const void* const* critic_leaves,
-                         const PPOBatch* batch, const PPOSettings* settings, int rows, const float* log_std, float* log_std_gradient, float* statistics) {
-  Network* networks[2] = {actor, critic};
-  const void* const* leaves[2] = {actor_leaves, critic_leaves};
-  int count_networks = critic ? 2 : 1;
-  for (int n = 0; n < count_networks; n++) {
-    pack_network(networks[n]);
-    pack_for_backward(networks[n], false);
-    clear_gradients(networks[n]);
-  }
-  float mean, inverse;
-  standardization(batch->advantage, batch->order, settings->normalize_advantage ? rows : 1, mean, inverse);
+                          const PPOBatch* batch, const PPOSettings* settings, int rows, const float* log_std, float* log_std_gradient,
+                          float* statistics, int threads) {
+  PPO ppo{head, batch, settings, rows, 0, 1, log_std, log_std_gradient};
+  standardization(batch->advantage, batch->order, settings->normalize_advantage ? rows : 1, ppo.mean, ppo.inverse);
   for (int k = 0; k < head->numbers; k++) log_std_gradient[k] = 0;
-  PPOSums sums{};
-  const Layer &policy = actor->layer[actor->num_layers - 1], &last = networks[count_networks - 1]->layer[networks[count_networks - 1]->num_layers - 1];
-  int column = critic ? 0 : policy.part[0].outputs;  // of the value
-  for (int from = 0; from < rows; from += BLOCK) {
-    int count = rows - from < BLOCK ? rows - from : BLOCK;
-    for (int n = 0; n < count_networks; n++) {
-      read_rows(networks[n], leaves[n], batch->order, from, count, 0);
-      forward_block(networks[n], 0, count);
-    }
-    PPORows block{from, count, policy.after, last.after + column, policy.gradient, last.gradient + column, policy.output_stride, last.output_stride};
-    ppo_rows(head, *batch, *settings, block, rows, mean, inverse, log_std, log_std_gradient, sums);
-    for (int n = 0; n < count_networks; n++) backward_block(networks[n], 0, count, false);
-  }
-  for (int n = 0; n < count_networks; n++) write_gradients(networks[n]);
-  for (int s = 0; s < 5; s++) statistics[s] = sum_of(sums.sum[s]) / rows;
+  Pass policy{&ppo, actor, actor_leaves, true, !critic, {}}, value{&ppo, critic, critic_leaves, false, true, {}};
+  Task task{run_pass, &value, false};
+  bool offered = critic && threads > 1 && offer(&task);
+  run_pass(&policy);
+  if (offered) finish(&task);
+  else if (critic) run_pass(&value);
+  for (int s = 0; s < NUM_STATISTICS; s++) statistics[s] = (sum_of(policy.sums[s]) + sum_of(value.sums[s])) / rows;
 }
 
 // One step of an optimizer along a flat gradient; none if its norm is not finite. See optimizers.h.

@@ -17,7 +17,7 @@ struct PPOSettings {
   int32_t normalize_advantage;
 };
 
-enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIP_FRACTION };
+enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIP_FRACTION, NUM_STATISTICS };
 
 // Mean, and inverse of standard deviation plus 1e-8, as torch has it; 0 and 1 for a single row.
 static void standardization(const float* x, const int64_t* order, int rows, float& mean, float& inverse) {
@@ -49,49 +49,57 @@ INLINE Vector column_of(const float* x, const Group& group) {
   return load(lanes);
 }
 
-// Where the outputs of some rows stand, the first of which is number `first` of the minibatch, and where their gradients go.
-struct PPORows {
-  int first, count;
-  const float *output, *value;
-  float *output_gradient, *value_gradient;
-  int stride, value_stride;
+// A minibatch of PPO, and what its loss needs beside the networks' outputs. `mean` and `inverse` standardize advantages.
+struct PPO {
+  const Head* head;
+  const PPOBatch* batch;
+  const PPOSettings* settings;
+  int rows;
+  float mean, inverse;
+  const float* log_std;
+  float* log_std_gradient;
 };
 
-struct PPOSums {
-  Vector sum[5];
-};
-
-// Writes the gradients of some rows with respect to the head's outputs and the values, adds up those of the log standard
-// deviations, and statistics. `total`, `mean` and `inverse` are of the whole minibatch.
-static void ppo_rows(const Head* head, const PPOBatch& batch, const PPOSettings& cfg, const PPORows& rows, int total, float mean, float inverse,
-                     const float* log_std, float* log_std_gradient, PPOSums& sums) {
-  const Vector one = splat(1.f), low = splat(1 - cfg.clip), high = splat(1 + cfg.clip), each = splat(1.f / total);
-  const Vector limit = splat(cfg.value_clip < 0 ? __builtin_inff() : cfg.value_clip);
-  for (int i = 0; i < rows.count; i += LANES) {
-    Group group = group_of(batch.order, (size_t)rows.first + i, rows.count - i);
+// The policy's part of the loss for `count` rows of the minibatch from `first` on: writes gradients with respect to the
+// head's outputs, adds up those of the log standard deviations, and statistics. Rows of both arrays are `stride` apart.
+static void policy_rows(const PPO& ppo, int first, int count, const float* output, float* gradient, int stride, Vector* sums) {
+  const PPOBatch& batch = *ppo.batch;
+  const PPOSettings& cfg = *ppo.settings;
+  const Vector one = splat(1.f), low = splat(1 - cfg.clip), high = splat(1 + cfg.clip), each = splat(1.f / ppo.rows);
+  for (int i = 0; i < count; i += LANES) {
+    Group group = group_of(batch.order, (size_t)first + i, count - i);
     Vector is_row = lanes_of(group);
-    Terms terms = terms_of(head, group, rows.output + (size_t)i * rows.stride, rows.stride, log_std, batch.mask, batch.action);
+    Terms terms = terms_of(ppo.head, group, output + (size_t)i * stride, stride, ppo.log_std, batch.mask, batch.action);
     Vector importance = batch.importance ? column_of(batch.importance, group) : one;
-    Vector advantage = (column_of(batch.advantage, group) - splat(mean)) * splat(inverse);
+    Vector advantage = (column_of(batch.advantage, group) - splat(ppo.mean)) * splat(ppo.inverse);
     Vector log_ratio = terms.logp - column_of(batch.logp, group), ratio = exp_of(log_ratio);
     Vector clipped = larger(smaller(ratio, high), low);
     Vector gain = ratio * advantage, bound = clipped * advantage;
-    sums.sum[POLICY_LOSS] -= smaller(gain, bound) * importance * is_row;
-    sums.sum[ENTROPY] += terms.entropy * is_row;
-    sums.sum[KL] += (ratio - one - log_ratio) * is_row;
-    sums.sum[CLIP_FRACTION] += ratio != clipped ? is_row : Vector{};
+    sums[POLICY_LOSS] -= smaller(gain, bound) * importance * is_row;
+    sums[ENTROPY] += terms.entropy * is_row;
+    sums[KL] += (ratio - one - log_ratio) * is_row;
+    sums[CLIP_FRACTION] += ratio != clipped ? is_row : Vector{};
     Vector flows = gain > bound ? Vector{} : splat(-1.f);  // where the clipped ratio counts, nothing moves
-    write_gradients_of(head, group, log_std, batch.mask, batch.action, flows * gain * importance * each * is_row, splat(-cfg.entropy_coef) * each * is_row,
-                       rows.output_gradient + (size_t)i * rows.stride, rows.stride, log_std_gradient);
+    Vector by_logp = flows * gain * importance * each * is_row, by_entropy = splat(-cfg.entropy_coef) * each * is_row;
+    write_gradients_of(ppo.head, group, ppo.log_std, batch.mask, batch.action, by_logp, by_entropy, gradient + (size_t)i * stride, stride,
+                       ppo.log_std_gradient);
+  }
+}
 
+// The values' part likewise.
+static void value_rows(const PPO& ppo, int first, int count, const float* output, float* gradient, int stride, Vector* sums) {
+  const PPOBatch& batch = *ppo.batch;
+  const Vector limit = splat(ppo.settings->value_clip < 0 ? __builtin_inff() : ppo.settings->value_clip);
+  const Vector twice = splat(2.f * ppo.settings->value_coef / ppo.rows);
+  for (int i = 0; i < count; i += LANES) {
+    Group group = group_of(batch.order, (size_t)first + i, count - i);
     float values[LANES];
-    for (int j = 0; j < LANES; j++) values[j] = rows.value[(size_t)(i + (j < group.count ? j : group.count - 1)) * rows.value_stride];
-    Vector value = load(values);
-    Vector before = column_of(batch.value, group), moved = value - before;
+    for (int j = 0; j < LANES; j++) values[j] = output[(size_t)(i + (j < group.count ? j : group.count - 1)) * stride];
+    Vector value = load(values), before = column_of(batch.value, group), moved = value - before;
     Vector seen = moved > limit ? before + limit : moved < -limit ? before - limit : value;
-    Vector error = (seen - column_of(batch.value_target, group)) * is_row;
-    sums.sum[VALUE_LOSS] += error * error;
-    Vector by_value = moved > limit ? Vector{} : moved < -limit ? Vector{} : splat(2.f * cfg.value_coef) * each * error;
-    for (int j = 0; j < group.count; j++) rows.value_gradient[(size_t)(i + j) * rows.value_stride] = by_value[j];
+    Vector error = (seen - column_of(batch.value_target, group)) * lanes_of(group);
+    sums[VALUE_LOSS] += error * error;
+    Vector slope = moved > limit ? Vector{} : moved < -limit ? Vector{} : twice * error;
+    for (int j = 0; j < group.count; j++) gradient[(size_t)(i + j) * stride] = slope[j];
   }
 }
