@@ -132,7 +132,7 @@ TRAININGS: dict[str, Make] = {
 LIMITED = {
     "cartpole-matched": TRAININGS["cartpole-matched/serial"],
     "cartpole-64": TRAININGS["cartpole-64/batched"],
-    "cartpole-best": TRAININGS["cartpole-best/128"],
+    "cartpole-best": TRAININGS["cartpole-best/256"],
     "arena-one": TRAININGS["arena-one/ours"],
     "synthetic-50": TRAININGS["synthetic-50/processes"],
     "halfcheetah": TRAININGS["halfcheetah/auto"],

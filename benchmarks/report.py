@@ -44,14 +44,14 @@ class Goal:
 
 AFTER_IMPORT = "reached.after_import"
 GOALS = [
-    Goal("CartPole, matched settings, Python envs: steps/s", "cartpole-matched", 2.8,
+    Goal("CartPole, matched settings, Python envs: steps/s", "cartpole-matched", 6.0,
          ours=("serial",), against=("sb3",)),
     Goal("CartPole, matched settings, 64 batched copies: steps/s", "cartpole-64", 1.0, against=("jax",)),
     Goal("CartPole, own best settings: steps/s", "cartpole-best", 1.7, against=("sb3", "rllib")),
-    Goal("CartPole to 475, after import: s", "cartpole-best", 6.0, AFTER_IMPORT, smaller=True, at_most=True),
-    Goal("arena, one policy: s an iteration", "arena-one", 5.0, "iteration_seconds",
+    Goal("CartPole to 475, after import: s", "cartpole-best", 2.0, AFTER_IMPORT, smaller=True, at_most=True),
+    Goal("arena, one policy: s an iteration", "arena-one", 10.0, "iteration_seconds",
          against=("rllib",), smaller=True),
-    Goal("arena, two policies: s an iteration", "arena-two", 5.0, "iteration_seconds",
+    Goal("arena, two policies: s an iteration", "arena-two", 10.0, "iteration_seconds",
          against=("rllib",), smaller=True),
     Goal("arena to a return of 15, defaults, start-up included: s", "arena-15", 15.0, "reached.wall_seconds",
          against=("rllib",), smaller=True),
@@ -59,7 +59,7 @@ GOALS = [
          ours=("processes",), against=("both cores, stepping alone",)),
     Goal("Python env of 10 us, stepping alone: x AsyncVectorEnv", "synthetic-10", 5.0,
          ours=("processes, stepping alone",), against=("AsyncVectorEnv, stepping alone",)),
-    Goal("HalfCheetah-v5: steps/s", "halfcheetah", 1.5, against=("sb3",)),
+    Goal("HalfCheetah-v5: steps/s", "halfcheetah", 2.2, against=("sb3",)),
     Goal("ALE/Pong-v5: steps/s", "pong", 1.7, against=("sb3",)),
     Goal("CartPole, start of the process to the first finished iteration: s", "cartpole-matched", 2.5,
          "first_iteration_seconds", ours=("serial",), smaller=True, at_most=True),

@@ -105,7 +105,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *threads("sb3", "sb3", "cartpole-64", "1", one_core=True),
     ],
     "cartpole-best": [
-        *ours("cartpole-best", "128", "256", seconds=PATIENCE),
+        *ours("cartpole-best", "64", "256", seconds=PATIENCE),
         *threads("sb3, 256 copies", "sb3", "cartpole-best --settings sb3-256", seconds=PATIENCE),
         *threads("sb3, 128 copies", "sb3", "cartpole-best --settings sb3-128", seconds=PATIENCE),
         *threads("sb3, 64 copies", "sb3", "cartpole-best --settings sb3-64", "1", seconds=PATIENCE, rounds=1),

@@ -58,7 +58,7 @@ MATCHED = {
 
 QUICK = replace(CARTPOLE, fragment_length=32, minibatch_size=2048, lr=2e-3)
 BEST = {
-    "rookery-128": replace(QUICK, num_envs=128),
+    "rookery-64": replace(CARTPOLE, num_envs=64, fragment_length=32, epochs=8, lr=1e-3),
     "rookery-256": replace(QUICK, num_envs=256),
     "sb3-64": replace(CARTPOLE, num_envs=64, minibatch_size=2048, lr=1e-3),
     "sb3-128": replace(QUICK, num_envs=128),
@@ -66,5 +66,6 @@ BEST = {
     "rllib-256": replace(QUICK, num_envs=256),
 }
 """``cartpole-best``: the fastest settings known for each library that reach 475; learning rates are higher than in
-`CARTPOLE`, because with so many copies it would take several times the steps.
+`CARTPOLE`, because with so many copies it would take several times the steps. Rookery's first makes many small gradient
+steps, which reaches 475 soonest, its second few large ones, which plays the most steps a second.
 """

@@ -237,3 +237,51 @@ def test_a_saved_state_is_a_copy():
     table.outcome(0, 1.0, waiting=True)
     table.act(s0=2)
     np.testing.assert_equal(state, before)
+
+
+def test_what_is_decided_in_lockstep_stands_in_the_storage_and_only_the_store_may_write_there():
+    table = Table(T=3, decisions=6, slots=2)
+    for step in range(3):
+        decisions = table.store.place(None, table.slab(s0=step, s1=step), slice(0, 2))
+        decisions.action[:] = step, step + 1
+        table.store.answer(decisions)
+        table.store.outcome_all(np.zeros(2), None, None)
+        assert decisions.chosen.tolist() == [step, step + 1]
+        with pytest.raises(ValueError, match="read-only"):
+            decisions.chosen[0] = 5
+    assert table.take().action.tolist() == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_a_storage_that_grows_is_written_on_where_it_is_then():
+    # without a demand for a number of decisions nothing says how many fragments there will be
+    table = Table(T=2, decisions=None, slots=1)
+    for rollout in range(2):
+        for step in range(6 if rollout else 2):
+            decisions = table.store.place(None, table.slab(s0=step), slice(0, 1))
+            decisions.action[:] = step
+            table.store.answer(decisions)
+            table.store.outcome_all(np.array([10.0 + step]), None, None)
+        taken = table.take()
+        expected = [[0, 2, 4], [1, 3, 5]] if rollout else [[0], [1]]
+        assert taken.action.tolist() == expected
+        assert taken.obs["obs"][..., 0].tolist() == expected
+        assert taken.reward.tolist() == [[10.0 + number for number in row] for row in expected]
+
+
+def test_a_store_that_takes_over_a_state_writes_on_in_its_new_memory():
+    mine, other = Table(T=4, slots=2), Table(T=4, slots=2)
+
+    def step(table, number):
+        decisions = table.store.place(None, table.slab(s0=number, s1=-number), slice(0, 2))
+        decisions.action[:] = number
+        table.store.answer(decisions)
+        table.store.outcome_all(np.full(2, float(number)), None, None)
+
+    for number in (1, 2):
+        step(mine, number)
+        step(other, 7)
+    other.store.load_state_dict(mine.store.state_dict())
+    for number in (3, 4):
+        step(mine, number)
+        step(other, number)
+    assert other.take().action.tolist() == mine.take().action.tolist() == [[n, n] for n in (1, 2, 3, 4)]

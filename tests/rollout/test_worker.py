@@ -545,6 +545,22 @@ def test_nothing_is_kept_of_a_frozen_policy():
     assert set(worker.finished[0].policies.values()) == {"agent1", "agent2"}
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_rollouts_are_made_with_the_weights_that_were_set(native):
+    worker = play("CartPole-v1", T=4, lanes=2)
+    kind = worker.env.kinds[0]
+    mine = Policy(kind.obs, kind.action, ModelConfig(native=native), generator=torch.Generator())
+    worker.add_policy("main", mine, Demand(4))
+    for scale in (1.0, 30.0, -5.0):
+        with torch.no_grad():
+            mine.head.linear.weight.mul_(scale)
+            worker.set_weights({"main": mine})
+            rollout = worker.sample()["main"]
+            seen = {path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()}
+            expected = mine(seen).log_prob(rollout.action.flatten(0, 1))
+        torch.testing.assert_close(rollout.logp.flatten(), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_weights_reach_the_worker_by_set_weights_alone():
     worker = play(Counting, T=4, config={"terminate_at": 7})
     worker.sample()

@@ -463,6 +463,7 @@ FORGETTABLE = {
     "ActorCriticKernels": "likewise; what it keeps of a batch is used up within a gradient step",
     "Scorer": "holds a policy and nothing else",
     "Staging": "memory on the way to a device; nothing stays in it",
+    "Decisions": "views of the storage of a SlotStore, made when first needed",
 }
 """Objects of a trainer that change and are no `Stateful`, with the reason why nothing is lost."""
 

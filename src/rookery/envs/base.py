@@ -122,7 +122,8 @@ class VectorEnv(Protocol):
         """Steps every lane once.
 
         Args:
-            actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order.
+            actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order. They
+                may be the caller's only ones: not to be written on, and to be copied for use after this step.
 
         Raises:
             EnvError: If the environment raises or breaks the contract; says lane, seed, episode, step, agent and

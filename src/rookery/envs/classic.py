@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.bulk_seeding import generator_of, seed_words
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step
@@ -27,6 +28,10 @@ FORCE = 10.0  # N, to the left or to the right
 STEP_SECONDS = 0.02
 POSITION_LIMIT = 2.4  # m from the middle, beyond which an episode terminates
 ANGLE_LIMIT = 12 * 2 * math.pi / 360  # rad from upright, likewise
+
+SEEDS_AT_ONCE = 256
+"""Episodes that are seeded together, but at least `SEEDS_A_LANE` of each lane."""
+SEEDS_A_LANE = 8
 
 
 class BatchedCartPole:
@@ -77,6 +82,7 @@ class BatchedCartPole:
         self.max_episode_steps = int(max_episode_steps)
         self._rewards = (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)  # while it goes on, when it terminates
         self._seeds: SeedPlan | None = None
+        self._coming: dict[tuple[int, int], np.ndarray] = {}  # of a lane and episode to come, the words of its seed
 
         self._rows = Rows.allocate(kind, num_lanes)
         self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
@@ -132,6 +138,7 @@ class BatchedCartPole:
         if set(state) != set(self.state_dict()) or state["motion"].shape != self._motion.shape:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
         self._seeds, self._clock, self._deadline = seeds, state["clock"], state["deadline"]
+        self._coming = {}
         self._motion[:], self.episode[:], self._began[:] = state["motion"], state["episode"], state["began"]
         self._rows.waiting[:] = True
         self._rows.reward[:] = 0.0
@@ -141,7 +148,7 @@ class BatchedCartPole:
 
     def reset(self, seeds: SeedPlan) -> Step:
         """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        self._seeds = seeds
+        self._seeds, self._coming = seeds, {}
         self._clock = 0
         self.episode[:] = 0
         self._begin(np.arange(self.num_lanes), seeds)
@@ -215,9 +222,17 @@ class BatchedCartPole:
     def _begin(self, lanes: np.ndarray, seeds: SeedPlan) -> None:
         """Starts the episodes of some lanes that `episode` numbers: their states, not yet their observations."""
         for lane, episode in zip(lanes.tolist(), self.episode[lanes].tolist(), strict=True):
-            rng = np.random.default_rng(seeds(lane, episode))
+            if (lane, episode) not in self._coming:
+                self._seed_ahead(seeds)
+            rng = generator_of(self._coming.pop((lane, episode)))
             self._start_by_draw[..., lane] = rng.uniform(low=-0.05, high=0.05, size=(2, 2))
         self._began[lanes] = self._clock
+
+    def _seed_ahead(self, seeds: SeedPlan) -> None:
+        """Seeds the episodes that come next in every lane, all at once: to seed one alone costs as much as a step."""
+        num = max(SEEDS_AT_ONCE // self.num_lanes, SEEDS_A_LANE)
+        coming = [(lane, first + k) for lane, first in enumerate(self.episode.tolist()) for k in range(num)]
+        self._coming = dict(zip(coming, seed_words([seeds(*episode) for episode in coming]), strict=True))
 
     def _end(self) -> None:
         """Marks the lanes that fell or reached the time limit and starts their next episodes."""
@@ -235,7 +250,7 @@ class BatchedCartPole:
         self.episode += ended
         self._begin(ended.nonzero()[0], self._seeds)
         self._obs_by_state[...] = self._state_by_obs
-        self._deadline = int(self._began.min()) + self.max_episode_steps
+        self._deadline = self._began.item(self._began.argmin()) + self.max_episode_steps
         self._step.any_end = True
 
     def _clear_ends(self) -> None:

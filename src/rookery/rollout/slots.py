@@ -49,16 +49,17 @@ class Decisions:
     @classmethod
     def on(cls, obs: Tree, spec: ActionSpec) -> Decisions:
         """Decisions on these observations, with room of their own."""
+        obs = {path: readable(array) for path, array in obs.items()}
         num = len(next(iter(obs.values())))
-        return cls({path: readable(array) for path, array in obs.items()}, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
+        return cls(obs, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
 
 
 class SlotStore(Stateful):
     """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
 
     The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen), and `outcome`
-    (rewards and ends), with `final` for truncated agents before it. When `ready`, `take` hands out what is complete; the next call
-    of any of these begins to write over it.
+    (rewards and ends), with `final` for truncated agents before it. When `ready`, `take` hands out what is complete;
+    the next call of any of these begins to write over it.
     """
 
     saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
