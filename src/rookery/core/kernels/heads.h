@@ -1,17 +1,17 @@
 // Distributions over actions: drawing, log-probability, entropy, and their gradients.
 //
 // A head puts out, in this order, the logits of all choices, the logits of all flags and the means of all numbers, as
-// models/heads.py has it. Numbers are normal and independent; squashed ones are their tanh, and then the network puts out
-// log standard deviations behind the means (Haarnoja et al. 2018).
+// models/heads.py has it. Numbers are normal and independent; squashed ones are their tanh, and then the network puts
+// out log standard deviations behind the means (Haarnoja et al. 2018).
 //
-// Rows are worked on in groups of LANES. A group is turned into columns first, a vector for each number of a row, so that
-// all mathematics runs on whole vectors however narrow the head is.
+// Rows are worked on in groups of LANES. A group is turned into columns first, a vector for each number of a row, so
+// that all mathematics runs on whole vectors however narrow the head is.
 #pragma once
 #include <stdlib.h>
 
 #include "vector.h"
 
-static const float MASKED_LOGIT = -1e8f;           // as in models/distributions.py
+static const float MASKED_LOGIT = -1e8f;  // as in models/distributions.py
 static const float HALF_LOG_2PI = 0.91893853320467274f;
 static const float LOG_2 = 0.69314718055994531f;
 
@@ -43,9 +43,12 @@ INLINE Group group_of(const int64_t* order, size_t first, int left) {
   return group;
 }
 
-static int output_width(const Head* head) { return head->num_logits + head->flags + head->numbers * (head->squashed ? 2 : 1); }
+static int output_width(const Head* head) {
+  return head->num_logits + head->flags + head->numbers * (head->squashed ? 2 : 1);
+}
 
-static Head* new_head(const int32_t* sizes, int choices, int flags, int numbers, int squashed, int integers, float log_std_min, float log_std_max) {
+static Head* new_head(const int32_t* sizes, int choices, int flags, int numbers, int squashed, int integers,
+                      float log_std_min, float log_std_max) {
   Head* head = (Head*)calloc(1, sizeof(Head) + (size_t)choices * sizeof(int32_t));
   if (!head) return nullptr;
   head->choices = choices;
@@ -118,7 +121,8 @@ static void softmax_of(int size, float* logp, float* p) {
 
 // --- drawing ---------------------------------------------------------------------------------------------------------
 
-// Of a column of probabilities the first whose cumulative sum exceeds the uniform number; the most probable one without.
+// Of a column of probabilities the first whose cumulative sum exceeds the uniform number; the most probable one
+// without.
 static int choose(const float* p, int size, const float* uniform) {
   int best = 0;
   if (!uniform) {
@@ -139,8 +143,8 @@ static int choose(const float* p, int size, const float* uniform) {
 
 // Draws the actions of a group and writes their log-probabilities (densities).
 // output: rows of the group, `stride` apart. mask, noise, actions, logp: of all rows; see `policy_step`.
-static void draw(const Head* head, const Group& group, const float* output, int stride, const float* log_std, const uint8_t* mask, const float* noise,
-                 void* actions, float* logp) {
+static void draw(const Head* head, const Group& group, const float* output, int stride, const float* log_std,
+                 const uint8_t* mask, const float* noise, void* actions, float* logp) {
   float *x = head->columns, *p = x + (size_t)output_width(head) * LANES, sum[LANES] = {};
   size_t element = 0;
   to_columns(output, stride, output_width(head), group.count, x);
@@ -164,8 +168,11 @@ static void draw(const Head* head, const Group& group, const float* output, int 
   Vector densities = load(sum);
   for (int k = 0; k < head->numbers; k++, element++) {
     Vector standard{}, mean = load(x + k * LANES), spread;
-    for (int i = 0; noise && i < group.count; i++) standard[i] = noise[group.row[i] * head->noise + head->choices + head->flags + k];
-    if (head->squashed) spread = larger(smaller(load(x + (head->numbers + k) * LANES), splat(head->log_std_max)), splat(head->log_std_min));
+    for (int i = 0; noise && i < group.count; i++)
+      standard[i] = noise[group.row[i] * head->noise + head->choices + head->flags + k];
+    if (head->squashed)
+      spread =
+          larger(smaller(load(x + (head->numbers + k) * LANES), splat(head->log_std_max)), splat(head->log_std_min));
     else spread = splat(log_std[k]);
     Vector number = mean + exp_of(spread) * standard;
     densities -= splat(0.5f) * standard * standard + spread + splat(HALF_LOG_2PI);
@@ -184,11 +191,12 @@ struct Terms {
   Vector logp, entropy;
 };
 
-// Log-probabilities of the actions of a group, and entropies. Leaves in the columns what `write_gradients_of` needs: of
-// each choice probabilities, their logarithms and the entropy, of each flag its probability, of each number how many
-// standard deviations it lies from the mean. The columns of the outputs come first and stay.
+// Log-probabilities of the actions of a group, and entropies. Leaves in the columns what `write_gradients_of` needs:
+// of each choice probabilities, their logarithms and the entropy, of each flag its probability, of each number how
+// many standard deviations it lies from the mean. The columns of the outputs come first and stay.
 // output: rows of the group, `stride` apart. mask, actions: of all rows.
-static Terms terms_of(const Head* head, const Group& group, const float* output, int stride, const float* log_std, const uint8_t* mask, const void* actions) {
+static Terms terms_of(const Head* head, const Group& group, const float* output, int stride, const float* log_std,
+                      const uint8_t* mask, const void* actions) {
   int width = output_width(head);
   float *x = head->columns, *kept = x + (size_t)width * LANES, picked[LANES] = {};
   size_t element = 0;
@@ -202,7 +210,8 @@ static Terms terms_of(const Head* head, const Group& group, const float* output,
     softmax_of(size, logp, p);
     Vector entropy{};
     for (int k = 0; k < size; k++) entropy -= load(p + k * LANES) * load(logp + k * LANES);
-    for (int i = 0; i < LANES; i++) picked[i] += logp[action_element(head, actions, element + group.row[i] * head->elements) * LANES + i];
+    for (int i = 0; i < LANES; i++)
+      picked[i] += logp[action_element(head, actions, element + group.row[i] * head->elements) * LANES + i];
     store(kept + 2 * size * LANES, entropy);
     terms.entropy += entropy;
     kept += (2 * size + 1) * LANES;
@@ -211,7 +220,8 @@ static Terms terms_of(const Head* head, const Group& group, const float* output,
   terms.logp = load(picked);
   for (int f = 0; f < head->flags; f++, element++, x += LANES, kept += LANES) {
     Vector logit = load(x), yes = softplus_of(-logit), no = softplus_of(logit), chance = sigmoid_of(logit), done{};
-    for (int i = 0; i < LANES; i++) done[i] = (float)action_element(head, actions, element + group.row[i] * head->elements);
+    for (int i = 0; i < LANES; i++)
+      done[i] = (float)action_element(head, actions, element + group.row[i] * head->elements);
     terms.logp -= no + (yes - no) * done;
     terms.entropy += no + (yes - no) * chance;
     store(kept, chance);
@@ -227,10 +237,12 @@ static Terms terms_of(const Head* head, const Group& group, const float* output,
   return terms;
 }
 
-// Gradients of `by_logp` times the log-probability plus `by_entropy` times the entropy with respect to the outputs of the
-// group that `terms_of` saw last; those of `log_std` are added up over the rows. Lanes without a row have zeros in both.
-static void write_gradients_of(const Head* head, const Group& group, const float* log_std, const uint8_t* mask, const void* actions, Vector by_logp,
-                               Vector by_entropy, float* gradients, int stride, float* log_std_gradient) {
+// Gradients of `by_logp` times the log-probability plus `by_entropy` times the entropy with respect to the outputs of
+// the group that `terms_of` saw last; those of `log_std` are added up over the rows. Lanes without a row have zeros
+// in both.
+static void write_gradients_of(const Head* head, const Group& group, const float* log_std, const uint8_t* mask,
+                               const void* actions, Vector by_logp, Vector by_entropy, float* gradients, int stride,
+                               float* log_std_gradient) {
   int width = output_width(head);
   float *x = head->columns, *kept = x + (size_t)width * LANES;  // gradients take the place of the outputs
   size_t element = 0;
@@ -240,14 +252,16 @@ static void write_gradients_of(const Head* head, const Group& group, const float
     Vector entropy = load(kept + 2 * size * LANES);
     for (int k = 0; k < size; k++)
       store(x + k * LANES, -load(p + k * LANES) * (by_logp + by_entropy * (load(logp + k * LANES) + entropy)));
-    for (int i = 0; i < group.count; i++) x[action_element(head, actions, element + group.row[i] * head->elements) * LANES + i] += by_logp[i];
+    for (int i = 0; i < group.count; i++)
+      x[action_element(head, actions, element + group.row[i] * head->elements) * LANES + i] += by_logp[i];
     kept += (2 * size + 1) * LANES;
     x += size * LANES;
   }
   if (mask) mask_columns(head->columns, mask, head->num_logits, group, 0.f);
   for (int f = 0; f < head->flags; f++, element++, x += LANES, kept += LANES) {
     Vector chance = load(kept), done{};
-    for (int i = 0; i < LANES; i++) done[i] = (float)action_element(head, actions, element + group.row[i] * head->elements);
+    for (int i = 0; i < LANES; i++)
+      done[i] = (float)action_element(head, actions, element + group.row[i] * head->elements);
     store(x, by_logp * (done - chance) - by_entropy * chance * (splat(1.f) - chance) * load(x));
   }
   for (int k = 0; k < head->numbers; k++, x += LANES, kept += LANES) {

@@ -24,12 +24,14 @@ EXPORT Network* network_new(int activation) {
   return net;
 }
 
-EXPORT void network_leaf(Network* net, int type, int width, float scale, const float* mean, const float* inverse, float clip) {
+EXPORT void network_leaf(Network* net, int type, int width, float scale, const float* mean, const float* inverse,
+                         float clip) {
   net->leaf[net->num_leaves++] = Leaf{type, width, scale, mean, inverse, clip};
   (type == CATEGORIES ? net->categories : net->numbers) += width;
 }
 
-// The table that categories choose rows of, [rows, outputs of the first layer], and [categories] int64 offsets into it.
+// The table that categories choose rows of, [rows, outputs of the first layer], and [categories] int64 offsets into
+// it.
 EXPORT void network_table(Network* net, const float* table, float* gradient, const int64_t* offsets, int rows) {
   net->table = table;
   net->table_gradient = gradient;
@@ -40,7 +42,8 @@ EXPORT void network_table(Network* net, const float* table, float* gradient, con
 EXPORT void network_layer(Network* net) { net->num_layers++; }
 
 // One torch layer more in the last of the network's layers.
-EXPORT void network_part(Network* net, int outputs, const float* weight, const float* bias, float* weight_gradient, float* bias_gradient) {
+EXPORT void network_part(Network* net, int outputs, const float* weight, const float* bias, float* weight_gradient,
+                         float* bias_gradient) {
   Layer& layer = net->layer[net->num_layers - 1];
   layer.part[layer.num_parts++] = Part{outputs, weight, bias, weight_gradient, bias_gradient};
   layer.outputs += outputs;
@@ -81,11 +84,13 @@ EXPORT int network_backward(Network* net, const float* const* gradients, float* 
     int count = net->kept - from < BLOCK ? net->kept - from : BLOCK, column = 0;
     for (int p = 0; p < last.num_parts; column += last.part[p++].outputs)
       for (int i = 0; i < count; i++)
-        memcpy(last.gradient + (size_t)i * last.output_stride + column, gradients[p] + (size_t)(from + i) * last.part[p].outputs, (size_t)last.part[p].outputs * 4);
+        memcpy(last.gradient + (size_t)i * last.output_stride + column,
+               gradients[p] + (size_t)(from + i) * last.part[p].outputs, (size_t)last.part[p].outputs * 4);
     backward_block(net, BLOCK + from, count, input_gradient != nullptr);
     if (input_gradient)
       for (int i = 0; i < count; i++)
-        memcpy(input_gradient + (size_t)(from + i) * net->numbers, net->input_gradient + (size_t)i * net->layer[0].input_stride, (size_t)net->numbers * 4);
+        memcpy(input_gradient + (size_t)(from + i) * net->numbers,
+               net->input_gradient + (size_t)i * net->layer[0].input_stride, (size_t)net->numbers * 4);
   }
   write_gradients(net);
   return 1;
@@ -93,7 +98,8 @@ EXPORT int network_backward(Network* net, const float* const* gradients, float* 
 
 // --- policies --------------------------------------------------------------------------------------------------------
 
-EXPORT Head* head_new(const int32_t* sizes, int choices, int flags, int numbers, int squashed, int integers, float log_std_min, float log_std_max) {
+EXPORT Head* head_new(const int32_t* sizes, int choices, int flags, int numbers, int squashed, int integers,
+                      float log_std_min, float log_std_max) {
   return new_head(sizes, choices, flags, numbers, squashed, integers, log_std_min, log_std_max);
 }
 
@@ -103,8 +109,8 @@ EXPORT void head_free(Head* head) { free_head(head); }
 // log_std: [numbers], or null if there are none or the network puts them out. mask: [rows, choices] bytes, or null.
 // noise: [rows, uniforms then normals], or null for the most probable actions.
 // actions: [rows, elements], int64 if the head says integers, else float32. logp: [rows].
-EXPORT void policy_step(Network* net, const Head* head, const void* const* leaves, int rows, const float* log_std, const uint8_t* mask,
-                        const float* noise, void* actions, float* logp) {
+EXPORT void policy_step(Network* net, const Head* head, const void* const* leaves, int rows, const float* log_std,
+                        const uint8_t* mask, const float* noise, void* actions, float* logp) {
   const Layer& last = net->layer[net->num_layers - 1];
   for (int from = 0; from < rows; from += BLOCK) {
     int count = rows - from < BLOCK ? rows - from : BLOCK;
@@ -112,7 +118,8 @@ EXPORT void policy_step(Network* net, const Head* head, const void* const* leave
     forward_block(net, 0, count);
     for (int i = 0; i < count; i += LANES) {
       Group group = group_of(nullptr, (size_t)from + i, count - i);
-      draw(head, group, last.after + (size_t)i * last.output_stride, last.output_stride, log_std, mask, noise, actions, logp);
+      draw(head, group, last.after + (size_t)i * last.output_stride, last.output_stride, log_std, mask, noise, actions,
+           logp);
     }
   }
 }
@@ -141,7 +148,9 @@ static void run_pass(void* address) {
     read_rows(net, pass.leaves, pass.ppo->batch->order, from, count, 0);
     forward_block(net, 0, count);
     if (pass.policy) policy_rows(*pass.ppo, from, count, last.after, last.gradient, last.output_stride, pass.sums);
-    if (pass.value) value_rows(*pass.ppo, from, count, last.after + value_column, last.gradient + value_column, last.output_stride, pass.sums);
+    if (pass.value)
+      value_rows(*pass.ppo, from, count, last.after + value_column, last.gradient + value_column, last.output_stride,
+                 pass.sums);
     backward_block(net, 0, count, false);
   }
   write_gradients(net);
@@ -151,9 +160,9 @@ static void run_pass(void* address) {
 // critic: null if the values are the actor's second part, which stands behind the head's outputs.
 // statistics: [5] means over the rows. threads: with 2, the critic may have one of its own, which changes no bit: both
 // parts of the loss share nothing but the rows.
-EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, const void* const* actor_leaves, const void* const* critic_leaves,
-                          const PPOBatch* batch, const PPOSettings* settings, int rows, const float* log_std, float* log_std_gradient,
-                          float* statistics, int threads) {
+EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, const void* const* actor_leaves,
+                          const void* const* critic_leaves, const PPOBatch* batch, const PPOSettings* settings,
+                          int rows, const float* log_std, float* log_std_gradient, float* statistics, int threads) {
   PPO ppo{head, batch, settings, rows, 0, 1, log_std, log_std_gradient};
   standardization(batch->advantage, batch->order, settings->normalize_advantage ? rows : 1, ppo.mean, ppo.inverse);
   for (int k = 0; k < head->numbers; k++) log_std_gradient[k] = 0;
@@ -167,10 +176,12 @@ EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, con
 }
 
 // One step of an optimizer along a flat gradient; none if its norm is not finite. See optimizers.h.
-EXPORT float adam_flat(float* data, const float* gradient, float* mean, float* square, int64_t count, const AdamSettings* settings, Counters counters) {
+EXPORT float adam_flat(float* data, const float* gradient, float* mean, float* square, int64_t count,
+                       const AdamSettings* settings, Counters counters) {
   return adam(data, gradient, mean, square, count, *settings, counters);
 }
 
-EXPORT float rmsprop_flat(float* data, const float* gradient, float* square, int64_t count, const RMSpropSettings* settings, Counters counters) {
+EXPORT float rmsprop_flat(float* data, const float* gradient, float* square, int64_t count,
+                          const RMSpropSettings* settings, Counters counters) {
   return rmsprop(data, gradient, square, count, *settings, counters);
 }

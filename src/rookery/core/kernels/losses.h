@@ -1,9 +1,10 @@
-// The loss of PPO in closed form: what algorithms/ppo.py:ppo_loss says, differentiated by hand, in one pass over the rows.
+// The loss of PPO in closed form: what algorithms/ppo.py:ppo_loss says, differentiated by hand, in one pass over the
+// rows.
 #pragma once
 #include "heads.h"
 
-// Where the rows of a minibatch stand: one after the other, or, if there is an order, where that says. `importance` and
-// `mask` may be null too; `action` is of the head's type.
+// Where the rows of a minibatch stand: one after the other, or, if there is an order, where that says. `importance`
+// and `mask` may be null too; `action` is of the head's type.
 struct PPOBatch {
   const void* action;
   const float *logp, *advantage, *value_target, *value, *importance;
@@ -49,7 +50,8 @@ INLINE Vector column_of(const float* x, const Group& group) {
   return load(lanes);
 }
 
-// A minibatch of PPO, and what its loss needs beside the networks' outputs. `mean` and `inverse` standardize advantages.
+// A minibatch of PPO, and what its loss needs beside the networks' outputs. `mean` and `inverse` standardize
+// advantages.
 struct PPO {
   const Head* head;
   const PPOBatch* batch;
@@ -60,9 +62,11 @@ struct PPO {
   float* log_std_gradient;
 };
 
-// The policy's part of the loss for `count` rows of the minibatch from `first` on: writes gradients with respect to the
-// head's outputs, adds up those of the log standard deviations, and statistics. Rows of both arrays are `stride` apart.
-static void policy_rows(const PPO& ppo, int first, int count, const float* output, float* gradient, int stride, Vector* sums) {
+// The policy's part of the loss for `count` rows of the minibatch from `first` on: writes gradients with respect to
+// the head's outputs, adds up those of the log standard deviations, and statistics. Rows of both arrays are `stride`
+// apart.
+static void policy_rows(const PPO& ppo, int first, int count, const float* output, float* gradient, int stride,
+                        Vector* sums) {
   const PPOBatch& batch = *ppo.batch;
   const PPOSettings& cfg = *ppo.settings;
   const Vector one = splat(1.f), low = splat(1 - cfg.clip), high = splat(1 + cfg.clip), each = splat(1.f / ppo.rows);
@@ -81,13 +85,14 @@ static void policy_rows(const PPO& ppo, int first, int count, const float* outpu
     sums[CLIP_FRACTION] += ratio != clipped ? is_row : Vector{};
     Vector flows = gain > bound ? Vector{} : splat(-1.f);  // where the clipped ratio counts, nothing moves
     Vector by_logp = flows * gain * importance * each * is_row, by_entropy = splat(-cfg.entropy_coef) * each * is_row;
-    write_gradients_of(ppo.head, group, ppo.log_std, batch.mask, batch.action, by_logp, by_entropy, gradient + (size_t)i * stride, stride,
-                       ppo.log_std_gradient);
+    write_gradients_of(ppo.head, group, ppo.log_std, batch.mask, batch.action, by_logp, by_entropy,
+                       gradient + (size_t)i * stride, stride, ppo.log_std_gradient);
   }
 }
 
 // The values' part likewise.
-static void value_rows(const PPO& ppo, int first, int count, const float* output, float* gradient, int stride, Vector* sums) {
+static void value_rows(const PPO& ppo, int first, int count, const float* output, float* gradient, int stride,
+                       Vector* sums) {
   const PPOBatch& batch = *ppo.batch;
   const Vector limit = splat(ppo.settings->value_clip < 0 ? __builtin_inff() : ppo.settings->value_clip);
   const Vector twice = splat(2.f * ppo.settings->value_coef / ppo.rows);

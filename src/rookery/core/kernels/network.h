@@ -1,7 +1,7 @@
 // A multilayer perceptron, forward and backward, on the weights of a torch module where they lie.
 //
-// Rows go through all layers in blocks small enough to stay in the cache. Weights are packed into panels at the start of
-// each call (`pack_network`), because between two calls of a learner they have changed.
+// Rows go through all layers in blocks small enough to stay in the cache. Weights are packed into panels at the start
+// of each call (`pack_network`), because between two calls of a learner they have changed.
 #pragma once
 #include <stdlib.h>
 
@@ -14,9 +14,9 @@ enum { MAX_LEAVES = 64, MAX_LAYERS = 16, MAX_PARTS = 4, NARROW = 4, BLOCK = 96 }
 // A leaf of the observation: `width` numbers of a row, or categories, each of which chooses a row of the table.
 struct Leaf {
   int type, width;
-  float scale;                   // BYTES are divided by it
-  const float *mean, *inverse;   // FLOATS become (x - mean) * inverse, or stay as they are
-  float clip;                    // and are then cut off here
+  float scale;                  // BYTES are divided by it
+  const float *mean, *inverse;  // FLOATS become (x - mean) * inverse, or stay as they are
+  float clip;                   // and are then cut off here
 };
 
 // One torch linear layer: weight [outputs, inputs], bias [outputs]. Gradients are null if nobody wants them.
@@ -47,7 +47,8 @@ struct Network {
   float* table_gradient;
   const int64_t* offsets;  // [categories] first row of each in the table
   int table_rows;
-  int capacity, kept;  // rows there is room for, and that a backward pass may use; these stand behind one block of others
+  // Rows there is room for, and that a backward pass may use; these stand behind one block of others.
+  int capacity, kept;
   float *input, *input_gradient;
   int64_t* category;  // [rows, categories] rows of the table
 };
@@ -103,7 +104,8 @@ static bool finish_network(Network* net) {
     y.bias_sums = new_floats(y.output_stride);
     y.gradient = new_floats((size_t)BLOCK * y.output_stride);
     y.weight_sums = inputs % LANES ? new_floats((size_t)inputs * y.output_stride) : nullptr;
-    enough = enough && y.panels && y.back_panels && y.bias && y.bias_sums && y.gradient && (y.weight_sums || inputs % LANES == 0);
+    enough = enough && y.panels && y.back_panels && y.bias && y.bias_sums && y.gradient &&
+             (y.weight_sums || inputs % LANES == 0);
     inputs = y.outputs;
   }
   net->input_gradient = new_floats((size_t)BLOCK * net->layer[0].input_stride);
@@ -138,9 +140,9 @@ static void pack_network(Network* net) {
       const Part& part = y.part[p];
       if (y.narrow)
         for (int o = 0; o < part.outputs; o++)
-          memcpy(y.panels + (size_t)(column + o) * y.input_stride, part.weight + (size_t)o * y.inputs, (size_t)y.inputs * 4);
-      else
-        pack_transposed(y.panels, part.weight, part.outputs, y.inputs, column, y.output_stride);
+          memcpy(y.panels + (size_t)(column + o) * y.input_stride, part.weight + (size_t)o * y.inputs,
+                 (size_t)y.inputs * 4);
+      else pack_transposed(y.panels, part.weight, part.outputs, y.inputs, column, y.output_stride);
       memcpy(y.bias + column, part.bias, (size_t)part.outputs * 4);
       column += part.outputs;
     }
@@ -169,7 +171,8 @@ static void activate(int activation, const float* before, float* after, size_t c
   switch (activation) {
     case TANH: return each_vector(before, after, count, [](Vector x) { return tanh_of(x); });
     case RELU: return each_vector(before, after, count, [](Vector x) { return x < Vector{} ? Vector{} : x; });
-    case ELU: return each_vector(before, after, count, [](Vector x) { return x > Vector{} ? x : exp_of(x) - splat(1.f); });
+    case ELU:
+      return each_vector(before, after, count, [](Vector x) { return x > Vector{} ? x : exp_of(x) - splat(1.f); });
     case SILU: return each_vector(before, after, count, [](Vector x) { return x * sigmoid_of(x); });
     case GELU: return each_vector(before, after, count, [](Vector x) { return x * normal_cdf(x); });
   }
@@ -185,7 +188,8 @@ static void times_slope(int activation, const float* before, const float* after,
   switch (activation) {
     case TANH: return each_slope(after, gradient, count, [](Vector y) { return splat(1.f) - y * y; });
     case RELU: return each_slope(after, gradient, count, [](Vector y) { return y > Vector{} ? splat(1.f) : Vector{}; });
-    case ELU: return each_slope(after, gradient, count, [](Vector y) { return y > Vector{} ? splat(1.f) : y + splat(1.f); });
+    case ELU:
+      return each_slope(after, gradient, count, [](Vector y) { return y > Vector{} ? splat(1.f) : y + splat(1.f); });
     case SILU:
       return each_slope(before, gradient, count, [](Vector x) {
         Vector s = sigmoid_of(x);
@@ -201,7 +205,8 @@ static void times_slope(int activation, const float* before, const float* after,
 
 // --- forward ---------------------------------------------------------------------------------------------------------
 
-static void read_numbers(const Leaf& leaf, const void* rows, const int64_t* order, size_t from, int count, float* to, int stride) {
+static void read_numbers(const Leaf& leaf, const void* rows, const int64_t* order, size_t from, int count, float* to,
+                         int stride) {
   for (int i = 0; i < count; i++, to += stride) {
     size_t start = (order ? order[from + i] : from + i) * leaf.width;
     if (leaf.type == BYTES) {
@@ -221,14 +226,16 @@ static void read_numbers(const Leaf& leaf, const void* rows, const int64_t* orde
 
 // Reads `count` rows of all leaves into the rows of the network from `at` on: those from `from` on, or, if there is an
 // order, those that it names there.
-static void read_rows(Network* net, const void* const* leaves, const int64_t* order, size_t from, int count, size_t at) {
+static void read_rows(Network* net, const void* const* leaves, const int64_t* order, size_t from, int count,
+                      size_t at) {
   int stride = net->layer[0].input_stride, column = 0, category = 0;
   for (int f = 0; f < net->num_leaves; f++) {
     const Leaf& leaf = net->leaf[f];
     if (leaf.type == CATEGORIES) {
       for (int i = 0; i < count; i++) {
         const int64_t* values = (const int64_t*)leaves[f] + (order ? order[from + i] : from + i) * leaf.width;
-        for (int k = 0; k < leaf.width; k++) net->category[(at + i) * net->categories + category + k] = values[k] + net->offsets[category + k];
+        for (int k = 0; k < leaf.width; k++)
+          net->category[(at + i) * net->categories + category + k] = values[k] + net->offsets[category + k];
       }
       category += leaf.width;
     } else {
@@ -252,7 +259,8 @@ static void dot_products(const Layer& y, const float* x, float* to, int count) {
   for (int i = 0; i < count; i++, x += y.input_stride, to += y.output_stride)
     for (int o = 0; o < y.outputs; o++) {
       Vector sum{};
-      for (int k = 0; k < y.input_stride; k += LANES) sum += load(x + k) * load(y.panels + (size_t)o * y.input_stride + k);
+      for (int k = 0; k < y.input_stride; k += LANES)
+        sum += load(x + k) * load(y.panels + (size_t)o * y.input_stride + k);
       to[o] = sum_of(sum) + y.bias[o];
     }
 }
@@ -263,10 +271,8 @@ static void forward_block(Network* net, size_t at, int count) {
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     float *before = y.before + at * y.output_stride, *after = y.after + at * y.output_stride;
-    if (y.narrow)
-      dot_products(y, x, before, count);
-    else
-      product(x, y.input_stride, y.panels, y.inputs, y.bias, before, y.output_stride, count, y.output_stride);
+    if (y.narrow) dot_products(y, x, before, count);
+    else product(x, y.input_stride, y.panels, y.inputs, y.bias, before, y.output_stride, count, y.output_stride);
     if (l == 0 && net->table) add_table_rows(net, at, count, before, y.outputs, y.output_stride);
     activate(y.activation, before, after, (size_t)count * y.output_stride);
     x = after;
@@ -279,7 +285,8 @@ static void write_outputs(const Network* net, size_t at, int count, float* const
   int column = 0;
   for (int p = 0; p < y.num_parts; column += y.part[p++].outputs)
     for (int i = 0; i < count; i++)
-      memcpy(outputs[p] + (to + i) * y.part[p].outputs, y.after + (at + i) * y.output_stride + column, (size_t)y.part[p].outputs * 4);
+      memcpy(outputs[p] + (to + i) * y.part[p].outputs, y.after + (at + i) * y.output_stride + column,
+             (size_t)y.part[p].outputs * 4);
 }
 
 // --- backward --------------------------------------------------------------------------------------------------------
@@ -290,18 +297,21 @@ static void clear_gradients(Network* net) {
     memset(y.bias_sums, 0, (size_t)y.output_stride * 4);
     if (y.weight_sums) memset(y.weight_sums, 0, (size_t)y.inputs * y.output_stride * 4);
     else
-      for (int p = 0; y.inputs && p < y.num_parts; p++) memset(y.part[p].weight_gradient, 0, (size_t)y.part[p].outputs * y.inputs * 4);
+      for (int p = 0; y.inputs && p < y.num_parts; p++)
+        memset(y.part[p].weight_gradient, 0, (size_t)y.part[p].outputs * y.inputs * 4);
   }
   if (net->table) memset(net->table_gradient, 0, (size_t)net->table_rows * net->layer[0].outputs * 4);
 }
 
 static void add_weight_gradient(Layer& y, const float* x, int count) {
   if (y.weight_sums) {
-    add_outer(x, y.input_stride, y.gradient, y.output_stride, count, y.weight_sums, y.output_stride, y.inputs, y.output_stride);
+    add_outer(x, y.input_stride, y.gradient, y.output_stride, count, y.weight_sums, y.output_stride, y.inputs,
+              y.output_stride);
   } else {
     int column = 0;
     for (int p = 0; p < y.num_parts; column += y.part[p++].outputs)
-      add_outer(y.gradient + column, y.output_stride, x, y.input_stride, count, y.part[p].weight_gradient, y.inputs, y.part[p].outputs, y.inputs);
+      add_outer(y.gradient + column, y.output_stride, x, y.input_stride, count, y.part[p].weight_gradient, y.inputs,
+                y.part[p].outputs, y.inputs);
   }
   for (int j = 0; j < y.output_stride; j += LANES) {
     Vector sum = load(y.bias_sums + j);
@@ -331,14 +341,17 @@ static void backward_block(Network* net, size_t at, int count, bool input_gradie
     if (l) {
       Layer& below = net->layer[l - 1];
       size_t start = at * below.output_stride;
-      product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, below.gradient, below.output_stride, count, below.output_stride);
-      times_slope(below.activation, below.before + start, below.after + start, below.gradient, (size_t)count * below.output_stride);
+      product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, below.gradient, below.output_stride,
+              count, below.output_stride);
+      times_slope(below.activation, below.before + start, below.after + start, below.gradient,
+                  (size_t)count * below.output_stride);
     }
   }
   const Layer& first = net->layer[0];
   if (net->table) add_table_gradient(net, at, count);
   if (input_gradient)
-    product(first.gradient, first.output_stride, first.back_panels, first.outputs, nullptr, net->input_gradient, first.input_stride, count, first.input_stride);
+    product(first.gradient, first.output_stride, first.back_panels, first.outputs, nullptr, net->input_gradient,
+            first.input_stride, count, first.input_stride);
 }
 
 // Brings the sums that were kept apart into the order that torch has.

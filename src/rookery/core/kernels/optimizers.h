@@ -56,13 +56,16 @@ static double power_of(double base, int64_t exponent) {
   return result;
 }
 
-// Adam (Kingma & Ba 2015) with bias corrections in double precision, as torch has them. Returns the norm before clipping.
-static float adam(float* data, const float* gradient, float* mean, float* square, int64_t count, const AdamSettings& cfg, Counters counters) {
+// Adam (Kingma & Ba 2015) with bias corrections in double precision, as torch has them. Returns the norm before
+// clipping.
+static float adam(float* data, const float* gradient, float* mean, float* square, int64_t count,
+                  const AdamSettings& cfg, Counters counters) {
   float norm = norm_of(gradient, count);
   if (!count_step(norm, counters)) return norm;
   int64_t steps = (int64_t)(*cfg.steps += 1);
   double correction1 = 1 - power_of(cfg.beta1, steps), correction2 = 1 - power_of(cfg.beta2, steps);
-  float factor = clip_factor(norm, cfg.max_norm), size = (float)(cfg.lr / correction1), root = (float)(1 / __builtin_sqrt(correction2));
+  float factor = clip_factor(norm, cfg.max_norm), size = (float)(cfg.lr / correction1),
+        root = (float)(1 / __builtin_sqrt(correction2));
   float keep = (float)cfg.beta2, new1 = (float)(1 - cfg.beta1), new2 = (float)(1 - cfg.beta2), eps = (float)cfg.eps;
   for (int64_t i = 0; i < count; i++) {
     float g = gradient[i] * factor;
@@ -73,11 +76,14 @@ static float adam(float* data, const float* gradient, float* mean, float* square
   return norm;
 }
 
-// RMSprop (Tieleman & Hinton 2012) with eps inside the root, as core/optim.py has it. Returns the norm before clipping.
-static float rmsprop(float* data, const float* gradient, float* square, int64_t count, const RMSpropSettings& cfg, Counters counters) {
+// RMSprop (Tieleman & Hinton 2012) with eps inside the root, as core/optim.py has it. Returns the norm before
+// clipping.
+static float rmsprop(float* data, const float* gradient, float* square, int64_t count, const RMSpropSettings& cfg,
+                     Counters counters) {
   float norm = norm_of(gradient, count);
   if (!count_step(norm, counters)) return norm;
-  float factor = clip_factor(norm, cfg.max_norm), lr = (float)cfg.lr, fresh = (float)(1 - cfg.alpha), eps = (float)cfg.eps;
+  float factor = clip_factor(norm, cfg.max_norm), lr = (float)cfg.lr, fresh = (float)(1 - cfg.alpha),
+        eps = (float)cfg.eps;
   for (int64_t i = 0; i < count; i++) {
     float g = gradient[i] * factor;
     square[i] += fresh * (g * g - square[i]);

@@ -3,18 +3,22 @@
 #pragma once
 #include "vector.h"
 
-// Calls `tile.run<rows>(row)` for all rows, in tiles of TILE_ROWS and one smaller.
-#define FOR_TILES(ROWS, RUN)                                            \
-  do {                                                                  \
-    int row_ = 0;                                                       \
+// RUN(rows of a tile, its first row) for all rows, in tiles of TILE_ROWS and one smaller.
+#define FOR_TILES(ROWS, RUN)                                                    \
+  do {                                                                          \
+    int row_ = 0;                                                               \
     for (; row_ + TILE_ROWS <= (ROWS); row_ += TILE_ROWS) RUN(TILE_ROWS, row_); \
-    switch ((ROWS) - row_) {                                            \
-      case 5: if constexpr (TILE_ROWS > 5) RUN(5, row_); break;         \
-      case 4: if constexpr (TILE_ROWS > 4) RUN(4, row_); break;         \
-      case 3: RUN(3, row_); break;                                      \
-      case 2: RUN(2, row_); break;                                      \
-      case 1: RUN(1, row_); break;                                      \
-    }                                                                   \
+    switch ((ROWS) - row_) {                                                    \
+      case 5:                                                                   \
+        if constexpr (TILE_ROWS > 5) RUN(5, row_);                              \
+        break;                                                                  \
+      case 4:                                                                   \
+        if constexpr (TILE_ROWS > 4) RUN(4, row_);                              \
+        break;                                                                  \
+      case 3: RUN(3, row_); break;                                              \
+      case 2: RUN(2, row_); break;                                              \
+      case 1: RUN(1, row_); break;                                              \
+    }                                                                           \
   } while (0)
 
 // C[rows, columns] = start + A[rows, depth] B[depth, columns], for ROWS rows and VECTORS vectors of columns.
@@ -40,7 +44,9 @@ INLINE void product_tile(const float* a, int a_stride, const float* panel, int d
 template <int VECTORS>
 static void product_panel(const float* a, int a_stride, const float* panel, int depth, const float* start, float* c,
                           int c_stride, int rows) {
-#define RUN(N, ROW) product_tile<N, VECTORS>(a + (size_t)(ROW)*a_stride, a_stride, panel, depth, start, c + (size_t)(ROW)*c_stride, c_stride)
+#define RUN(N, ROW)                                                                                                   \
+  product_tile<N, VECTORS>(a + (size_t)(ROW) * a_stride, a_stride, panel, depth, start, c + (size_t)(ROW) * c_stride, \
+                           c_stride)
   FOR_TILES(rows, RUN);
 #undef RUN
 }
@@ -53,8 +59,12 @@ static void product(const float* a, int a_stride, const float* panels, int depth
     const float *panel = panels + (size_t)column * depth, *from = start ? start + column : nullptr;
     float* to = c + column;
     switch (vectors) {
-      case 4: if constexpr (TILE_VECTORS > 3) product_panel<4>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
-      case 3: if constexpr (TILE_VECTORS > 2) product_panel<3>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
+      case 4:
+        if constexpr (TILE_VECTORS > 3) product_panel<4>(a, a_stride, panel, depth, from, to, c_stride, rows);
+        break;
+      case 3:
+        if constexpr (TILE_VECTORS > 2) product_panel<3>(a, a_stride, panel, depth, from, to, c_stride, rows);
+        break;
       case 2: product_panel<2>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
       case 1: product_panel<1>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
     }
@@ -83,7 +93,8 @@ INLINE void outer_tile(const float* p, int p_stride, const float* q, int q_strid
 template <int VECTORS>
 static void outer_panel(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
                         int rows) {
-#define RUN(N, ROW) outer_tile<N, VECTORS>(p + (ROW), p_stride, q, q_stride, count, c + (size_t)(ROW)*c_stride, c_stride)
+#define RUN(N, ROW) \
+  outer_tile<N, VECTORS>(p + (ROW), p_stride, q, q_stride, count, c + (size_t)(ROW) * c_stride, c_stride)
   FOR_TILES(rows, RUN);
 #undef RUN
 }
@@ -96,8 +107,12 @@ static void add_outer(const float* p, int p_stride, const float* q, int q_stride
     const float* from = q + column;
     float* to = c + column;
     switch (vectors) {
-      case 4: if constexpr (TILE_VECTORS > 3) outer_panel<4>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
-      case 3: if constexpr (TILE_VECTORS > 2) outer_panel<3>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
+      case 4:
+        if constexpr (TILE_VECTORS > 3) outer_panel<4>(p, p_stride, from, q_stride, count, to, c_stride, rows);
+        break;
+      case 3:
+        if constexpr (TILE_VECTORS > 2) outer_panel<3>(p, p_stride, from, q_stride, count, to, c_stride, rows);
+        break;
       case 2: outer_panel<2>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
       case 1: outer_panel<1>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
     }
@@ -112,7 +127,8 @@ INLINE size_t packed_at(int depth, int column, int total_depth, int columns) {
   return (size_t)first * total_depth + (size_t)depth * width + (column - first);
 }
 
-// Packs W^T for W[outputs, depth] into the columns from `column` on. Small blocks, so that neither side leaves the cache.
+// Packs W^T for W[outputs, depth] into the columns from `column` on. Small blocks, so that neither side leaves the
+// cache.
 static void pack_transposed(float* panels, const float* w, int outputs, int depth, int column, int columns) {
   for (int o0 = 0; o0 < outputs; o0 += 16)
     for (int k0 = 0; k0 < depth; k0 += 16) {

@@ -1,7 +1,7 @@
 // One more thread, to which a call can offer a part of its work. It waits asleep between calls.
 //
-// Nobody relies on it: work that it has not begun when the caller gets there, because other programs keep the cores busy,
-// or because this process is a fork that the thread did not come along with, is done by the caller.
+// Nobody relies on it: work that it has not begun when the caller gets there, because other programs keep the cores
+// busy, or because this process is a fork that the thread did not come along with, is done by the caller.
 #pragma once
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 // A vector of floats as wide as the processor's registers, and the functions that networks need of it.
 //
-// Everything is written with the vector extensions of GCC and Clang, so one source serves every instruction set: compiled
-// for AVX-512 a vector holds 16 floats, for AVX2 8, for SSE2 and NEON 4.
+// Everything is written with the vector extensions of GCC and Clang, so one source serves every instruction set:
+// compiled for AVX-512 a vector holds 16 floats, for AVX2 8, for SSE2 and NEON 4.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -30,8 +30,8 @@ typedef float UnalignedVector __attribute__((vector_size(LANES * 4), aligned(4),
 INLINE Vector load(const float* from) { return *(const UnalignedVector*)from; }
 INLINE void store(float* to, Vector value) { *(UnalignedVector*)to = value; }
 INLINE Vector splat(float x) { return x - Vector{}; }
-// Of both the first one if that is not a number: a NaN must reach the gradient, where it is noticed. One instruction each
-// on x86, which GCC does not find by itself.
+// Of both the first one if that is not a number: a NaN must reach the gradient, where it is noticed. One instruction
+// each on x86, which GCC does not find by itself.
 #if defined(__AVX512F__)
 INLINE Vector smaller(Vector a, Vector b) { return (Vector)_mm512_maskz_min_ps((__mmask16)-1, (__m512)b, (__m512)a); }
 INLINE Vector larger(Vector a, Vector b) { return (Vector)_mm512_maskz_max_ps((__mmask16)-1, (__m512)b, (__m512)a); }
