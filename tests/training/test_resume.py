@@ -385,6 +385,8 @@ DIFFERS = {
     "Flat.grad": "zeroed before anything is added",
     "ActionSpec": "has bounds in a cache once they were needed",
     "ActorCritic._where": "where a weight lies",
+    "Seat._source": "found again when weights are next handed out",
+    "Seat._pairs": "likewise",
     "Desk.routes": "found out again from the desks in the next step",
     "Desk.acted": "of the last step; the next one sets it before it is read",
     "Desk.all_acted": "likewise",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -29,19 +31,31 @@ class Means:
         """The mean of each metric over the steps (or rows) where it was finite (others were skipped); None if it never
         was.
         """
-        if not self._seen:
-            return {}
-        means: dict[str, Tensor] = {}
-        for name, values in self._seen.items():
-            tensors = [value.flatten() for value in values if isinstance(value, Tensor)]
-            numbers = [value for value in values if not isinstance(value, Tensor)]
-            if numbers:
-                tensors.append(torch.tensor(numbers, device=tensors[0].device if tensors else None))
-            every = torch.cat(tensors).float()
-            finite = torch.isfinite(every)
-            means[name] = torch.where(finite, every, 0.0).sum() / finite.sum()  # 0 / 0 = NaN
-        read = torch.stack(list(means.values())).tolist()
-        return {name: value if value == value else None for name, value in zip(self._seen, read, strict=True)}
+        seen = {name: list(values) for name, values in self._seen.items()}
+        places, scalars = [], []
+        for values in seen.values():
+            for at, value in enumerate(values):
+                if isinstance(value, Tensor) and value.ndim == 0:
+                    places.append((values, at))
+                    scalars.append(value.float())
+        if scalars:  # all of them are read at once
+            for (values, at), number in zip(places, torch.stack(scalars).tolist(), strict=True):
+                values[at] = number
+        return {name: _mean(values) for name, values in seen.items()}
+
+
+def _mean(values: list[Tensor | float]) -> float | None:
+    """Of all finite numbers among numbers and rows."""
+    total, count = 0.0, 0
+    rows = [value.flatten() for value in values if isinstance(value, Tensor)]
+    if rows:
+        every = torch.cat(rows).float()
+        finite = torch.isfinite(every)
+        total, found = torch.stack((torch.where(finite, every, 0.0).sum(), finite.sum())).tolist()
+        count = int(found)
+    numbers = [value for value in values if not isinstance(value, Tensor) and math.isfinite(value)]
+    count += len(numbers)
+    return (total + math.fsum(numbers)) / count if count else None
 
 
 def explained_variance(predicted: Tensor, target: Tensor) -> float | None:

@@ -33,7 +33,7 @@ class Seat(Stateful):
     """
 
     saved = ("number", "policy", "store", "kind", "taken", "row_of_slot")
-    fixed = ("name", "noise", "staging", "actor")
+    fixed = ("name", "noise", "staging", "actor", "_source", "_pairs")
 
     def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
         self.name = name
@@ -45,8 +45,21 @@ class Seat(Stateful):
         self.staging = Staging(device_of(policy))
         self.actor = native_actor(policy)
         self.heed()
+        self._source: Policy | None = None
+        self._pairs: list[tuple[Tensor, Tensor]] = []
         self.row_of_slot = np.zeros(0, dtype=np.int64)
         self.taken = np.zeros(0, dtype=bool)
+
+    def take_weights(self, policy: Policy) -> None:
+        """Takes over weights and normalizer of a policy like its own."""
+        if policy is not self._source:
+            self._source = policy
+            pairs = zip(_tensors(self.policy), _tensors(policy), strict=True)
+            self._pairs = list(pairs)  # to walk through modules takes longer than to copy
+        with torch.no_grad():
+            for mine, theirs in self._pairs:
+                mine.copy_(theirs)
+        self.heed()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave."""
@@ -92,6 +105,10 @@ class Seat(Stateful):
         self.taken[slot] = False
         if self.store is not None:
             self.store.close_slot(slot)
+
+
+def _tensors(policy: Policy) -> list[Tensor]:
+    return [*policy.parameters(), *policy.buffers()]
 
 
 @dataclass

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import torch
 
 from rookery.core.batch import Demand, Rollout
 from rookery.core.device import device_of
@@ -167,19 +166,13 @@ class RolloutWorker(Stateful):
     def set_weights(self, policies: dict[str, Policy]) -> None:
         """Takes over weights and normalizers; nothing the learners do is seen here before."""
         self.version += 1
-        with torch.no_grad():
-            for name, policy in policies.items():
-                seat = self.seats.get(name)
-                if seat is None:
-                    continue
-                here, there = seat.policy, policy
-                for mine, theirs in zip(here.parameters(), there.parameters(), strict=True):
-                    mine.copy_(theirs)
-                for kept, given in zip(here.buffers(), there.buffers(), strict=True):
-                    kept.copy_(given)
-                seat.heed()
-                if seat.store is not None:
-                    seat.store.version = self.version
+        for name, policy in policies.items():
+            seat = self.seats.get(name)
+            if seat is None:
+                continue
+            seat.take_weights(policy)
+            if seat.store is not None:
+                seat.store.version = self.version
 
     # --- sampling -----------------------------------------------------------------------------------------------------
 
