@@ -1,0 +1,140 @@
+"""What computes a policy: chosen by rule, said, remembered, and without influence on what is exact."""
+
+import json
+
+import pytest
+import torch
+
+from rookery import A2CConfig, ModelConfig, MultiAgentArena, PPOConfig, Trainer
+from rookery.core.native import SWITCH, best_build, kernel_threads
+from rookery.training.compute import KERNELS_WORTH_THREADS, learning_threads
+
+FAST = PPOConfig(fragment_length=16, minibatch_size=16, epochs=2)
+TWO = {"agent1": "a", "agent2": "b"}
+BUILD = best_build()
+needs_kernels = pytest.mark.skipif(BUILD is None, reason="no kernels here")
+
+
+@pytest.fixture(autouse=True)
+def afresh():
+    """The choice is made once a process; here it is made anew for each test."""
+    yield
+    best_build.cache_clear()
+
+
+def switched(monkeypatch, value):
+    monkeypatch.setenv(SWITCH, value)
+    best_build.cache_clear()
+
+
+def cart_pole(cfg=FAST, **arguments):
+    return Trainer("CartPole-v1", cfg, num_envs=4, seed=3, **arguments)
+
+
+def weights(trainer):
+    return torch.cat([weight.flatten() for weight in trainer.policies["main"].parameters()])
+
+
+@needs_kernels
+def test_the_first_lines_of_a_run_say_what_computes_each_policy(capsys):
+    policies = {"a": FAST, "b": FAST.replace(model={"native": False})}
+    plain = {"logging.console": "plain"}
+    with Trainer(MultiAgentArena, policies=policies, policy_mapping=TWO, num_envs=2, seed=0, config=plain) as trainer:
+        trainer.train(stop={"iterations": 1})
+        assert trainer.paths == {"a": f"kernels {BUILD.name}", "b": "torch"}
+    said = capsys.readouterr().out
+    assert f"policy a: PPO (kernels {BUILD.name})," in said
+    assert "policy b: PPO (torch)," in said
+
+
+def test_without_kernels_everything_runs_in_torch(monkeypatch):
+    switched(monkeypatch, "0")
+    with cart_pole() as trainer:
+        trainer.train_iteration()
+        assert trainer.paths == {"main": "torch"}
+        assert trainer.pool.worker.seats["main"].actor is None
+
+
+@needs_kernels
+def test_a_build_that_is_asked_for_runs(monkeypatch):
+    switched(monkeypatch, "x86-64" if BUILD.name.startswith("x86") else BUILD.name)
+    with cart_pole() as trainer:
+        assert trainer.paths["main"] == f"kernels {best_build().name}"
+        assert best_build().name in ("x86-64", BUILD.name)
+
+
+@needs_kernels
+@pytest.mark.parametrize("before", ["1", "0"])
+def test_a_run_that_goes_on_by_another_path_says_so_and_learns(before, monkeypatch, tmp_path, capsys):
+    switched(monkeypatch, before)
+    with cart_pole() as trainer:
+        trainer.train_iteration()
+        path = trainer.save(tmp_path / "saved")
+        then = trainer.paths["main"]
+    facts = json.loads((path / "manifest.json").read_text())
+    assert then in json.dumps(facts)
+    capsys.readouterr()
+    switched(monkeypatch, "0" if before == "1" else "1")
+    with Trainer.load(path) as other:
+        said = "".join(capsys.readouterr())
+        assert f"policy main was computed by {then} and is by {other.paths['main']} from here on" in said
+        start = weights(other).clone()
+        other.train_iteration()
+        assert not torch.equal(weights(other), start)
+
+
+@needs_kernels
+def test_a_run_that_goes_on_by_the_same_path_says_nothing_and_is_exact(tmp_path, capsys):
+    with cart_pole() as whole, cart_pole() as halves:
+        for _ in range(4):
+            whole.train_iteration()
+        for _ in range(2):
+            halves.train_iteration()
+        path = halves.save(tmp_path / "saved")
+        capsys.readouterr()
+        with Trainer.load(path) as other:
+            assert "computed by" not in "".join(capsys.readouterr())
+            for _ in range(2):
+                other.train_iteration()
+            assert torch.equal(weights(other), weights(whole))
+
+
+@needs_kernels
+@pytest.mark.parametrize("cfg", [FAST, A2CConfig()])
+def test_both_paths_learn_the_same_for_the_first_updates(cfg, monkeypatch):
+    found = []
+    for value in ("1", "0"):
+        switched(monkeypatch, value)
+        with cart_pole(cfg) as trainer:
+            start = weights(trainer).clone()
+            for _ in range(3):
+                trainer.train_iteration()
+            found.append(weights(trainer).clone())
+    assert (found[0] - found[1]).norm() < 1e-4 * (found[1] - start).norm()
+
+
+@needs_kernels
+def test_a_second_thread_changes_no_bit():
+    found = []
+    for threads in (1, 2):
+        with cart_pole() as trainer, kernel_threads(threads):
+            trainer.threads = {"main": threads}
+            for _ in range(3):
+                trainer.train_iteration()
+            found.append(weights(trainer).clone())
+    assert torch.equal(*found)
+
+
+SIZES = [((64, 64), False, 1), ((256, 256), False, 2), ((256, 256), True, 1)]
+
+
+@needs_kernels
+@pytest.mark.parametrize(("hidden", "shared", "threads"), SIZES)
+def test_a_critic_has_a_thread_of_its_own_where_a_step_is_worth_it(hidden, shared, threads, monkeypatch):
+    monkeypatch.setattr("rookery.core.runtime.usable_cores", lambda: 2)
+    model = ModelConfig(hidden=hidden, shared_trunk=shared)
+    with cart_pole(FAST.replace(model=model, minibatch_size=128)) as trainer:
+        learner = trainer.learners["main"]
+        assert learning_threads(learner, 4) == threads
+        count = sum(weight.numel() for weight in learner.policy.parameters())
+        assert (6.0 * 128 * count * (1 if shared else 2) >= KERNELS_WORTH_THREADS) == (hidden == (256, 256))
