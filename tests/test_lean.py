@@ -161,8 +161,8 @@ MINIBATCHES = {
     ),
     "a2c": (
         A2CConfig(fragment_length=32),
-        Cost(ops=183, tensors=97, bytes_written=96_712, calls=432),
-        Cost(ops=347, tensors=185, bytes_written=3_068_298, calls=459),
+        Cost(ops=139, tensors=57, bytes_written=96_568, calls=434),
+        Cost(ops=303, tensors=145, bytes_written=3_068_158, calls=465),
     ),
 }
 """Of each the settings, and what learning from a minibatch may cost on kernels and by torch."""

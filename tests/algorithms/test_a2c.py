@@ -32,7 +32,7 @@ def test_a2c_is_the_first_gradient_step_of_ppo(env, normalize):
     data = ppo.targets(rollout)
     (batch,) = data.shuffled(10**6, ppo.rng)
     metrics = compute_gradients(ppo.net, ppo.loss, batch, ppo.optimizer, ppo.now())
-    assert metrics["clip_fraction"] == 0
+    assert not torch.as_tensor(metrics["clip_fraction"]).any()
     theirs = compute_gradients(a2c.net, a2c.loss, data, a2c.optimizer, a2c.now())
     mine, other = a2c.optimizer.flat.grad, ppo.optimizer.flat.grad
     assert mine.norm() > 0.1
