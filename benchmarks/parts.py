@@ -15,10 +15,16 @@ from statistics import median
 import gymnasium
 import numpy as np
 import torch
+from torch import Tensor
 from workloads import MATCHED
 
 from rookery import PPOConfig, Trainer
-from rookery.core.optim import apply_gradients, compute_gradients
+from rookery.algorithms.actor_critic import Outputs
+from rookery.algorithms.ppo import ppo_gradient, ppo_loss
+from rookery.core.batch import Minibatch
+from rookery.core.metrics import Metrics
+from rookery.core.optim import apply_gradients, compute_gradients, with_gradient
+from rookery.rollout.slots import Decisions
 
 REPEATS = 300
 
@@ -59,6 +65,17 @@ def vector_step(trainer: Trainer) -> dict[str, float]:
             for name, seconds in parts.items()}  # fmt: skip
 
 
+def plain(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
+    """PPO's loss as a user would copy it."""
+    return ppo_loss(outputs, batch, cfg)
+
+
+@with_gradient(ppo_gradient)
+def with_closed_form(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
+    """The same with the closed form of its gradient."""
+    return ppo_loss(outputs, batch, cfg)
+
+
 def main() -> None:
     """Measures and prints."""
     ppo = MATCHED["cartpole-matched"]
@@ -75,18 +92,25 @@ def main() -> None:
         batch = next(learner.targets(rollout).shuffled(ppo.minibatch_size, learner.rng))
         net, optimizer = learner.net, learner.optimizer
         found["targets"] = microseconds(lambda: learner.targets(rollout))
-        found["gradient step: forward, loss, backward"] = microseconds(
-            lambda: compute_gradients(net, learner.loss, batch, optimizer, now)
+        for way, loss in {"own kernel": learner.loss, "closed form": with_closed_form, "autograd": plain}.items():
+            found[f"gradients on kernels, loss by {way}"] = microseconds(
+                lambda loss=loss: compute_gradients(net, loss, batch, optimizer, now)
+            )
+        found["clip and Adam on kernels"] = microseconds(
+            lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm, native=True)
         )
-        found["gradient step: clip, Adam"] = microseconds(
-            lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm, native=now.model.native)
+        found["clip and Adam in torch"] = microseconds(
+            lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm, native=False)
         )
         seat = trainer.pool.worker.seats["main"]
-        obs = {path: leaf[0].numpy() for path, leaf in rollout.obs.items()}
-        seen = {path: torch.from_numpy(array) for path, array in obs.items()}
+        seen = {path: leaf[0] for path, leaf in rollout.obs.items()}
+        decisions = Decisions.on({path: leaf.numpy() for path, leaf in seen.items()}, seat.policy.action_spec)
         noise = torch.full((ppo.num_envs, 1), 0.5)
-        found["acting on 8 rows: modules"] = microseconds(lambda: seat.policy.act(seen, noise))
-        found["acting on 8 rows: as it is done"] = microseconds(lambda: seat.act(obs, noise))
+        found["acting on 8 rows, kernels"] = microseconds(lambda: seat.act(decisions, noise))
+        found["acting on 8 rows, torch"] = microseconds(lambda: seat.policy.act(seen, noise))
+        net.model = net.model.replace(native=False)
+        net._where = []
+        found["gradients in torch"] = microseconds(lambda: compute_gradients(net, learner.loss, batch, optimizer, now))
     print("| part | us |\n|---|---|")
     for name, value in found.items():
         print(f"| {name} | {value:,.0f} |")

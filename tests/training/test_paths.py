@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from rookery import A2CConfig, ModelConfig, MultiAgentArena, PPOConfig, Trainer
-from rookery.core.native import SWITCH, best_build, kernel_threads
+from rookery.core.errors import ConfigError
+from rookery.core.native import FOLDER, SWITCH, best_build, candidates, kernel_threads
 from rookery.training.compute import KERNELS_WORTH_THREADS, learning_threads
 
 FAST = PPOConfig(fragment_length=16, minibatch_size=16, epochs=2)
@@ -44,7 +45,7 @@ def test_the_first_lines_of_a_run_say_what_computes_each_policy(capsys):
         assert trainer.paths == {"a": f"kernels {BUILD.name}", "b": "torch"}
     said = capsys.readouterr().out
     assert f"policy a: PPO (kernels {BUILD.name})," in said
-    assert "policy b: PPO (torch)," in said
+    assert "policy b: PPO (torch: model.native=false)," in said
 
 
 def test_without_kernels_everything_runs_in_torch(monkeypatch):
@@ -63,21 +64,42 @@ def test_a_build_that_is_asked_for_runs(monkeypatch):
         assert best_build().name in ("x86-64", BUILD.name)
 
 
+@pytest.mark.parametrize("value", ["true", "avx2", "X86-64"])
+def test_a_switch_that_says_nothing_known_is_refused(value, monkeypatch):
+    switched(monkeypatch, value)
+    with pytest.raises(ConfigError, match=f"{SWITCH} = '{value}': must be 0, 1 or a build that is here"):
+        best_build()
+
+
+@needs_kernels
+def test_a_damaged_build_is_passed_over_with_a_word(monkeypatch, tmp_path):
+    for name in candidates():
+        if (FOLDER / f"{name}.so").exists():
+            (tmp_path / f"{name}.so").write_bytes((FOLDER / f"{name}.so").read_bytes()[:20_000])
+    monkeypatch.setattr("rookery.core.native.FOLDER", tmp_path)
+    best_build.cache_clear()
+    with pytest.warns(RuntimeWarning, match="is damaged, and is not used; rebuild"):
+        assert best_build() is None
+
+
 @needs_kernels
 @pytest.mark.parametrize("before", ["1", "0"])
 def test_a_run_that_goes_on_by_another_path_says_so_and_learns(before, monkeypatch, tmp_path, capsys):
     switched(monkeypatch, before)
-    with cart_pole() as trainer:
-        trainer.train_iteration()
-        path = trainer.save(tmp_path / "saved")
+    with cart_pole(run_dir=tmp_path / "run") as trainer:
+        trainer.train(stop={"iterations": 1})
+        path = trainer.save()
         then = trainer.paths["main"]
     facts = json.loads((path / "manifest.json").read_text())
     assert then in json.dumps(facts)
-    capsys.readouterr()
     switched(monkeypatch, "0" if before == "1" else "1")
-    with Trainer.load(path) as other:
+    capsys.readouterr()
+    with Trainer.load(path) as looked_at:  # nothing goes on
+        assert "until here" not in "".join(capsys.readouterr())
+        assert looked_at.paths["main"] != then
+    with Trainer.load(path, resume=True) as other:
         said = "".join(capsys.readouterr())
-        assert f"policy main was computed by {then} and is by {other.paths['main']} from here on" in said
+        assert f"policy main: {then} until here, {other.paths['main']} from here on" in said
         start = weights(other).clone()
         other.train_iteration()
         assert not torch.equal(weights(other), start)
@@ -93,7 +115,7 @@ def test_a_run_that_goes_on_by_the_same_path_says_nothing_and_is_exact(tmp_path,
         path = halves.save(tmp_path / "saved")
         capsys.readouterr()
         with Trainer.load(path) as other:
-            assert "computed by" not in "".join(capsys.readouterr())
+            assert "until here" not in "".join(capsys.readouterr())
             for _ in range(2):
                 other.train_iteration()
             assert torch.equal(weights(other), weights(whole))

@@ -20,7 +20,7 @@ from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Distribution
 from rookery.models.encoders import Encoder
 from rookery.models.heads import ValueHead, distribution_for
-from rookery.models.native import NativeTrunk, kernels_for
+from rookery.models.native import NativeTrunk, is_hooked, kernels_for
 from rookery.policies.policy import Policy
 
 RHO_BAR = 2.0
@@ -54,8 +54,9 @@ class ActorCritic(nn.Module):
         self.value_head = ValueHead(policy.num_features, generator=generator)
         self.model = model
         self._weights = [weight for part in self.parts for weight in part.parameters()]
+        self._modules_at_hand = [module for part in self.parts for module in part.modules()]
         self._kernels: ActorCriticKernels | None = None
-        self._where: list[int | None] = []  # of the last weight, for they move together; and which of them learn
+        self._where: list[int | None] = []  # of the last weight, for they move together; and what else may change
         self.to(device_of(policy))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,7 +87,11 @@ class ActorCritic(nn.Module):
     @property
     def kernels(self) -> ActorCriticKernels | None:
         """What runs it in the place of torch; None if it does not qualify, or does not learn yet."""
-        where = [*places(self._weights[-1]), *[weight.requires_grad for weight in self._weights]]
+        where = [
+            *places(self._weights[-1]),
+            is_hooked(self._modules_at_hand),
+            *[w.requires_grad for w in self._weights],
+        ]
         if where != self._where:
             self._where = where
             self._kernels = self._find_kernels()

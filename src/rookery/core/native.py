@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+
+from rookery.core.errors import ConfigError
 
 FOLDER = Path(__file__).parent / "kernels"
 SWITCH = "ROOKERY_NATIVE"
@@ -114,14 +118,17 @@ class Build:
         name: Its instruction set, ``x86-64-v4`` for one.
 
     Raises:
-        OSError: If it cannot be loaded, or was made from other sources.
+        OSError: If it is damaged, cannot be loaded, or was made from other sources.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        library = ctypes.CDLL(str(FOLDER / f"{name}.so"))
+        path = FOLDER / f"{name}.so"
+        if not _is_whole(path):
+            raise OSError(f"{path.name} is damaged")
+        library = ctypes.CDLL(str(path))
         if not hasattr(library, "interface_version") or library.interface_version() != INTERFACE_VERSION:
-            raise OSError(f"{FOLDER / name}.so was made from other sources; run: python setup.py build_ext --inplace")
+            raise OSError(f"{path.name} is not of this version of Rookery")
         self.call: dict[str, Callable[..., Any]] = {}
         """Its functions by name; each lets other threads run meanwhile."""
         for function, (result, arguments) in SIGNATURES.items():
@@ -137,20 +144,41 @@ def candidates() -> tuple[str, ...]:
     return (platform.machine(),)
 
 
+def _is_whole(path: Path) -> bool:
+    """Whether a library has all its bytes, so far as its header tells (of Linux); half of one would end the process."""
+    with path.open("rb") as file:
+        header = file.read(64)
+    if len(header) < 64 or header[:5] != b"\x7fELF\x02":
+        return len(header) == 64
+    sections, size, count = (int.from_bytes(header[a:b], sys.byteorder) for a, b in ((40, 48), (58, 60), (60, 62)))
+    return path.stat().st_size >= sections + size * count
+
+
 @cache
 def best_build() -> Build | None:
-    """The best build that is there and that this processor can run; None if there is none, or `SWITCH` hides it."""
-    wanted = os.environ.get(SWITCH, "")
-    if wanted == "0":
-        return None
-    for name in candidates():
-        if wanted not in ("", "1", name):
-            continue
-        try:
-            return Build(name)
-        except OSError:
-            continue
+    """The best build that is there and that this processor can run; None if there is none, or `SWITCH` hides it.
+
+    Raises:
+        ConfigError: If `SWITCH` says what cannot be.
+    """
+    wanted, here = os.environ.get(SWITCH, ""), [name for name in candidates() if (FOLDER / f"{name}.so").exists()]
+    if wanted not in ("", "0", "1", *here):
+        raise ConfigError(
+            f"{SWITCH} = {wanted!r}: must be 0, 1 or a build that is here ({', '.join(here) or 'none is'})"
+        )
+    for name in here if wanted != "0" else ():
+        if wanted in ("", "1", name):
+            try:
+                return Build(name)
+            except OSError as error:
+                text = f"kernels: {error}, and is not used; rebuild: python setup.py build_ext --inplace"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
     return None
+
+
+def why_none() -> str:
+    """Why there are no kernels."""
+    return f"{SWITCH}=0" if os.environ.get(SWITCH) == "0" else "no kernels are built, see docs/how-to/install.md"
 
 
 _threads = ContextVar("threads of kernels", default=1)

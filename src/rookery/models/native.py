@@ -28,6 +28,7 @@ from rookery.core.native import (
     Table,
     best_build,
     is_plain,
+    why_none,
 )
 from rookery.models.build import ModelConfig
 from rookery.models.encoders import Encoder
@@ -50,32 +51,50 @@ def kernels_for(model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence
         trunks: From observations to features.
         heads: Our own, on top of these.
     """
-    if not model.native or model.compile or not all(_qualifies(trunk) for trunk in trunks):
-        return None
+    return None if obstacle(model, trunks, heads) else best_build()
+
+
+def obstacle(model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module]) -> str:
+    """Why networks cannot run on kernels, in a few words; nothing if they can. Arguments as of `kernels_for`."""
+    if not model.native:
+        return "model.native=false"
+    if model.compile:
+        return "model.compile"
+    for trunk in trunks:
+        if why := _obstacle_in(trunk):
+            return why
     modules = [module for part in (*trunks, *heads) for module in part.modules()]
-    if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
-        return None
+    if is_hooked(modules):
+        return "forward hooks"
     if not all(type(head) in (ActionHead, ValueHead) for head in heads):
-        return None
+        return "a head of your own"
     weights = [weight for part in (*trunks, *heads) for weight in part.parameters()]
-    fits = all(map(is_plain, weights)) and max(weight.numel() for weight in weights) <= MOST_WEIGHTS
-    return best_build() if fits else None
+    if not all(map(is_plain, weights)):
+        return "not float32 on the processor"
+    if max(weight.numel() for weight in weights) > MOST_WEIGHTS:
+        return f"a layer of more than {MOST_WEIGHTS:,} weights"
+    return "" if best_build() else why_none()
 
 
-def _qualifies(trunk: nn.Module) -> bool:
-    if type(trunk) is not Encoder or trunk.pictures:
-        return False
+def is_hooked(modules: Sequence[nn.Module]) -> bool:
+    """Whether a module tells somebody of its forward passes."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+
+
+def _obstacle_in(trunk: nn.Module) -> str:
+    if type(trunk) is not Encoder:
+        return "model.module"
+    if trunk.pictures:
+        return "pictures"
     leaves = [*trunk.vectors, *trunk.categories]
     readable = all(
         (leaf.dtype == np.float32 and leaf.scale == 1.0) or leaf.dtype in (np.uint8, np.bool_) for leaf in trunk.vectors
     )
-    return (
-        readable
-        and all(np.prod(leaf.shape, dtype=int) > 0 for leaf in leaves)
-        and 0 < len(leaves) <= MAX_LEAVES
-        and len(trunk.layers) + 2 <= MAX_LAYERS
-        and (trunk.first is not None or not trunk.categories)  # without a layer, categories are one-hots
-    )
+    if not readable or not all(np.prod(leaf.shape, dtype=int) > 0 for leaf in leaves):
+        return "observations of an unusual type"
+    if not 0 < len(leaves) <= MAX_LEAVES or len(trunk.layers) + 2 > MAX_LAYERS:
+        return "too many parts or layers"
+    return "one-hot features" if trunk.first is None and trunk.categories else ""
 
 
 class NativeTrunk:

@@ -10,6 +10,7 @@ from rookery.algorithms.algorithm import Algorithm
 from rookery.core.native import kernel_threads, path_name
 from rookery.core.processor import usable_cores
 from rookery.core.runtime import KERNELS_WORTH_THREADS, TORCH_WORTH_THREADS, thread_rule, torch_threads
+from rookery.models.native import obstacle
 from rookery.models.pictures import SMALLEST_NATURE, image_layout
 from rookery.policies.policy import Policy, native_actor
 
@@ -63,10 +64,17 @@ def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[An
     }
 
 
+def told_path(path: str, policy: Policy) -> str:
+    """A path with the reason why it is not that of kernels."""
+    why = "" if path != "torch" else obstacle(policy.model, [policy.trunk], [policy.head])
+    return f"{path}: {why}" if why else path
+
+
 def changed_paths(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """A line for each policy that is computed otherwise than before, whose last bits will therefore differ."""
+    """A line for each policy that is computed otherwise than before."""
     return [
-        f"policy {name} was computed by {before[name]} and is by {path} from here on: this run is no longer exact"
+        f"policy {name}: {before[name]} until here, {path} from here on; last bits will differ from a run that was not "
+        "stopped"
         for name, path in now.items()
         if before.get(name, path) != path
     ]

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from rookery.training.compute import told_path
 from rookery.training.panel import Panel, span
 from rookery.training.results import IterationResult
 
@@ -207,7 +208,7 @@ def opening(trainer: Trainer, criteria: Mapping[str, float]) -> list[str]:
     for name, policy in trainer.policies.items():
         size = sum(parameter.numel() for parameter in policy.parameters())
         what = "frozen" if name in trainer.frozen else type(trainer.learners[name]).__name__
-        path = trainer.paths[name]
+        path = told_path(trainer.paths[name], policy)
         lines.append(f"policy {name}: {what} ({path}), {size:,} weights, acts in {policy.action_spec.space}")
     lines.extend(trainer.notes)
     lines.append(f"until {until or 'the stop function says so'}")

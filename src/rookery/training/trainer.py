@@ -456,7 +456,7 @@ class Trainer(Stateful):
         trainer.run_dir = run_dir
         if saved.facts["exact"] and not trainer.env.exact:
             trainer.reporter.note("unfinished episodes could not be taken up again: this run is no longer exact")
-        for line in changed_paths(saved.facts.get("paths", {}), trainer.paths):
+        for line in changed_paths(saved.facts.get("paths", {}), trainer.paths) if resume else ():
             trainer.reporter.note(line)
         return trainer
 
