@@ -96,20 +96,20 @@ def main() -> None:
             found[f"gradients on kernels, loss by {way}"] = microseconds(
                 lambda loss=loss: compute_gradients(net, loss, batch, optimizer, now)
             )
-        found["clip and Adam on kernels"] = microseconds(
-            lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm, native=True)
-        )
-        found["clip and Adam in torch"] = microseconds(
-            lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm, native=False)
-        )
+        for optimizer.on_kernels, path in ((True, "on kernels"), (False, "in torch")):
+            found[f"clip and Adam {path}"] = microseconds(
+                lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm)
+            )
         seat = trainer.pool.worker.seats["main"]
         seen = {path: leaf[0] for path, leaf in rollout.obs.items()}
-        decisions = Decisions.on({path: leaf.numpy() for path, leaf in seen.items()}, seat.policy.action_spec)
+        decisions = Decisions.on(
+            {path: leaf.numpy() for path, leaf in seen.items()}, seat.policy.obs_spec, seat.policy.action_spec
+        )
         noise = torch.full((ppo.num_envs, 1), 0.5)
         found["acting on 8 rows, kernels"] = microseconds(lambda: seat.act(decisions, noise))
         found["acting on 8 rows, torch"] = microseconds(lambda: seat.policy.act(seen, noise))
         net.model = net.model.replace(native=False)
-        net._where = []
+        net._last_place = None, None
         found["gradients in torch"] = microseconds(lambda: compute_gradients(net, learner.loss, batch, optimizer, now))
     print("| part | us |\n|---|---|")
     for name, value in found.items():

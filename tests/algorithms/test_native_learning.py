@@ -356,7 +356,8 @@ def test_a_copy_of_a_learner_learns_by_itself():
     assert net.kernels is not algo.net.kernels
     net.kernels.write_gradients([torch.ones_like(part) for part in net.kernels.forward(data)])
     assert optimizer.flat.grad.any()
-    apply_gradients(optimizer, lr=0.1, max_grad_norm=None, native=True)
+    optimizer.on_kernels = True
+    apply_gradients(optimizer, lr=0.1, max_grad_norm=None)
     assert torch.equal(weights(algo), before)
     assert not torch.equal(optimizer.flat.data.double(), before)
 
@@ -454,7 +455,8 @@ def test_double_precision_learns_in_torch():
     for seed in range(3):
         theirs.grad = torch.randn(len(theirs), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         optimizer.flat.grad.copy_(theirs.grad)
-        apply_gradients(optimizer, lr=0.01, max_grad_norm=None, native=True)
+        optimizer.on_kernels = True  # as after a gradient by kernels
+        apply_gradients(optimizer, lr=0.01, max_grad_norm=None)
         reference.step()
     assert torch.allclose(optimizer.flat.data, theirs, rtol=1e-9, atol=0)
 

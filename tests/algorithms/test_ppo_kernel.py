@@ -14,7 +14,7 @@ from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
 from rookery.algorithms.ppo_kernel import ppo_kernel
 from rookery.core.native import SWITCH, best_build, candidates
-from rookery.core.optim import flatten
+from rookery.core.optim import ByHand, flatten
 from rookery.core.spaces import MASK, obs_spec
 from rookery.policies.policy import Policy
 
@@ -187,5 +187,4 @@ def test_the_penalty_is_left_to_torch():
 
 
 def test_the_loss_knows_its_kernel_and_its_closed_form():
-    assert ppo_loss.gradient is ppo_gradient
-    assert ppo_loss.kernel is ppo_kernel
+    assert ppo_loss.by_hand == ByHand(ppo_loss, ppo_gradient, ppo_kernel)

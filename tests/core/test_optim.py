@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from rookery.core.native import best_build
 from rookery.core.optim import Adam, RMSprop, apply_gradients, compute_gradients, flatten, gradient_step
 
 
@@ -17,15 +16,7 @@ from rookery.core.optim import Adam, RMSprop, apply_gradients, compute_gradients
 class Cfg:
     lr: float = 0.02
     max_grad_norm: float | None = 0.5
-    model = None
-
-
-@pytest.fixture(autouse=True, params=["kernels", "torch"])
-def path(request, monkeypatch):
-    """Every claim holds on both paths."""
-    if request.param == "kernels" and best_build() is None:
-        pytest.skip("no kernels here")
-    monkeypatch.setattr(Cfg, "model", SimpleNamespace(compile=False, native=request.param == "kernels"))
+    model = SimpleNamespace(compile=False)
 
 
 def net(seed=0):
@@ -119,7 +110,7 @@ def test_the_two_halves_of_a_step_are_the_step():
         before = other.flat.data.clone()
         assert set(compute_gradients(halves, loss, batch, other, Cfg())) == {"loss"}
         assert torch.equal(other.flat.data, before)
-        norm = apply_gradients(other, lr=0.02, max_grad_norm=0.5, native=Cfg.model.native)
+        norm = apply_gradients(other, lr=0.02, max_grad_norm=0.5)
         assert float(norm) == float(metrics["grad_norm"])
     assert torch.equal(one.flat.data, other.flat.data)
 

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 from torch.nn import functional
 
-from rookery.core.native import FLOATS, SWITCH, Head, Leaf, Linear, Network, address, best_build, candidates
+from rookery.core.native import ADDRESS, FLOATS, SWITCH, Head, Leaf, Linear, Network, address, best_build, candidates
 from rookery.core.optim import Adam, flatten
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
@@ -428,10 +428,10 @@ def test_squashed_numbers_are_those_of_the_formula(kernels, count, size, drawn):
         obs, noise = torch.randn(rows, 5, generator=generator), torch.randn(rows, count, generator=generator)
         action, logp = torch.empty(rows, count), torch.empty(rows)
         mean, log_std = network.forward([obs], keep=False)[0].double().chunk(2, 1)
-        network.leaf_addresses[0] = obs.data_ptr()
+        addresses = (ADDRESS * 1)(obs.data_ptr())
         network.pack()
         kernels.call["policy_step"](
-            network.handle, head.handle, network.leaf_addresses, rows, None, None, address(noise if drawn else None),
+            network.handle, head.handle, addresses, rows, None, None, address(noise if drawn else None),
             address(action), address(logp),
         )  # fmt: skip
         standard = noise.double() if drawn else torch.zeros(rows, count, dtype=torch.float64)

@@ -56,12 +56,13 @@ class ActorCritic(nn.Module):
         self._weights = [weight for part in self.parts for weight in part.parameters()]
         self._modules_at_hand = [module for part in self.parts for module in part.modules()]
         self._kernels: ActorCriticKernels | None = None
-        self._where: list[int | None] = []  # of the last weight, for they move together; and what else may change
+        self._where: list[int | None] = []  # weights lie, and what else may change
+        self._last_place: tuple[int | None, int | None] = None, None
         self.to(device_of(policy))
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy takes over: not the kernels, whose weights are these."""
-        return {**self.__dict__, "_kernels": None, "_where": []}
+        return {**self.__dict__, "_kernels": None, "_where": [], "_last_place": (None, None)}
 
     @property
     def parts(self) -> list[nn.Module]:
@@ -87,15 +88,19 @@ class ActorCritic(nn.Module):
     @property
     def kernels(self) -> ActorCriticKernels | None:
         """What runs it in the place of torch; None if it does not qualify, or does not learn yet."""
-        where = [
-            *places(self._weights[-1]),
-            is_hooked(self._modules_at_hand),
-            *[w.requires_grad for w in self._weights],
-        ]
-        if where != self._where:
-            self._where = where
-            self._kernels = self._find_kernels()
+        if places(self._weights[-1]) != self._last_place:  # weights move together
+            self.look_again()
         return self._kernels
+
+    def look_again(self) -> None:
+        """Finds kernels anew if weights have moved, or what learns or listens has changed; comes once an update."""
+        weights = self._weights
+        where: list[int | None] = [is_hooked(self._modules_at_hand), *[weight.requires_grad for weight in weights]]
+        where += [weight.data_ptr() for weight in weights]
+        last = places(weights[-1])
+        if where != self._where or last != self._last_place:
+            self._where, self._last_place = where, last
+            self._kernels = self._find_kernels()
 
     def _find_kernels(self) -> ActorCriticKernels | None:
         trunks = [trunk for trunk in (self.policy.trunk, self.critic_trunk) if trunk is not None]
@@ -122,6 +127,7 @@ class PolicyKernels:
         self.build = build
         self.head = Head(build, spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
         self.action_spec = spec
+        self._sizes = torch.tensor(spec.sizes)
         self._action_type = torch.int64 if spec.dtype == np.int64 else torch.float32
         self.log_std = policy.head.log_std
         self._actor = NativeTrunk(build, trunk, [linear, *others], {})
@@ -185,9 +191,13 @@ class ActorCriticKernels(PolicyKernels):
 
     def can_read(self, obs: TensorTree, action: Tensor) -> bool:
         """Whether rows lie in memory as kernels read them."""
-        mask = obs.get(MASK)
+        mask, spec, rows = obs.get(MASK), self.action_spec, len(action)
+        choices = action.reshape(rows, -1)[:, : len(spec.sizes)]
         return (
             self._actor.can_read(obs)
+            and action.shape[1:] == spec.shape
+            and all(len(leaf) == rows for leaf in obs.values())
+            and bool(((choices >= 0) & (choices < self._sizes)).all())
             and (self._critic is self._actor or self._critic.can_read(obs))
             and is_plain(action, self._action_type)
             and is_plain(mask, torch.bool)
@@ -195,13 +205,10 @@ class ActorCriticKernels(PolicyKernels):
 
     def at_rows(self, obs: TensorTree) -> tuple[Any, ...]:
         """Actor, critic (None on a shared trunk) and head, and where actor and critic read these rows, for a kernel."""
-        self._actor.point_at(obs)
-        actor = self._actor.network
-        if self._critic is self._actor:
-            return actor.handle, None, self.head.handle, actor.leaf_addresses, None
-        self._critic.point_at(obs)
-        critic = self._critic.network
-        return actor.handle, critic.handle, self.head.handle, actor.leaf_addresses, critic.leaf_addresses
+        actor, critic, head = self._actor, self._critic, self.head.handle
+        if critic is actor:
+            return actor.network.handle, None, head, actor.addresses(obs), None
+        return actor.network.handle, critic.network.handle, head, actor.addresses(obs), critic.addresses(obs)
 
     def value(self, obs: TensorTree) -> Tensor:
         """Values ``[N]`` alone."""
@@ -226,6 +233,7 @@ def advantage_targets(
     Returns:
         ``[N]`` rows, observations normalized.
     """
+    net.look_again()
     obs = net.policy.normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
     value = net.value(obs).view_as(reward)
     next_value = following_values(net, rollout, value)

@@ -10,6 +10,7 @@ from ctypes import byref, c_float
 from typing import TYPE_CHECKING
 from weakref import ref
 
+import torch
 from torch import Tensor
 
 from rookery.algorithms.actor_critic import ActorCriticKernels
@@ -71,10 +72,14 @@ def ppo_kernel(kernels: ActorCriticKernels, batch: Minibatch, cfg: PPOConfig) ->
     whole, order = batch.source or (batch, None)
     call = kernels.call
     if not isinstance(call, PPOCall) or not call.is_for(whole, cfg):
-        plain = kernels.can_read(whole.obs, whole.action) and all(map(is_plain, _numbers(whole)))
-        if type(batch) is not Minibatch or not plain:
+        numbers = _numbers(whole)
+        plain = kernels.can_read(whole.obs, whole.action) and all(map(is_plain, numbers))
+        as_long = all(number is None or number.shape == whole.action.shape[:1] for number in numbers)
+        if type(batch) is not Minibatch or not plain or not as_long:
             return None
         call = kernels.call = PPOCall(kernels, whole, cfg)
+    if not is_plain(order, torch.int64):
+        return None
     return call(order, len(whole) if order is None else len(order))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -142,9 +143,20 @@ class Minibatch:
         """The rows of these numbers, int64 ``[n]``.
 
         A field is gathered when it is first looked at: kernels look at none of them, and read the rows where they lie.
+
+        Raises:
+            IndexError: If there is no such row.
         """
+        if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self)):
+            raise IndexError(f"rows {int(rows.min())} to {int(rows.max())} of a batch of {len(self)}")
+        return self._part(rows)
+
+    def _part(self, rows: Tensor) -> Self:
         part = object.__new__(type(self))
         part.__dict__["_source"] = self, rows
+        kind: Any = type(self)
+        for name in _with_default(kind):  # else the default would be found before it is gathered
+            part.__getattr__(name)
         return part
 
     def __getattr__(self, name: str) -> Any:
@@ -155,7 +167,7 @@ class Minibatch:
         value = getattr(whole, name)
         if isinstance(value, dict):
             value = {path: leaf.index_select(0, rows) for path, leaf in value.items()}
-        elif value is not None:
+        elif isinstance(value, Tensor):
             value = value.index_select(0, rows)
         self.__dict__[name] = value
         return value
@@ -176,4 +188,10 @@ class Minibatch:
         order = torch.from_numpy(rng.permutation(total)).to(self.advantage.device)
         count = -(-total // size)
         sizes = [total * (part + 1) // count - total * part // count for part in range(count)]
-        return map(self.at, order.split(sizes))
+        return map(self._part, order.split(sizes))
+
+
+@cache
+def _with_default(kind: type[Minibatch]) -> tuple[str, ...]:
+    """Fields whose default is an attribute of the class."""
+    return tuple(item.name for item in fields(kind) if hasattr(kind, item.name))

@@ -37,7 +37,7 @@ BY_CAPABILITY = {"AVX512": ("x86-64-v4", "x86-64-v3", "x86-64"), "AVX2": ("x86-6
 ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 """In the order of `enum Activation`."""
 
-INTERFACE_VERSION = 4
+INTERFACE_VERSION = 5
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -289,7 +289,7 @@ class Network:
                 call["network_part"](self.handle, len(weight), w, b, w_gradient, b_gradient)
         if not call["network_finish"](self.handle):
             raise MemoryError("no memory for a network")
-        self.leaf_addresses = (ADDRESS * len(leaves))()
+        self._leaf_addresses = (ADDRESS * len(leaves))()
         self._part_addresses = (ADDRESS * len(layers[-1]))()
 
     def forward(self, leaves: Sequence[Tensor], keep: bool) -> list[Tensor]:
@@ -300,18 +300,14 @@ class Network:
             keep: Hold what `write_gradients` needs.
         """
         rows = len(leaves[0])
-        self.point_at(leaves)
-        outputs = [torch.empty(rows, width) for width in self.widths]
+        for number, leaf in enumerate(leaves):
+            self._leaf_addresses[number] = leaf.data_ptr()
+        outputs = [torch.empty(rows, width, dtype=torch.float32, device="cpu") for width in self.widths]
         for number, output in enumerate(outputs):
             self._part_addresses[number] = output.data_ptr()
-        if not self._call["network_forward"](self.handle, self.leaf_addresses, rows, keep, self._part_addresses):
+        if not self._call["network_forward"](self.handle, self._leaf_addresses, rows, keep, self._part_addresses):
             raise MemoryError(f"no memory for {rows:,} rows of a network")
         return outputs
-
-    def point_at(self, leaves: Sequence[Tensor]) -> None:
-        """Says where the next rows are read, as in `forward`."""
-        for number, leaf in enumerate(leaves):
-            self.leaf_addresses[number] = leaf.data_ptr()
 
     def write_gradients(self, gradients: Sequence[Tensor], inputs: bool = False) -> Tensor | None:
         """Writes the gradients of all weights, over what they were.
@@ -328,7 +324,8 @@ class Network:
         """
         for number, gradient in enumerate(gradients):
             self._part_addresses[number] = gradient.data_ptr()
-        wanted = torch.empty(len(gradients[0]), self._numbers) if inputs else None
+        shape = len(gradients[0]), self._numbers
+        wanted = torch.empty(shape, dtype=torch.float32, device="cpu") if inputs else None
         if not self._call["network_backward"](self.handle, self._part_addresses, address(wanted)):
             raise RuntimeError("a backward pass without a forward pass that kept what it needs")
         return wanted
@@ -383,9 +380,9 @@ def array_address(array: Any) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(array))
 
 
-def readable(array: np.ndarray) -> np.ndarray:
-    """The array, or a copy of one that has no `array_address`."""
-    return array if array.flags.carray else array.copy(order="C")
+def readable(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """The array, or a copy of one that has no `array_address` or is of another type."""
+    return array if array.flags.carray and array.dtype == dtype else array.astype(dtype, order="C")
 
 
 def is_plain(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.native import AdamSettings, Build, Counters, RMSpropSettings, best_build, is_plain
 
@@ -46,7 +47,7 @@ class StepConfig(Protocol):
 
     @property
     def model(self) -> Any:
-        """Settings of the networks, of which `compile` and `native` are read."""
+        """Settings of the networks, of which `compile` is read."""
         ...
 
 
@@ -108,6 +109,8 @@ class Optimizer(ABC):
 
     def __init__(self, flat: Flat) -> None:
         self.flat = flat
+        self.on_kernels = False
+        """Whether kernels have computed the gradient that is there."""
         self.skipped = torch.zeros((), device=flat.data.device)
         self.skipped_in_a_row = torch.zeros((), device=flat.data.device)
 
@@ -228,20 +231,35 @@ class RMSprop(Optimizer):
         return norm
 
 
-def with_gradient(
-    closed_form: Callable[..., ClosedForm | None], kernel: Callable[..., Metrics | None] | None = None
-) -> Callable[[LossT], LossT]:
-    """Gives a loss the closed form of its gradient, which saves the graph that autograd makes, where kernels run.
+@dataclass(frozen=True)
+class ByHand:
+    """What is known of a loss's gradient.
 
-    Args:
+    Attributes:
+        loss: Of which one; a function that wraps it is another.
         closed_form: Takes what the loss takes; returns the gradients with respect to the tensors that the networks put
             out, and the loss's metrics; None where it does not know them. It is called with autograd switched off.
         kernel: All of it in one call: takes the networks' `Kernels`, batch and settings, and writes the gradients of
             the weights; returns the metrics, or None where it does not know how.
     """
 
+    loss: Callable[..., Any]
+    closed_form: Callable[..., ClosedForm | None]
+    kernel: Callable[..., Metrics | None] | None
+
+
+def with_gradient(
+    closed_form: Callable[..., ClosedForm | None], kernel: Callable[..., Metrics | None] | None = None
+) -> Callable[[LossT], LossT]:
+    """Gives a loss the closed form of its gradient, which saves the graph that autograd makes, where kernels run.
+
+    Args:
+        closed_form: See `ByHand`.
+        kernel: Likewise.
+    """
+
     def attach(loss: LossT) -> LossT:
-        loss.__dict__.update(gradient=closed_form, kernel=kernel)
+        loss.__dict__["by_hand"] = ByHand(loss, closed_form, kernel)
         return loss
 
     return attach
@@ -267,9 +285,7 @@ def gradient_step(
         The loss's metrics and ``grad_norm`` (before clipping).
     """
     metrics = compute_gradients(forward, loss, batch, optimizer, cfg)
-    metrics["grad_norm"] = apply_gradients(
-        optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm, native=cfg.model.native
-    )
+    metrics["grad_norm"] = apply_gradients(optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
     return metrics
 
 
@@ -283,8 +299,9 @@ def compute_gradients(
     """Fills the optimizer's gradient vector with the gradient of the loss; the weights stay."""
     optimizer.flat.grad.zero_()
     kernels: Kernels | None = getattr(forward, "kernels", None)
+    optimizer.on_kernels = kernels is not None
     if kernels is not None:
-        return _through_kernels(kernels, loss, batch, cfg)
+        return _through_kernels(kernels, loss, batch, optimizer, cfg)
     evaluate = _compiled() if cfg.model.compile else _evaluate
     value, metrics = evaluate(forward, loss, batch, cfg)
     value.backward()
@@ -305,25 +322,43 @@ def _through_kernels(
     kernels: Kernels,
     loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
     batch: BatchT,
+    optimizer: Optimizer,
     cfg: ConfigT,
 ) -> Metrics:
-    """Networks on kernels, the loss between them: by the closed forms it has, else by autograd on the outputs alone."""
-    whole: Callable[..., Metrics | None] | None = getattr(loss, "kernel", None)
-    if whole is not None and (found := whole(kernels, batch, cfg)) is not None:
-        return found
+    """Networks on kernels, the loss between them: by what it has by hand, else by autograd through the loss alone."""
+    by_hand: ByHand | None = getattr(loss, "by_hand", None)
+    if by_hand is not None and by_hand.loss is not loss:
+        by_hand = None
+    if by_hand is not None and by_hand.kernel is not None:
+        known = by_hand.kernel(kernels, batch, cfg)
+        if known is not None:
+            return known
     with torch.no_grad():
         parts = kernels.forward(batch)
-        closed_form = getattr(loss, "gradient", None)
-        closed = None if closed_form is None else closed_form(kernels.outputs(parts, batch), batch, cfg)
-    if closed is None:
-        parts = [part.requires_grad_() for part in parts]
-        value, metrics = loss(kernels.outputs(parts, batch), batch, cfg)
-        by_part = torch.autograd.grad(value, parts, allow_unused=True)
-        gradients = [torch.zeros_like(part) if g is None else g for part, g in zip(parts, by_part, strict=True)]
-    else:
+        closed = None if by_hand is None else by_hand.closed_form(kernels.outputs(parts, batch), batch, cfg)
+    if closed is not None:
         gradients, metrics = closed
-    kernels.write_gradients(gradients)
+        _check_gradients(gradients, parts, loss)
+        kernels.write_gradients(gradients)
+        return metrics
+    parts = [part.requires_grad_() for part in parts]
+    outputs = kernels.outputs([part.clone() for part in parts], batch)  # clones may be changed in place
+    value, metrics = loss(outputs, batch, cfg)
+    value.backward()
+    beside = optimizer.flat.grad.clone() if optimizer.flat.grad.any() else None  # what reached weights by other ways
+    kernels.write_gradients([torch.zeros_like(part) if part.grad is None else part.grad for part in parts])
+    if beside is not None:
+        optimizer.flat.grad.add_(beside)
     return metrics
+
+
+def _check_gradients(gradients: Sequence[Tensor], parts: Sequence[Tensor], loss: Callable[..., Any]) -> None:
+    """A kernel would read past the end of what is too small."""
+    if [g.shape for g in gradients] == [p.shape for p in parts] and all(g.dtype == torch.float32 for g in gradients):
+        return
+    found, wanted = ([f"{t.dtype} {tuple(t.shape)}" for t in tensors] for tensors in (gradients, parts))
+    name = getattr(loss, "__name__", repr(loss))
+    raise ConfigError(f"the closed form of {name} gives gradients {', '.join(found)}; needed are {', '.join(wanted)}")
 
 
 @cache
@@ -331,16 +366,12 @@ def _compiled() -> Callable[..., tuple[Tensor, Metrics]]:
     return torch.compile(_evaluate)
 
 
-def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None, native: bool) -> Tensor | float:
+def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None) -> Tensor | float:
     """Steps along the optimizer's gradient vector, if its 2-norm is finite; returns the norm before clipping.
 
-    Args:
-        optimizer: Whose vector moves.
-        lr: Learning rate.
-        max_grad_norm: Longest gradient; None = any.
-        native: On kernels, where there are any.
+    Where kernels have computed the gradient they make the step, too, so that a network is on one path or the other.
     """
-    build = best_build() if native and is_plain(optimizer.flat.data) else None
+    build = best_build() if optimizer.on_kernels and is_plain(optimizer.flat.data) else None
     if build is not None:
         return optimizer.move_on(build, lr, math.inf if max_grad_norm is None else max_grad_norm)
     norm: Tensor = torch.linalg.vector_norm(optimizer.flat.grad)

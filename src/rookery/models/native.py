@@ -8,6 +8,7 @@ build (see `core/native.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ctypes import Array, c_void_p
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
 from rookery.core.native import (
+    ADDRESS,
     BYTES,
     CATEGORIES,
     FLOATS,
@@ -127,6 +129,7 @@ class NativeTrunk:
         self.paths = tuple(leaf.path for leaf in (*trunk.vectors, *trunk.categories))
         """Leaves of an observation, in the order in which the network reads them."""
         self._types = tuple(DTYPES[leaf.kind] for leaf in leaves)
+        self._widths = tuple(leaf.width for leaf in leaves)
 
     def forward(self, obs: TensorTree, keep: bool = False) -> list[Tensor]:
         """What each head puts out, ``[N, outputs]``, for observations ``[N, ...]`` by leaf path.
@@ -140,11 +143,13 @@ class NativeTrunk:
 
     def can_read(self, obs: TensorTree) -> bool:
         """Whether observations lie in memory as the network reads them."""
-        return all(is_plain(obs[path], dtype) for path, dtype in zip(self.paths, self._types, strict=True))
+        leaves = [obs[path] for path in self.paths]
+        wide = all(leaf.numel() == len(leaf) * width for leaf, width in zip(leaves, self._widths, strict=True))
+        return wide and all(is_plain(leaf, dtype) for leaf, dtype in zip(leaves, self._types, strict=True))
 
-    def point_at(self, obs: TensorTree) -> None:
-        """Says which rows are read next, such as it can read."""
-        self.network.point_at([obs[path] for path in self.paths])
+    def addresses(self, obs: TensorTree) -> Array[c_void_p]:
+        """Where observations lie that the network can read, for a kernel; only as long as they are there."""
+        return (ADDRESS * len(self.paths))(*[obs[path].data_ptr() for path in self.paths])
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of all weights, given those of what the heads put out in the last pass that kept."""

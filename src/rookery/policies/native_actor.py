@@ -44,6 +44,7 @@ class NativeActor:
         self._head = Head(build, spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
         self._weights = tuple(policy.parameters())
         self._log_std = head.log_std
+        self._leaves = policy.obs_spec.leaves
         self._masked = policy.obs_spec.has_mask
         self._shape, self._dtype = spec.shape, spec.dtype
         self._step = build.call["policy_step"]
@@ -81,7 +82,7 @@ class NativeActor:
         num_rows = len(next(iter(obs.values())))
         action, logp = np.empty((num_rows, *self._shape), self._dtype), np.empty(num_rows, np.float32)
         if num_rows:
-            obs = {path: readable(array) for path, array in obs.items()}
+            obs = {leaf.path: readable(obs[leaf.path], leaf.dtype) for leaf in self._leaves}
             call = self.prepare(obs, action, logp)
             with self._alone:
                 if self._version() != self._packed:
@@ -104,7 +105,7 @@ class NativeActor:
         log_std, mask = address(self._log_std), array_address(obs[MASK]) if self._masked else None
         actions, logps = array_address(action), array_address(logp)
 
-        def call(noise: Tensor | None) -> None:
+        def call(noise: Tensor | None, alive: NativeActor = self) -> None:  # as long as the call is, so are its handles
             numbers = None if noise is None else noise.data_ptr()
             step(network, head, leaves, num_rows, log_std, mask, numbers, actions, logps)
 

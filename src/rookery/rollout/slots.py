@@ -47,9 +47,9 @@ class Decisions:
         self.call: Callable[[Tensor | None], None] | None = None
 
     @classmethod
-    def on(cls, obs: Tree, spec: ActionSpec) -> Decisions:
+    def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> Decisions:
         """Decisions on these observations, with room of their own."""
-        obs = {path: readable(array) for path, array in obs.items()}
+        obs = {leaf.path: readable(obs[leaf.path], leaf.dtype) for leaf in seen.leaves}
         num = len(next(iter(obs.values())))
         return cls(obs, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
 
@@ -207,7 +207,7 @@ class SlotStore(Stateful):
         self._starts[slots] = False
         self._pending[slots] = True
         self._at = (row, column)
-        return Decisions.on(seen, self.action_spec)
+        return Decisions.on(seen, self.obs_spec, self.action_spec)
 
     def _place_row(self, slab: Tree, rows: slice | np.ndarray) -> Decisions:
         if self._row == self.demand.fragment_length:

@@ -270,7 +270,7 @@ class RolloutWorker(Stateful):
         seat, store = route.seat, route.seat.store
         if store is None:
             seen = {path: array[route.rows] for path, array in rows.obs.items()}
-            decisions = Decisions.on(seen, seat.policy.action_spec)
+            decisions = Decisions.on(seen, seat.policy.obs_spec, seat.policy.action_spec)
         else:
             decisions = store.place(route.slots, rows.obs, route.rows)
         noise = None if self.deterministic else seat.noise.at(route.slots, len(seat.taken), self.vector_steps)

@@ -202,7 +202,7 @@ def _first_rows(trainer: Trainer) -> list[tuple[Seat, Decisions, Tensor]]:
             if name not in worker.seats:  # a mapping function has just named it
                 worker.introduce(name, kind)
             seat = worker.seats[name]
-            decisions = Decisions.on({path: array[mine] for path, array in rows.obs.items()}, kind.action)
+            decisions = Decisions.on({path: array[mine] for path, array in rows.obs.items()}, kind.obs, kind.action)
             noise = torch.rand(len(mine), seat.policy.noise.width, device=seat.noise.device)
             batches.append((seat, decisions, noise))
     return batches

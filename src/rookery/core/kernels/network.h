@@ -11,6 +11,9 @@ enum Activation { NONE, TANH, RELU, ELU, SILU, GELU };
 enum LeafType { FLOATS, BYTES, CATEGORIES };
 enum { MAX_LEAVES = 64, MAX_LAYERS = 16, MAX_PARTS = 4, NARROW = 4, BLOCK = 96 };
 
+// Of a category that there is not: what comes of it is not a number, which is noticed.
+static const int64_t NO_ROW = -1;
+
 // A leaf of the observation: `width` numbers of a row, or categories, each of which chooses a row of the table.
 struct Leaf {
   int type, width;
@@ -232,12 +235,14 @@ static void read_rows(Network* net, const void* const* leaves, const int64_t* or
   for (int f = 0; f < net->num_leaves; f++) {
     const Leaf& leaf = net->leaf[f];
     if (leaf.type == CATEGORIES) {
-      for (int i = 0; i < count; i++) {
-        const int64_t* values = (const int64_t*)leaves[f] + (order ? order[from + i] : from + i) * leaf.width;
-        for (int k = 0; k < leaf.width; k++)
-          net->category[(at + i) * net->categories + category + k] = values[k] + net->offsets[category + k];
+      for (int k = 0; k < leaf.width; k++, category++) {
+        int64_t low = net->offsets[category];
+        int64_t end = category + 1 < net->categories ? net->offsets[category + 1] : net->table_rows;
+        for (int i = 0; i < count; i++) {
+          int64_t row = ((const int64_t*)leaves[f])[(order ? order[from + i] : from + i) * leaf.width + k] + low;
+          net->category[(at + i) * net->categories + category] = row >= low && row < end ? row : NO_ROW;
+        }
       }
-      category += leaf.width;
     } else {
       read_numbers(leaf, leaves[f], order, from, count, net->input + at * stride + column, stride);
       column += leaf.width;
@@ -248,7 +253,12 @@ static void read_rows(Network* net, const void* const* leaves, const int64_t* or
 static void add_table_rows(const Network* net, size_t at, int count, float* to, int width, int stride) {
   for (int i = 0; i < count; i++, to += stride)
     for (int c = 0; c < net->categories; c++) {
-      const float* row = net->table + (size_t)net->category[(at + i) * net->categories + c] * width;
+      int64_t number = net->category[(at + i) * net->categories + c];
+      if (number == NO_ROW) {
+        for (int k = 0; k < width; k++) to[k] = __builtin_nanf("");
+        continue;
+      }
+      const float* row = net->table + (size_t)number * width;
       int k = 0;
       for (; k + LANES <= width; k += LANES) store(to + k, load(to + k) + load(row + k));
       for (; k < width; k++) to[k] += row[k];
@@ -324,7 +334,9 @@ static void add_table_gradient(Network* net, size_t at, int count) {
   const Layer& y = net->layer[0];
   for (int i = 0; i < count; i++)
     for (int c = 0; c < net->categories; c++) {
-      float* row = net->table_gradient + (size_t)net->category[(at + i) * net->categories + c] * y.outputs;
+      int64_t number = net->category[(at + i) * net->categories + c];
+      if (number == NO_ROW) continue;
+      float* row = net->table_gradient + (size_t)number * y.outputs;
       const float* gradient = y.gradient + (size_t)i * y.output_stride;
       int k = 0;
       for (; k + LANES <= y.outputs; k += LANES) store(row + k, load(row + k) + load(gradient + k));

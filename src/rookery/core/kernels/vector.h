@@ -118,7 +118,7 @@ INLINE Vector tanh_of(Vector x) {
   sum = sum * rest + splat(6.931470036506653e-1f);
   sum = sum * rest + splat(1.f);
   Vector exponential = (Vector)((IntVector)sum + ((IntVector)shifted << 23));
-  return splat(1.f) - splat(2.f) / (exponential + splat(1.f));
+  return splat(1.f) - splat(2.f) / (exponential + splat(1.f)) + rest * splat(0.f);  // not a number if x is none
 }
 
 // The error function, error 2e-7: an odd polynomial over an even one, 1 beyond 4.
