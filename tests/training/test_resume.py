@@ -20,6 +20,7 @@ from lives import CASES, FAST, SLOWER, Restless, Saying, Turns, Walk, digest, ma
 from rookery import Callback, ConfigError, MultiAgentArena, Trainer
 from rookery.algorithms.actor_critic import PolicyKernels
 from rookery.core.interrupt import Interrupted
+from rookery.core.native import best_build
 from rookery.core.state import Stateful
 from rookery.envs.vector import history
 from rookery.policies.native_actor import NativeActor
@@ -574,7 +575,8 @@ def test_every_object_comes_back_as_it_was(tmp_path):
             needed |= explanations
             trainer.close()
             other.close()
-    assert needed == DIFFERS.keys(), "an explanation that nothing needs"
+    of_kernels = set() if best_build() else {"Adam.on_kernels", "RMSprop.on_kernels"}
+    assert needed == DIFFERS.keys() - of_kernels, "an explanation that nothing needs"
 
 
 class CountingTurns(Callback):
