@@ -17,7 +17,7 @@ from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.ppo import PPO
 from rookery.algorithms.reinforce import Reinforce
 from rookery.core.batch import Rollout
-from rookery.core.native import SWITCH, best_build, candidates
+from rookery.core.native import SWITCH, best_build
 from rookery.core.optim import Adam, apply_gradients, flatten
 from rookery.core.seeding import Streams
 from rookery.core.spaces import MASK, action_spec, obs_spec
@@ -46,18 +46,7 @@ ALGORITHMS = {
 }
 
 
-@pytest.fixture(params=candidates(), autouse=True)
-def kernels(request, monkeypatch):
-    """Each build in turn as the one that runs."""
-    monkeypatch.setenv(SWITCH, request.param)
-    best_build.cache_clear()
-    build = best_build()
-    if build is None:
-        best_build.cache_clear()
-        pytest.skip(f"no kernels for {request.param} here")
-    yield build
-    monkeypatch.undo()
-    best_build.cache_clear()
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def with_mask(action):

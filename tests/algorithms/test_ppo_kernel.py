@@ -13,24 +13,11 @@ from rookery import ModelConfig, PPOConfig
 from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
 from rookery.algorithms.ppo_kernel import ppo_kernel
-from rookery.core.native import SWITCH, best_build, candidates
 from rookery.core.optim import ByHand, flatten
 from rookery.core.spaces import MASK, obs_spec
 from rookery.policies.policy import Policy
 
-
-@pytest.fixture(params=candidates(), autouse=True)
-def kernels(request, monkeypatch):
-    """Each build in turn as the one that runs."""
-    monkeypatch.setenv(SWITCH, request.param)
-    best_build.cache_clear()
-    build = best_build()
-    if build is None:
-        best_build.cache_clear()
-        pytest.skip(f"no kernels for {request.param} here")
-    yield build
-    monkeypatch.undo()
-    best_build.cache_clear()
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 SETTINGS = {

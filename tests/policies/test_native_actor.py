@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 from torch.nn import functional
 
-from rookery.core.native import ADDRESS, FLOATS, SWITCH, Head, Leaf, Linear, Network, address, best_build, candidates
+from rookery.core.native import ADDRESS, FLOATS, SWITCH, Head, Leaf, Linear, Network, address, best_build
 from rookery.core.optim import Adam, flatten
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
@@ -49,18 +49,7 @@ ACTIONS = {
 MASKABLE = ("discrete", "multi_discrete", "dict", "tuple")
 
 
-@pytest.fixture(params=candidates(), autouse=True)
-def kernels(request, monkeypatch):
-    """Each build in turn as the one that runs."""
-    monkeypatch.setenv(SWITCH, request.param)
-    best_build.cache_clear()
-    build = best_build()
-    if build is None:
-        best_build.cache_clear()
-        pytest.skip(f"no kernels for {request.param} here")
-    yield build
-    monkeypatch.undo()
-    best_build.cache_clear()
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def acting(obs, action, policy_class=Policy, **model):
