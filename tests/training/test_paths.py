@@ -6,8 +6,13 @@ import pytest
 import torch
 
 from rookery import A2CConfig, ModelConfig, MultiAgentArena, PPOConfig, Trainer
+from rookery.algorithms.actor_critic import ActorCritic
+from rookery.algorithms.algorithm import Algorithm
+from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates, kernel_threads
+from rookery.core.optim import flatten
+from rookery.core.seeding import Streams
 from rookery.training.compute import KERNELS_WORTH_THREADS, learning_threads
 
 FAST = PPOConfig(fragment_length=16, minibatch_size=16, epochs=2)
@@ -160,3 +165,28 @@ def test_a_critic_has_a_thread_of_its_own_where_a_step_is_worth_it(hidden, share
         assert learning_threads(learner, 4) == threads
         count = sum(weight.numel() for weight in learner.policy.parameters())
         assert (6.0 * 128 * count * (1 if shared else 2) >= KERNELS_WORTH_THREADS) == (hidden == (256, 256))
+
+
+class Elsewhere(Algorithm):
+    """An algorithm outside the package, on the networks of the package."""
+
+    saved = ("critic",)
+
+    def __init__(self, policy, cfg, streams, name):
+        super().__init__(policy, cfg, streams, name)
+        self.critic = ActorCritic(policy, cfg.model, torch.Generator())
+        flatten(self.critic.parts)
+
+    demand = Demand(16)
+
+    def training_step(self, rollout):
+        return {}
+
+
+@needs_kernels
+def test_an_algorithm_from_outside_is_said_to_run_where_its_networks_do():
+    for native in (True, False):
+        with Trainer(MultiAgentArena, FAST.replace(model={"native": native}), num_envs=1, seed=0) as trainer:
+            policy = trainer.policies["main"]
+            learner = Elsewhere(policy, trainer.learners["main"].cfg, Streams(0), "main")
+            assert learner.on_kernels == native

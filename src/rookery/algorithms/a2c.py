@@ -126,11 +126,6 @@ class A2C(Algorithm[A2CConfig]):
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
 
-    @property
-    def on_kernels(self) -> bool:
-        """Whether its networks qualify."""
-        return self.net.kernels is not None
-
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then one gradient step on all rows."""
         cfg = self.now()

@@ -78,8 +78,10 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
 
     @property
     def on_kernels(self) -> bool:
-        """Whether its gradient steps run on compiled kernels and not in torch (docs/kernels.md)."""
-        return False
+        """Whether its gradient steps run on compiled kernels and not in torch (docs/kernels.md): whether one of its
+        networks has any.
+        """
+        return any(getattr(part, "kernels", None) is not None for part in vars(self).values())
 
     def now(self) -> ConfigT:
         """The settings at this moment, schedules resolved."""

@@ -203,11 +203,6 @@ class PPO(Algorithm[PPOConfig]):
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
 
-    @property
-    def on_kernels(self) -> bool:
-        """Whether its networks qualify."""
-        return self.net.kernels is not None
-
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
         cfg, data = self.now(), self.targets(rollout)

@@ -185,11 +185,6 @@ class Reinforce(Algorithm[ReinforceConfig]):
         """`batch_size` decisions an update."""
         return Demand(FRAGMENT, self.cfg.batch_size)
 
-    @property
-    def on_kernels(self) -> bool:
-        """Whether its network qualifies."""
-        return self.scorer.kernels is not None
-
     def training_step(self, rollout: Rollout) -> Row:
         """One update from the episodes that are over now; none if there are no such."""
         cfg, means = self.now(), Means()

@@ -38,7 +38,7 @@ def threads_for(learner: Algorithm[Any], number: int) -> AbstractContextManager[
     """Lets a learner's steps use so many threads inside, of kernels or of torch. Where kernels run, what remains for
     torch is too little work for a second one.
     """
-    return kernel_threads(number) if learner.on_kernels else torch_threads(number)
+    return kernel_threads(number) if number > 1 and learner.on_kernels else torch_threads(number)
 
 
 def acting_threads(learners: Mapping[str, Algorithm[Any]], threads: Mapping[str, int]) -> int:
