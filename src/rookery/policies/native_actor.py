@@ -27,7 +27,7 @@ class NativeActor:
     """Acts for a policy that qualifies (see `policies/policy.py:native_actor`), on the policy's own weights.
 
     Args:
-        policy: Whose weights are used. They may change in place, by operations of torch; after others, `pack`.
+        policy: Whose weights are used, as they are at each `act`.
         build: What runs it.
     """
 
@@ -48,7 +48,6 @@ class NativeActor:
         self._masked = policy.obs_spec.has_mask
         self._shape, self._dtype = spec.shape, spec.dtype
         self._step = build.call["policy_step"]
-        self._packed = -1
         self._parts = trunk, head, policy.normalizer
         self._addresses = [weight.data_ptr() for weight in self._weights]
         self._alone = threading.Lock()  # rows of one call at a time pass through the network's memory
@@ -59,16 +58,8 @@ class NativeActor:
         return self._parts == parts and self._addresses == [weight.data_ptr() for weight in self._weights]
 
     def pack(self) -> None:
-        """Takes over weights that changed without torch knowing."""
-        with self._alone:
-            self._pack()
-
-    def _pack(self) -> None:
-        self._packed = self._version()
+        """Takes over the weights as they are now, for the calls that `prepare` has made."""
         self._trunk.network.pack()
-
-    def _version(self) -> int:
-        return sum([weight._version for weight in self._weights])
 
     def act(self, obs: Tree, noise: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
         """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
@@ -85,8 +76,7 @@ class NativeActor:
             obs = {leaf.path: readable(obs[leaf.path], leaf.dtype) for leaf in self._leaves}
             call = self.prepare(obs, action, logp)
             with self._alone:
-                if self._version() != self._packed:
-                    self._pack()
+                self.pack()
                 call(None if noise is None else noise.contiguous())
         return action, logp
 

@@ -150,7 +150,6 @@ class Policy(nn.Module):
         if actor is None or not actor.is_current(self):
             actor = self._actor = native_actor(self)
         if actor is not None and len(next(iter(obs.values()))):
-            actor.pack()  # a learner may have changed the weights behind torch's back
             return actor.act(obs, noise)[0]
         device = device_of(self)
         rows = {path: torch.from_numpy(array).to(device) for path, array in obs.items()}
