@@ -63,7 +63,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'rookery' has no attribute {name!r}")
     collects = gc.isenabled()
-    gc.disable()  # torch brings 180,000 objects, none of them garbage: to look for it takes a sixth of the import
+    gc.disable()  # what torch brings is no garbage, and there is much of it to look through
     try:
         return getattr(import_module(_HOME[name]), name)
     finally:

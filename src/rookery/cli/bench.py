@@ -72,7 +72,7 @@ def bench(
         typer.echo(json.dumps({**about, **asdict(found)}, indent=1))
         return
     console = Console(file=sys.stdout, highlight=False, markup=False)
-    console.print("{env}, {algorithm}: {cores} cores, learning on {torch_threads} ({runs on})".format(**about))
+    console.print("{env}, {algorithm}: {cores} cores, learning on {torch_threads} ({path})".format(**about))
     for note in notes:
         console.print(note, soft_wrap=True)
     table = empty_table()

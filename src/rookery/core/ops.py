@@ -26,8 +26,8 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, ended: Tensor, *, gam
 def decayed_sums(term: Tensor, decay: Tensor) -> Tensor:
     """The sums ``x[t] = term[t] + decay[t] * x[t + 1]``, ``[T, ...]``; the last row is its own sum.
 
-    In log2(T) rounds, each of which joins what two halves of a stretch have summed up (Hillis & Steele 1986): a dozen
-    large operations in the place of a loop over T. Where a decay is 0, nothing later is looked at, not even a NaN.
+    In log2(T) rounds, each of which joins what two halves of a stretch have summed up (Hillis & Steele 1986), in the
+    place of a loop over T. Where a decay is 0, nothing later is looked at, not even a NaN.
 
     Args:
         term: ``[T, ...]``.

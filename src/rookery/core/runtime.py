@@ -20,7 +20,7 @@ TORCH_WORTH_THREADS = 100e6
 """Floating-point operations of a gradient step from which on it is spread over the cores: about 1 ms on one core."""
 
 KERNELS_WORTH_THREADS = 20e6
-"""The same for kernels, which give the critic a thread of its own: about 0.2 ms, where starting one takes 0.04."""
+"""The same for kernels, which give the critic a thread of its own: enough that waking it is small beside that."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BYTES = 1 << 30

@@ -37,7 +37,7 @@ from rookery.models.encoders import Encoder
 from rookery.models.heads import ActionHead, ValueHead
 
 MOST_WEIGHTS = 2**18
-"""Of a layer. Kernels run on one core: wider ones are left to torch, which takes all."""
+"""Of a layer. Kernels take two cores at most: wider ones are left to torch, which takes all."""
 
 DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
 

@@ -132,7 +132,7 @@ def describe(trainer: Trainer) -> dict[str, Any]:
         "env": env_name(trainer.config.env.name),
         "algorithm": " and ".join(sorted(algorithms)),
         "cores": usable_cores(),
-        "runs on": " and ".join(sorted(set(trainer.paths.values()))),
+        "path": " and ".join(sorted(set(trainer.paths.values()))),
         "torch_threads": trainer.config.threads or max(trainer.threads.values(), default=1),
     }
 
