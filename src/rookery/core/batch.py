@@ -107,6 +107,35 @@ def flat(tensor: Tensor, rows: Tensor | None) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Sequences:
+    """How N rows lie in time, for what remembers: B sequences of at most S decisions, side by side on a grid ``[S, B]``.
+
+    Row t of sequence b is valid if ``t < length[b]``. A sequence may span episodes.
+
+    Attributes:
+        first: ``[S, B]`` bool, where an episode starts: nothing from before is remembered there.
+        length: ``[B]`` int64, valid rows of each sequence, at least one.
+        place: ``[N]`` int64, where each row lies in the flattened grid; None if the rows fill it in its order.
+    """
+
+    first: Tensor
+    length: Tensor
+    place: Tensor | None
+
+    def grid(self, rows: Tensor) -> Tensor:
+        """Rows ``[N, ...]`` on the grid ``[S, B, ...]``, with zeros where there are none; a view if they fill it."""
+        steps, count = self.first.shape
+        if self.place is None:
+            return rows.view(steps, count, *rows.shape[1:])
+        laid = rows.new_zeros(steps * count, *rows.shape[1:]).index_copy(0, self.place, rows)
+        return laid.view(steps, count, *rows.shape[1:])
+
+    def rows(self, grid: Tensor) -> Tensor:
+        """The rows ``[N, ...]`` of what lies on the grid ``[S, B, ...]``."""
+        return flat(grid, self.place)
+
+
+@dataclass(frozen=True)
 class Minibatch:
     """Rows an actor-critic loss looks at; all fields ``[N, ...]``.
 

@@ -27,6 +27,7 @@ from rookery.core.layers import import_object
 from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import Leaf, ObsSpec
 from rookery.models.encoders import Encoder
+from rookery.models.memory import MemoryConfig
 
 CONTRACT = (
     "a custom model is MyModel(obs_space, **module_config) with forward(obs) -> float features [N, F] "
@@ -63,6 +64,9 @@ class ModelConfig(Settings):
 
     cnn_width: PositiveInt = 1
     """Multiplies the filters of that network."""
+
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    """What is remembered from one decision to the next: ``memory.kind``."""
 
     precision: Literal["float32", "bfloat16"] = "float32"
     """Numbers in which picture networks multiply while they learn; all else stays float32. The space preset chooses
