@@ -212,5 +212,5 @@ def test_predict_tells_what_observation_it_expected(space, obs, words):
 
 
 def test_predict_refuses_a_memory_it_does_not_have():
-    with pytest.raises(RookeryError, match="policy 'main' has no memory"):
+    with pytest.raises(RookeryError, match="policy 'main' remembers nothing"):
         policy().predict(np.zeros(4, np.float32), memory=(1, 2))

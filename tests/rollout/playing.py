@@ -22,12 +22,14 @@ from rookery.rollout.worker import RolloutWorker
 class Dice(nn.Module):
     """Plays a uniform choice, or the first allowed one after it; says the logarithm of the number it rolled."""
 
+    memory_size = 0
+
     def __init__(self, obs, action):
         super().__init__()
         self.obs_spec, self.action_spec, self.noise = obs, action, NoiseSpec(uniform=1)
         self.weight = nn.Parameter(torch.zeros(1))
 
-    def act(self, obs, noise, deterministic=False):
+    def act(self, obs, noise, deterministic=False, memory=None):
         roll = torch.zeros(len(next(iter(obs.values())))) if deterministic else noise[:, 0]
         choices = self.action_spec.sizes[0]
         action = (roll * choices).long()

@@ -20,7 +20,7 @@ class Table:
 
     def __init__(self, T, decisions=None, slots=1, obs=OBS):
         self.spec = obs_spec(obs, ACTION)
-        self.store = SlotStore(self.spec, action_spec(ACTION), Demand(T, decisions))
+        self.store = SlotStore(self.spec, action_spec(ACTION), Demand(T, decisions), 0)
         self.slots = slots
         for slot in range(slots):
             self.store.open_slot(slot)
@@ -187,7 +187,7 @@ def test_storage_that_grows_keeps_what_is_in_it():
 def test_observations_keep_the_type_they_are_stored_in():
     picture = spaces.Dict({"obs": spaces.Box(0, 255, (1, 2, 3), np.uint8), "count": spaces.Discrete(5)})
     spec = obs_spec(picture, ACTION)
-    store = SlotStore(spec, action_spec(ACTION), Demand(2))
+    store = SlotStore(spec, action_spec(ACTION), Demand(2), 0)
     store.open_slot(0)
     slab = spec.allocate(1)
     for _ in range(2):

@@ -21,6 +21,7 @@ from rookery.models.distributions import Distribution
 from rookery.models.encoders import Encoder
 from rookery.models.heads import ValueHead, distribution_for
 from rookery.models.native import NativeTrunk, is_hooked, kernels_for
+from rookery.models.recall import put_together
 from rookery.policies.policy import Policy
 
 RHO_BAR = 2.0
@@ -42,15 +43,16 @@ class Outputs:
 
 
 class ActorCritic(nn.Module):
-    """The policy and a value function, on one trunk or on two.
+    """The policy and a value function, on one trunk or on two; where the policy has a memory, both stand on that.
 
-    Takes observations that are normalized already (once an update, instead of once a gradient step).
+    Takes observations as the trunk sees them, normalized and widened (once an update, not once a gradient step).
     """
 
     def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.policy = policy
-        self.critic_trunk = None if model.shared_trunk else build_trunk(policy.obs_spec, model, generator=generator)
+        shared = model.shared_trunk or policy.memory is not None
+        self.critic_trunk = None if shared else build_trunk(policy.input_spec, model, generator=generator)
         self.value_head = ValueHead(policy.num_features, generator=generator)
         self.model = model
         self._weights = [weight for part in self.parts for weight in part.parameters()]
@@ -67,12 +69,14 @@ class ActorCritic(nn.Module):
     @property
     def parts(self) -> list[nn.Module]:
         """All that learns, in the order in which it lies in memory: actor head, trunk, critic."""
-        critic = [part for part in (self.critic_trunk, self.value_head) if part is not None]
-        return [self.policy.head, self.policy.trunk, *critic]
+        parts = [self.policy.head, self.policy.trunk, self.policy.memory, self.critic_trunk, self.value_head]
+        return [part for part in parts if part is not None]
 
     def forward(self, batch: Minibatch) -> Outputs:
         """Distribution and value for each row."""
         features = self.policy.trunk(batch.obs)
+        if self.policy.memory is not None:
+            features, _ = self.policy.memory(features, batch.memory, batch.sequences)
         distribution = self.policy.head(features, batch.obs.get(MASK))
         seen = features if self.critic_trunk is None else self.critic_trunk(batch.obs)
         return Outputs(distribution, self.value_head(seen))
@@ -107,6 +111,8 @@ class ActorCritic(nn.Module):
         build = kernels_for(self.model, trunks, [self.policy.head, self.value_head])
         learns = all(all(places(weight)) for weight in self._weights)
         ours = type(self) is ActorCritic and type(self.policy) is Policy
+        if self.policy.memory is not None:
+            return None
         return ActorCriticKernels(self, build) if build is not None and learns and ours else None
 
 
@@ -215,6 +221,51 @@ class ActorCriticKernels(PolicyKernels):
         return self._critic.forward(obs)[-1].squeeze(1)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What the networks say about a rollout before an update.
+
+    Attributes:
+        obs: ``[T * F, ...]`` its observations as the trunk takes them.
+        features: ``[T * F, num_features]`` what the policy's head stands on; None where the trunk gives it at once.
+        value: ``[T, F]``.
+        last_value: ``[F]``, of the last observations.
+        final_value: ``[K]``, of the final ones.
+    """
+
+    obs: TensorTree
+    features: Tensor | None
+    value: Tensor
+    last_value: Tensor
+    final_value: Tensor
+
+
+@torch.no_grad()
+def look(net: ActorCritic, rollout: Rollout) -> Seen:
+    """Passes a rollout through the networks: row by row, or, for a policy with a memory, along the time line."""
+    policy, shape = net.policy, rollout.reward.shape
+    if policy.recall is None:
+        obs = policy.normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
+        last, final = policy.normalize(rollout.last_obs), policy.normalize(rollout.final_obs)
+    else:
+        obs, last, final = policy.recall.unroll(rollout, policy.normalize)
+    if policy.memory is None:
+        value, last_value = net.value(put_together(obs)).view(shape), net.value(put_together(last))
+        final_value = net.value(put_together(final)) if len(rollout.boot_index) else last_value[:0]
+        return Seen(obs, None, value, last_value, final_value)
+    rows, memory = rollout.valid_rows(), rollout.memory
+    assert memory is not None
+    seen = [policy.trunk(put_together(tree)) for tree in (obs, last, final)]
+    seen[0] = seen[0] if rows is None else seen[0].index_select(0, rows)
+    along, _ = policy.memory(torch.cat(seen), policy.learned(memory[0]), rollout.timeline())
+    decided, *others = along.split([len(part) for part in seen])
+    features = decided
+    if rows is not None:
+        features = decided.new_zeros(shape.numel(), decided.shape[1]).index_copy(0, rows, decided)
+    last_value, final_value = (net.value_head(part) for part in others)
+    return Seen(obs, features, net.value_head(features).view(shape), last_value, final_value)
+
+
 @torch.no_grad()
 def advantage_targets(
     net: ActorCritic, rollout: Rollout, reward: Tensor, *, gamma: float, gae_lambda: float, stale: bool = False
@@ -231,15 +282,16 @@ def advantage_targets(
             importance.
 
     Returns:
-        ``[N]`` rows, observations normalized.
+        ``[N]`` rows, observations as the trunk takes them; in sequences, if the policy has a memory that is learned.
     """
     net.look_again()
-    obs = net.policy.normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
-    value = net.value(obs).view_as(reward)
-    next_value = following_values(net, rollout, value)
+    policy, seen = net.policy, look(net, rollout)
+    obs, value = seen.obs, seen.value
+    next_value = following_values(rollout, seen)
     ended = rollout.terminated | rollout.truncated | rollout.last
     if stale:
-        distribution = net.policy.head(net.policy.trunk(obs), obs.get(MASK))
+        features = policy.trunk(put_together(obs)) if seen.features is None else seen.features
+        distribution = policy.head(features, obs.get(MASK))
         logp = distribution.log_prob(rollout.action.flatten(0, 1)).view_as(reward)
         ratio = (logp - rollout.logp).exp()
         advantage, value_target = vtrace(
@@ -250,6 +302,7 @@ def advantage_targets(
         advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
         value_target = advantage + value
     rows = rollout.valid_rows()
+    sequences, memory = (None, None) if policy.memory is None else rollout.sequences()
     return Minibatch(
         obs=obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()},
         action=flat(rollout.action, rows),
@@ -258,6 +311,8 @@ def advantage_targets(
         value_target=flat(value_target, rows),
         value=flat(value, rows),
         importance=None if ratio is None else flat(ratio.clamp(max=RHO_BAR), rows),
+        sequences=sequences,
+        memory=None if memory is None else policy.learned(memory),
     )
 
 
@@ -269,17 +324,15 @@ def importance_metrics(data: Minibatch) -> Row:
     return {"importance_mean": float(mean), "importance_std": float(deviation)}
 
 
-@torch.no_grad()
-def following_values(net: ActorCritic, rollout: Rollout, value: Tensor) -> Tensor:
-    """The value of what came after each decision, ``[T, F]``, given that of what it was made on.
+def following_values(rollout: Rollout, seen: Seen) -> Tensor:
+    """The value of what came after each decision, ``[T, F]``.
 
     That is nothing after a terminal one, the value of the final observation after a truncated one, that of the last
     observation at the end of a fragment, and else that of the next row.
     """
-    last_value = net.value(net.policy.normalize(rollout.last_obs))
-    next_value = following(value, last_value)
-    next_value[rollout.length - 1, torch.arange(len(last_value), device=value.device)] = last_value
+    next_value = following(seen.value, seen.last_value)
+    fragments = torch.arange(len(seen.last_value), device=next_value.device)
+    next_value[rollout.length - 1, fragments] = seen.last_value
     if len(rollout.boot_index):
-        final_value = net.value(net.policy.normalize(rollout.final_obs))
-        next_value[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = final_value
+        next_value[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = seen.final_value
     return next_value.masked_fill_(rollout.terminated, 0.0)

@@ -201,7 +201,7 @@ class PPO(Algorithm[PPOConfig]):
     @property
     def demand(self) -> Demand:
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
-        return Demand(self.cfg.fragment_length, self.cfg.batch_size)
+        return Demand(self.cfg.fragment_length, self.cfg.batch_size, self.policy.memory_every(self.cfg.fragment_length))
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -27,10 +27,68 @@ class Demand:
     Attributes:
         fragment_length: T, decisions of one slot in a row.
         decisions: Decisions an update, over all slots; None means `fragment_length` times the slots the policy plays.
+        memory_every: Every so many decisions of a fragment, from the first on, what the policy remembers is kept.
     """
 
     fragment_length: int
     decisions: int | None = None
+    memory_every: int = 1
+
+
+def flat(tensor: Tensor, rows: Tensor | None) -> Tensor:
+    """``[T, F, ...]`` as ``[N, ...]``: all T * F rows (a view where memory allows), or the chosen ones."""
+    merged = tensor.flatten(0, 1)
+    return merged if rows is None else merged.index_select(0, rows)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """How N rows lie in time, for what remembers: B sequences of at most S rows, side by side on a grid ``[S, B]``.
+
+    Row t of sequence b is valid if ``t < length[b]``. A sequence may span episodes.
+
+    Attributes:
+        first: ``[S, B]`` bool, where an episode starts: nothing from before is remembered there.
+        length: ``[B]`` int64, valid rows of each sequence, at least one.
+        place: ``[N]`` int64, where each row lies in the flattened grid; None if the rows fill it in its order.
+    """
+
+    first: Tensor
+    length: Tensor
+    place: Tensor | None
+
+    def grid(self, rows: Tensor) -> Tensor:
+        """Rows ``[N, ...]`` on the grid ``[S, B, ...]``, with zeros where there are none; a view if they fill it."""
+        steps, count = self.first.shape
+        if self.place is None:
+            return rows.view(steps, count, *rows.shape[1:])
+        laid = rows.new_zeros(steps * count, *rows.shape[1:]).index_copy(0, self.place, rows)
+        return laid.view(steps, count, *rows.shape[1:])
+
+    def rows(self, grid: Tensor) -> Tensor:
+        """The rows ``[N, ...]`` of what lies on the grid ``[S, B, ...]``."""
+        return flat(grid, self.place)
+
+    def pick(self, which: Tensor) -> tuple[Tensor, Sequences]:
+        """Some of the sequences, as ones of their own: the numbers of their rows, and how these lie in time.
+
+        Args:
+            which: ``[b]`` int64.
+        """
+        length = self.length.index_select(0, which)
+        steps = int(length.max())
+        numbers = self._numbers[:steps].index_select(1, which).flatten()
+        place = None if int(length.min()) == steps else (numbers >= 0).nonzero().squeeze(1)
+        rows = numbers if place is None else numbers.index_select(0, place)
+        return rows, Sequences(self.first[:steps].index_select(1, which), length, place)
+
+    @cached_property
+    def _numbers(self) -> Tensor:
+        """``[S, B]`` the number of the row at each place of the grid, -1 where there is none."""
+        numbers = torch.full((self.first.numel(),), -1, device=self.first.device)
+        place = torch.arange(len(numbers), device=numbers.device) if self.place is None else self.place
+        numbers[place] = torch.arange(len(place), device=numbers.device)
+        return numbers.view_as(self.first)
 
 
 @dataclass(frozen=True)
@@ -56,6 +114,8 @@ class Rollout:
         length: ``[F]`` valid decisions.
         first: ``[F]`` whether row 0 starts an episode.
         version: ``[F]`` number of the weights that played row 0; older than those of the rest if its reward came late.
+        memory: ``[C, F, M]`` what the policy remembered before row ``c * memory_every``; None if it remembers nothing.
+        memory_every: Rows from one of these to the next.
     """
 
     obs: TensorTree
@@ -72,6 +132,24 @@ class Rollout:
     length: Tensor
     first: Tensor
     version: Tensor
+    memory: Tensor | None = None
+    memory_every: int = 1
+
+    def map(self, function: Callable[[str, Tensor], Tensor]) -> Rollout:
+        """A rollout whose every tensor went through `function`, which is told its name (``obs/camera``) too."""
+        made: dict[str, Any] = {}
+        for item in fields(self):
+            part = getattr(self, item.name)
+            if isinstance(part, dict):
+                made[item.name] = {path: function(f"{item.name}/{path}", leaf) for path, leaf in part.items()}
+            else:
+                made[item.name] = function(item.name, part) if isinstance(part, Tensor) else part
+        return Rollout(**made)
+
+    @property
+    def begins(self) -> Tensor:
+        """``[T, F]`` bool, whether a row is the first of an episode."""
+        return torch.cat((self.first.unsqueeze(0), (self.terminated | self.truncated)[:-1]))
 
     @property
     def valid(self) -> Tensor:
@@ -99,40 +177,46 @@ class Rollout:
             return None
         return self.valid.flatten().nonzero().squeeze(1)
 
+    def sequences(self) -> tuple[Sequences, Tensor]:
+        """The valid rows, cut where what the policy remembered was kept; and that, ``[B, M]``, before each sequence."""
+        assert self.memory is not None
+        steps, fragments = self.reward.shape
+        device, every, parts = self.length.device, self.memory_every, len(self.memory)
+        start = torch.arange(parts, device=device).unsqueeze(1) * every
+        length = (self.length - start).clamp_(0, every).flatten()
+        kept = length.nonzero().squeeze(1)
+        column = torch.zeros_like(length)
+        column[kept] = torch.arange(len(kept), device=device)
+        first = torch.zeros(parts * every, fragments, dtype=torch.bool, device=device)
+        first[:steps] = self.begins & self.valid
+        first = first.view(parts, every, fragments).transpose(0, 1).reshape(every, -1)[:, kept]
+        t, f = self.valid.nonzero(as_tuple=True)
+        place = t % every * len(kept) + column[t // every * fragments + f]
+        return Sequences(first, length[kept], place), self.memory.flatten(0, 1)[kept]
 
-def flat(tensor: Tensor, rows: Tensor | None) -> Tensor:
-    """``[T, F, ...]`` as ``[N, ...]``: all T * F rows (a view where memory allows), or the chosen ones."""
-    merged = tensor.flatten(0, 1)
-    return merged if rows is None else merged.index_select(0, rows)
+    def timeline(self) -> Sequences:
+        """Whole fragments with the observations that values bootstrap from at their places in time.
 
-
-@dataclass(frozen=True)
-class Sequences:
-    """How N rows lie in time, for what remembers: B sequences of at most S decisions, side by side on a grid ``[S, B]``.
-
-    Row t of sequence b is valid if ``t < length[b]``. A sequence may span episodes.
-
-    Attributes:
-        first: ``[S, B]`` bool, where an episode starts: nothing from before is remembered there.
-        length: ``[B]`` int64, valid rows of each sequence, at least one.
-        place: ``[N]`` int64, where each row lies in the flattened grid; None if the rows fill it in its order.
-    """
-
-    first: Tensor
-    length: Tensor
-    place: Tensor | None
-
-    def grid(self, rows: Tensor) -> Tensor:
-        """Rows ``[N, ...]`` on the grid ``[S, B, ...]``, with zeros where there are none; a view if they fill it."""
-        steps, count = self.first.shape
-        if self.place is None:
-            return rows.view(steps, count, *rows.shape[1:])
-        laid = rows.new_zeros(steps * count, *rows.shape[1:]).index_copy(0, self.place, rows)
-        return laid.view(steps, count, *rows.shape[1:])
-
-    def rows(self, grid: Tensor) -> Tensor:
-        """The rows ``[N, ...]`` of what lies on the grid ``[S, B, ...]``."""
-        return flat(grid, self.place)
+        The rows are: the valid decisions in the order of `valid_rows`; F last observations, each after its fragment's
+        last decision; K final ones, each after the decision that bootstraps from it.
+        """
+        fragments, device = len(self.length), self.length.device
+        inserted = torch.zeros_like(self.reward, dtype=torch.int64)
+        inserted[self.boot_index[:, 0], self.boot_index[:, 1]] = 1
+        until = inserted.cumsum(0)
+        t, f = self.valid.nonzero(as_tuple=True)
+        row = t + (until - inserted)[t, f]
+        number = torch.arange(fragments, device=device)
+        last = self.length + until[-1]
+        (boot_t, boot_f) = self.boot_index.T
+        final = boot_t + until[boot_t, boot_f]
+        steps = int(last.max()) + 1
+        first = torch.zeros(steps, fragments, dtype=torch.bool, device=device)
+        first[row, f] = self.begins[t, f]
+        first[last, number] = (self.terminated | self.truncated)[self.length - 1, number]
+        place = torch.cat((row * fragments + f, last * fragments + number, final * fragments + boot_f))
+        whole = len(place) == steps * fragments and len(boot_t) == 0  # then they fill the grid in its order
+        return Sequences(first, last + 1, None if whole else place)
 
 
 @dataclass(frozen=True)
@@ -148,6 +232,8 @@ class Minibatch:
         value: What the value was before this update.
         importance: How much likelier the action was at the start of the update than when it was played; None if these
             are the same.
+        sequences: How the rows lie in time, for a policy with a memory; None where each row stands for itself.
+        memory: ``[B, M]`` what was remembered before each sequence.
     """
 
     obs: TensorTree
@@ -157,6 +243,8 @@ class Minibatch:
     value_target: Tensor
     value: Tensor
     importance: Tensor | None = field(default_factory=lambda: None)  # no class attribute: see `at`
+    sequences: Sequences | None = field(default_factory=lambda: None)
+    memory: Tensor | None = field(default_factory=lambda: None)
 
     def __len__(self) -> int:
         source = self.source
@@ -169,7 +257,7 @@ class Minibatch:
         return found
 
     def at(self, rows: Tensor) -> Self:
-        """The rows of these numbers, int64 ``[n]``.
+        """The rows of these numbers, int64 ``[n]``, each for itself.
 
         A field is gathered when it is first looked at: kernels look at none of them, and read the rows where they lie.
 
@@ -178,11 +266,12 @@ class Minibatch:
         """
         if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self)):
             raise IndexError(f"rows {int(rows.min())} to {int(rows.max())} of a batch of {len(self)}")
-        return self._part(rows)
+        return self._part(rows, None)
 
-    def _part(self, rows: Tensor) -> Self:
+    def _part(self, rows: Tensor, sequences: tuple[Sequences, Tensor] | None) -> Self:
         part = object.__new__(type(self))
         part.__dict__["_source"] = self, rows
+        part.__dict__["sequences"], part.__dict__["memory"] = sequences or (None, None)
         kind: Any = type(self)
         for name in _with_default(kind):  # else the default would be found before it is gathered
             part.__getattr__(name)
@@ -202,22 +291,40 @@ class Minibatch:
         return value
 
     def map(self, function: Callable[[Any], Any]) -> Self:
-        """A batch whose every tensor went through `function`."""
+        """A batch whose every tensor went through `function`; sequences stay as they are."""
         made: dict[str, Any] = {}
         for item in fields(self):
             part = getattr(self, item.name)
-            if part is not None:
-                is_tree = isinstance(part, dict)
-                made[item.name] = {k: function(v) for k, v in part.items()} if is_tree else function(part)
+            if isinstance(part, dict):
+                made[item.name] = {path: function(leaf) for path, leaf in part.items()}
+            elif part is not None:
+                made[item.name] = part if isinstance(part, Sequences) else function(part)
         return type(self)(**made)
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
-        """One epoch: the rows in random order, in near-equal parts of at most `size` rows, so never a tail of one."""
-        total = len(self)
-        order = torch.from_numpy(rng.permutation(total)).to(self.advantage.device)
+        """One epoch: the rows in random order, in near-equal parts of at most `size` rows, so never a tail of one.
+
+        Where rows stand in sequences, these are what is shuffled and parted, and parts have about so many rows.
+        """
+        total, device = len(self), self.advantage.device
         count = -(-total // size)
-        sizes = [total * (part + 1) // count - total * part // count for part in range(count)]
-        return map(self._part, order.split(sizes))
+        if self.sequences is None:
+            order = torch.from_numpy(rng.permutation(total)).to(device)
+            return (self._part(rows, None) for rows in order.split(_near_equal(total, count)))
+        whole, memory = self.sequences, self.memory
+        assert memory is not None
+        num = len(whole.length)
+        order = torch.from_numpy(rng.permutation(num)).to(device)
+        return (self._picked(which, memory) for which in order.split(_near_equal(num, min(count, num))))
+
+    def _picked(self, which: Tensor, memory: Tensor) -> Self:
+        assert self.sequences is not None
+        rows, sequences = self.sequences.pick(which)
+        return self._part(rows, (sequences, memory.index_select(0, which)))
+
+
+def _near_equal(total: int, count: int) -> list[int]:
+    return [total * (part + 1) // count - total * part // count for part in range(count)]
 
 
 @cache

@@ -6,9 +6,7 @@ import os
 import shutil
 import sys
 import sysconfig
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -89,15 +87,9 @@ class Staging:
         """The rollout on the device."""
         if not self._away:
             return rollout
-        moved: dict[str, Any] = {}
-        for item in fields(rollout):
-            part = getattr(rollout, item.name)
-            if isinstance(part, dict):
-                moved[item.name] = {path: self._move(f"{item.name}/{path}", leaf) for path, leaf in part.items()}
-            else:
-                moved[item.name] = self._move(item.name, part)
+        moved = rollout.map(self._move)
         self._depart()
-        return Rollout(**moved)
+        return moved
 
     def send(self, tree: TensorTree) -> TensorTree:
         """Observations ``[N, ...]`` by leaf path on the device."""

@@ -110,6 +110,7 @@ def _masks_in_info(policy: Policy) -> bool:
 
 def _model_to_json(model: ModelConfig) -> dict[str, Any]:
     values = {field.name: getattr(model, field.name) for field in fields(model)}
+    values["memory"] = {field.name: getattr(model.memory, field.name) for field in fields(model.memory)}
     if values["module"] is not None and not isinstance(values["module"], str):
         values["module"] = object_name(values["module"])
     return values

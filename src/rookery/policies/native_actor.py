@@ -61,7 +61,7 @@ class NativeActor:
         """Takes over the weights as they are now, for the calls that `prepare` has made."""
         self._trunk.network.pack()
 
-    def act(self, obs: Tree, noise: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+    def act(self, obs: Tree, noise: Tensor | None, memory: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
 
         Threads may call it at the same time.
@@ -77,10 +77,10 @@ class NativeActor:
             call = self.prepare(obs, action, logp)
             with self._alone:
                 self.pack()
-                call(None if noise is None else noise.contiguous())
+                call(None if noise is None else noise.contiguous(), None)
         return action, logp
 
-    def prepare(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> Callable[[Tensor | None], None]:
+    def prepare(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> Callable[[Tensor | None, np.ndarray | None], None]:
         """What `act` does, for arrays that stay where they are: a call that costs little more than the kernel.
 
         The call uses the weights as `pack` last found them, and takes noise that is contiguous.
@@ -95,7 +95,7 @@ class NativeActor:
         log_std, mask = address(self._log_std), array_address(obs[MASK]) if self._masked else None
         actions, logps = array_address(action), array_address(logp)
 
-        def call(noise: Tensor | None, alive: NativeActor = self) -> None:  # as long as the call is, so are its handles
+        def call(noise: Tensor | None, memory: np.ndarray | None, alive: NativeActor = self) -> None:
             numbers = None if noise is None else noise.data_ptr()
             step(network, head, leaves, num_rows, log_std, mask, numbers, actions, logps)
 

@@ -6,6 +6,8 @@ learning read float32 copies of them.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -70,11 +72,13 @@ class ObsNormalizer(nn.Module):
     Args:
         obs: Layout of the observations.
         clip: Largest size of a normalized number, in standard deviations.
+        raw: Paths of leaves that pass through too.
     """
 
-    def __init__(self, obs: ObsSpec, clip: float) -> None:
+    def __init__(self, obs: ObsSpec, clip: float, raw: Collection[str] = ()) -> None:
         super().__init__()
-        leaves = [leaf for leaf in obs.leaves if leaf.kind == "box" and leaf.dtype == np.float32]
+        boxes = [leaf for leaf in obs.leaves if leaf.kind == "box" and leaf.dtype == np.float32]
+        leaves = [leaf for leaf in boxes if leaf.path not in raw]
         self.clip = clip
         self.paths = tuple(leaf.path for leaf in leaves)
         # A list, because paths are the user's words, and a module cannot be called "keys" or hold a dot.

@@ -16,7 +16,9 @@ from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Distribution, NoiseSpec
 from rookery.models.heads import ActionHead
+from rookery.models.memory import build_memory
 from rookery.models.native import kernels_for
+from rookery.models.recall import build_recall
 from rookery.policies.native_actor import NativeActor
 from rookery.policies.normalize import ObsNormalizer
 
@@ -36,9 +38,14 @@ class Policy(nn.Module):
         action_spec: Layout of the actions.
         model: Settings of its network.
         normalizer: Normalizes float observations, or None. Its statistics are buffers, part of `state_dict`.
-        trunk: From an observation tree to features ``[N, num_features]``.
-        num_features: Features the trunk gives.
-        head: From features to a distribution.
+        recall: Widens what the trunk sees by earlier observations, the last action and reward; None if it need not.
+        input_spec: Layout of what the trunk sees.
+        trunk: From that to features.
+        memory: Makes features depend on what came before; None if they do not.
+        num_features: Features that heads stand on.
+        head: From features ``[N, num_features]`` to a distribution.
+        memory_size: Numbers remembered of one slot, those of recall first; 0 = each decision stands for itself.
+        reward_column: Which of them whoever plays adds rewards to, if the policy sees what its last action earned.
         noise: Random numbers an action takes.
     """
 
@@ -50,13 +57,19 @@ class Policy(nn.Module):
         self.obs_spec = obs
         self.action_spec = action
         self.model = model
-        normalizer = ObsNormalizer(obs, model.obs_clip) if model.normalize_obs else None
+        normalizer = ObsNormalizer(obs, model.obs_clip, model.entities) if model.normalize_obs else None
         self.normalizer = normalizer if normalizer is not None and normalizer.paths else None
-        self.trunk = build_trunk(obs, model, generator=generator)
-        width = self.trunk.num_features
+        self.recall = build_recall(obs, action, model.memory)
+        self.input_spec = obs if self.recall is None else self.recall.spec
+        self.trunk = build_trunk(self.input_spec, model, generator=generator)
+        self.memory = build_memory(model.memory, self.trunk.num_features, generator)
+        width = (self.trunk if self.memory is None else self.memory).num_features
         assert isinstance(width, int)
         self.num_features = width
         self.head = ActionHead(width, action, log_std_init=model.log_std_init, generator=generator)
+        self._recalled = 0 if self.recall is None else self.recall.size
+        self.memory_size = self._recalled + (0 if self.memory is None else self.memory.size)
+        self.reward_column = None if self.recall is None else self.recall.reward_column
         self.noise: NoiseSpec = self.head.noise
         self._actor: NativeActor | None = None
 
@@ -71,17 +84,49 @@ class Policy(nn.Module):
         normalized: TensorTree = self.normalizer(obs)
         return normalized
 
-    def features(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, F]`` of raw observations ``[N, ...]`` by leaf path: normalizer, then trunk."""
-        features: Tensor = self.trunk(self.normalize(obs))
-        return features
+    def initial_memory(self, num_rows: int) -> Tensor:
+        """What is remembered before the first decision of an episode: zeros ``[N, memory_size]``."""
+        return torch.zeros(num_rows, self.memory_size, device=device_of(self))
 
-    def forward(self, obs: TensorTree) -> Distribution:
-        """The distribution of each row's action, from raw observations ``[N, ...]``; a mask among them is applied."""
-        distribution: Distribution = self.head(self.features(obs), obs[MASK] if self.obs_spec.has_mask else None)
-        return distribution
+    def memory_every(self, fragment_length: int) -> int:
+        """Decisions from one place of a fragment where learning starts from what was remembered to the next."""
+        return fragment_length if self.memory is None else min(self.model.memory.sequence_length, fragment_length)
 
-    def act(self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False) -> tuple[Tensor, Tensor]:
+    def learned(self, memory: Tensor) -> Tensor:
+        """The part ``[..., memory.size]`` that `memory` keeps of what is remembered, ``[..., memory_size]``."""
+        return memory[..., self._recalled :]
+
+    def look(self, obs: TensorTree, memory: Tensor | None) -> tuple[TensorTree, Tensor | None]:
+        """What the trunk sees, given raw observations ``[N, ...]`` and what is remembered ``[N, memory_size]``; and the
+        frames to remember, if any.
+        """
+        if self.recall is None:
+            return self.normalize(obs), None
+        assert memory is not None
+        return self.recall.look(obs, memory[:, : self._recalled], self.normalize)
+
+    def forward(self, obs: TensorTree, memory: Tensor | None = None) -> Distribution:
+        """The distribution of each row's action, from raw observations ``[N, ...]``; a mask among them is applied.
+
+        Args:
+            obs: By leaf path.
+            memory: ``[N, memory_size]``; None = that of an episode's start.
+        """
+        if memory is None and self.memory_size:
+            memory = self.initial_memory(len(next(iter(obs.values()))))
+        return self._decide(obs, memory)[0]
+
+    def _decide(self, obs: TensorTree, memory: Tensor | None) -> tuple[Distribution, Tensor | None, Tensor | None]:
+        """The distribution, frames to remember, and what `memory` keeps."""
+        seen, frames = self.look(obs, memory)
+        features, learned = self.trunk(seen), None
+        if self.memory is not None and memory is not None:
+            features, learned = self.memory.step(features, self.learned(memory))
+        return self.head(features, obs[MASK] if self.obs_spec.has_mask else None), frames, learned
+
+    def act(
+        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
 
         A worker's copy requires no gradients, so nothing is recorded for a backward pass; elsewhere say
@@ -91,43 +136,58 @@ class Policy(nn.Module):
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
             noise: ``[N, noise.width]`` float32; may be None if `deterministic`.
             deterministic: Take the most probable action.
+            memory: ``[N, memory_size]`` what is remembered, zeros where an episode starts; changes in place. None for
+                a policy that remembers nothing.
         """
-        distribution: Distribution = self(obs)
+        distribution, frames, learned = self._decide(obs, memory)
         if deterministic:
             action = distribution.mode()
-            return action, distribution.log_prob(action)
-        assert noise is not None
-        return distribution.sample_logp(noise)
+            logp = distribution.log_prob(action)
+        else:
+            assert noise is not None
+            action, logp = distribution.sample_logp(noise)
+        if memory is not None:
+            if self.recall is not None and frames is not None:
+                memory[:, : self._recalled] = self.recall.remember(frames, action)
+            if learned is not None:
+                memory[:, self._recalled :] = learned
+        return action, logp
 
     def predict(
         self,
         obs: Any,
-        memory: Any = None,
+        memory: Tensor | None = None,
         deterministic: bool = True,
         *,
         action_mask: Any = None,
         rng: np.random.Generator | None = None,
+        reward: Any = None,
+        first: Any = None,
     ) -> Any:
         """Actions that the environment takes, for observations as the environment gives them.
 
+        A policy that remembers gives a pair: what it did, and what it remembers, which the next call must be given::
+
+            action, memory = policy.predict(obs)  # at the start of an episode
+            action, memory = policy.predict(obs, memory)
+
         Args:
             obs: One observation or a batch of N: arrays in the structure of the space.
-            memory: None: this policy remembers nothing between decisions.
+            memory: What the last call remembered, ``[N, memory_size]``; None at the start of an episode, and for
+                policies that remember nothing.
             deterministic: Take the most probable action instead of drawing one.
             action_mask: Allowed actions, if the environment gives them in `info` and not in the observation.
             rng: Where randomness comes from if not `deterministic`; None for fresh randomness.
+            reward: What the last action earned, or ``[N]``; only for policies that see it (memory.previous_reward).
+            first: ``[N]`` bool, rows of a batch that start an episode, whose memory is forgotten.
 
         Returns:
-            One action, or a batch ``[N, ...]`` of them if `obs` is a batch.
+            One action, or a batch ``[N, ...]`` of them if `obs` is a batch; and the memory, if there is any.
 
         Raises:
             SpaceError: If `obs` does not fit the policy's observation space.
-            RookeryError: If `memory` is given.
+            RookeryError: If `memory`, `reward` or `first` do not fit the policy.
         """
-        if memory is not None:
-            raise RookeryError(
-                f"policy {self.name!r} has no memory: predict takes memory=None, not {type(memory).__name__}"
-            )
         space = self.obs_spec.space
         in_info = self.obs_spec.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
         if in_info and action_mask is None:
@@ -141,20 +201,53 @@ class Policy(nn.Module):
         if problem:
             raise SpaceError(f"policy {self.name!r}: {problem}")
         noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng))
-        actions = self.action_spec.to_env(self._answer(tree, noise))
-        return actions if is_batch else actions[0]
+        memory = self._remembered(num_rows, memory, reward, first)
+        actions = self.action_spec.to_env(self._answer(tree, noise, memory))
+        answer = actions if is_batch else actions[0]
+        return answer if memory is None else (answer, memory)
 
-    def _answer(self, obs: Tree, noise: Tensor | None) -> np.ndarray:
-        """Actions ``[N, ...]`` as they are stored, for raw observations in this process."""
+    def _remembered(self, num_rows: int, memory: Any, reward: Any, first: Any) -> Tensor | None:
+        """What is remembered before a call of `predict`, as a tensor of its own."""
+        column = self.reward_column
+        if not self.memory_size:
+            for name, value in (("memory", memory), ("first", first), ("reward", reward)):
+                if value is not None:
+                    told = f"policy {self.name!r} remembers nothing: predict takes {name}=None"
+                    raise RookeryError(f"{told}, not {type(value).__name__}")
+            return None
+        if reward is not None and column is None:
+            raise RookeryError(f"policy {self.name!r} does not see rewards (memory.previous_reward): leave reward out")
+        if memory is None:
+            return self.initial_memory(num_rows)
+        if not isinstance(memory, Tensor) or memory.shape != (num_rows, self.memory_size):
+            found = tuple(memory.shape) if isinstance(memory, Tensor) else type(memory).__name__
+            raise RookeryError(
+                f"policy {self.name!r}: memory must be what the last call of predict gave, "
+                f"{(num_rows, self.memory_size)} numbers for {num_rows} rows, not {found}"
+            )
+        if column is not None and reward is None:
+            raise RookeryError(
+                f"policy {self.name!r} sees what its last action earned (memory.previous_reward): "
+                "predict(obs, memory, reward=...)"
+            )
+        memory = memory.clone()
+        if column is not None:
+            memory[:, column] = torch.as_tensor(reward, dtype=torch.float32)
+        if first is not None:
+            memory[torch.as_tensor(first, dtype=torch.bool).expand(num_rows)] = 0.0
+        return memory
+
+    def _answer(self, obs: Tree, noise: Tensor | None, memory: Tensor | None) -> np.ndarray:
+        """Actions ``[N, ...]`` as they are stored, for raw observations in this process; `memory` changes in place."""
         actor = self._actor
         if actor is None or not actor.is_current(self):
             actor = self._actor = native_actor(self)
         if actor is not None and len(next(iter(obs.values()))):
-            return actor.act(obs, noise)[0]
+            return actor.act(obs, noise, memory)[0]
         device = device_of(self)
         rows = {path: torch.from_numpy(array).to(device) for path, array in obs.items()}
         with torch.no_grad():
-            action, _ = self.act(rows, None if noise is None else noise.to(device), deterministic=noise is None)
+            action, _ = self.act(rows, None if noise is None else noise.to(device), noise is None, memory)
         return action.cpu().numpy()
 
 
@@ -163,6 +256,8 @@ def native_actor(policy: Policy) -> NativeActor | None:
     if type(policy) is not Policy:
         return None
     build = kernels_for(policy.model, [policy.trunk], [policy.head])
+    if policy.memory_size:
+        return None
     return None if build is None else NativeActor(policy, build)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import fields
 from queue import Empty, SimpleQueue
 from threading import Thread, main_thread
 from typing import Any
@@ -226,12 +225,4 @@ class _Ahead(Thread):
 
 def _copied(rollouts: dict[str, Rollout]) -> dict[str, Rollout]:
     """Rollouts on memory of their own, which playing on does not write over."""
-    copies = {}
-    for name, rollout in rollouts.items():
-        parts: dict[str, Any] = {}
-        for item in fields(rollout):
-            part = getattr(rollout, item.name)
-            is_tree = isinstance(part, dict)
-            parts[item.name] = {path: leaf.clone() for path, leaf in part.items()} if is_tree else part.clone()
-        copies[name] = Rollout(**parts)
-    return copies
+    return {name: rollout.map(lambda _, tensor: tensor.clone()) for name, rollout in rollouts.items()}

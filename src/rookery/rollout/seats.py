@@ -10,10 +10,62 @@ import torch
 from torch import Tensor
 
 from rookery.core.device import Staging, device_of
+from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.policies.policy import Policy, native_actor
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import Decisions, SlotStore
+
+
+class SlotMemory(Stateful):
+    """What a policy remembers of each of its slots between decisions.
+
+    Args:
+        width: Numbers remembered of a slot (M).
+        reward_column: Which of them adds up what the last action earns, if any.
+    """
+
+    saved = ("memory", "starts")
+    fixed = ("reward_column",)
+
+    def __init__(self, width: int, reward_column: int | None) -> None:
+        self.memory = np.zeros((0, width), dtype=np.float32)
+        """``[slots, M]``."""
+        self.starts = np.zeros(0, dtype=bool)
+        """``[slots]`` whether a slot's next decision is the first of an episode."""
+        self.reward_column = reward_column
+
+    def open(self, slot: int) -> None:
+        """An agent takes a slot."""
+        if slot == len(self.starts):
+            self.starts = np.append(self.starts, True)
+            self.memory = np.concatenate((self.memory, np.zeros_like(self.memory, shape=(1, self.memory.shape[1]))))
+        self.starts[slot] = True
+
+    def before(self, slots: np.ndarray | None) -> np.ndarray:
+        """What is remembered ``[N, M]`` before the decisions of these slots (None = of all); nothing from before an
+        episode. Of all slots it is the memory itself.
+        """
+        starts = self.starts if slots is None else self.starts[slots]
+        if True in starts.tobytes():
+            forgotten = starts if slots is None else slots[starts]
+            self.memory[forgotten] = 0.0
+            self.starts[forgotten] = False
+        return self.memory if slots is None else self.memory[slots]
+
+    def keep(self, slots: np.ndarray | None, memory: np.ndarray) -> None:
+        """Takes over what is remembered after these decisions."""
+        if slots is not None:
+            self.memory[slots] = memory
+
+    def outcome(self, slots: np.ndarray | None, reward: np.ndarray, ended: np.ndarray | None) -> None:
+        """What became of slots (None = of all) in a step: ``[N]`` rewards, and whether their episodes ended (None = of
+        none).
+        """
+        if self.reward_column is not None:
+            self.memory[slice(None) if slots is None else slots, self.reward_column] += reward
+        if ended is not None:
+            self.starts[np.flatnonzero(ended) if slots is None else slots[ended]] = True
 
 
 class Seat(Stateful):
@@ -27,12 +79,13 @@ class Seat(Stateful):
         noise: What its actions are drawn with.
         staging: The way of observations to the policy and of actions back.
         actor: Acts on kernels; None where only the policy's modules can.
+        memory: What it remembers of its slots; None if it remembers nothing.
         kind: Number of the kind whose agents it plays; -1 before the first of them.
         taken: ``[slots]`` whether an agent holds the slot.
         row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
     """
 
-    saved = ("number", "policy", "store", "kind", "taken", "row_of_slot")
+    saved = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
     fixed = ("name", "noise", "staging", "actor", "_source", "_pairs")
 
     def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
@@ -45,6 +98,7 @@ class Seat(Stateful):
         self.staging = Staging(device_of(policy))
         self.actor = native_actor(policy)
         self.heed()
+        self.memory = SlotMemory(policy.memory_size, policy.reward_column) if policy.memory_size else None
         self._source: Policy | None = None
         self._pairs: list[tuple[Tensor, Tensor]] = []
         self.row_of_slot = np.zeros(0, dtype=np.int64)
@@ -71,21 +125,77 @@ class Seat(Stateful):
         if self.actor is not None:
             self.actor.pack()
 
-    def act(self, decisions: Decisions, noise: Tensor | None) -> None:
+    def decide(self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None) -> Decisions:
+        """One forward pass over rows of a slab.
+
+        Args:
+            slots: ``[N]`` the slots that decide, each once; None if all of them do, in order.
+            slab: The step's observations.
+            rows: Which rows of the slab belong to `slots`, in the same order.
+            vector_step: Which one, for noise; None = the most probable actions.
+        """
+        memory = None if self.memory is None else self.memory.before(slots)
+        if self.store is None:
+            seen = {path: array[rows] for path, array in slab.items()}
+            decisions = Decisions.on(seen, self.policy.obs_spec, self.policy.action_spec)
+        else:
+            decisions = self.store.place(slots, slab, rows, memory)
+        noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
+        self._act(decisions, noise, memory)
+        if self.memory is not None and memory is not None:
+            self.memory.keep(slots, memory)
+        if self.store is not None:
+            self.store.answer(decisions)
+        return decisions
+
+    def _act(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:
         """Writes actions and their log-probabilities, from one forward pass.
 
         Args:
             decisions: What is seen, types as stored, and where to write.
             noise: ``[N, noise.width]`` where the policy is, contiguous; None = the most probable actions.
+            memory: ``[N, M]`` what is remembered, which changes in place.
         """
         if self.actor is not None:
             if decisions.call is None:
                 decisions.call = self.actor.prepare(decisions.obs, decisions.action, decisions.logp)
-            decisions.call(noise)
+            decisions.call(noise, memory)
             return
         seen = self.staging.send({path: torch.from_numpy(array) for path, array in decisions.obs.items()})
-        action, logp = self.staging.fetch(*self.policy.act(seen, noise, deterministic=noise is None))
+        remembered = None if memory is None else torch.from_numpy(memory).to(self.staging.device)
+        action, logp = self.staging.fetch(*self.policy.act(seen, noise, noise is None, remembered))
         decisions.action[...], decisions.logp[...] = action, logp
+        if memory is not None and remembered is not None and remembered.device.type != "cpu":
+            memory[...] = remembered.cpu().numpy()
+
+    def outcome_all(self, reward: np.ndarray, terminated: np.ndarray | None, truncated: np.ndarray | None) -> None:
+        """What became of the last decision of every slot, when all of them wait again; see `SlotStore.outcome_all`."""
+        if self.memory is not None:
+            ended = None if terminated is None or truncated is None else terminated | truncated
+            self.memory.outcome(None, reward, ended)
+        if self.store is not None:
+            self.store.outcome_all(reward, terminated, truncated)
+
+    def outcome(
+        self,
+        slots: np.ndarray,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        waiting: np.ndarray,
+    ) -> None:
+        """What became of slots in a step, all arguments ``[N]``; see `SlotStore.outcome`."""
+        if self.memory is not None:
+            self.memory.outcome(slots, reward, terminated | truncated)
+        if self.store is not None:
+            self.store.outcome(slots, reward, terminated, truncated, waiting)
+
+    def interrupt(self, slot: int, slab: Tree, row: int) -> None:
+        """The episode of a slot cannot go on; see `SlotStore.interrupt`."""
+        if self.memory is not None:
+            self.memory.starts[slot] = True
+        if self.store is not None:
+            self.store.interrupt(slot, slab, row)
 
     def sit(self, row: int) -> int:
         """Gives a row of the slab the lowest free slot."""
@@ -98,6 +208,8 @@ class Seat(Stateful):
         self.row_of_slot[slot] = row
         if self.store is not None:
             self.store.open_slot(slot)
+        if self.memory is not None:
+            self.memory.open(slot)
         return slot
 
     def leave(self, slot: int) -> None:

@@ -44,7 +44,7 @@ class Decisions:
         self.logp = logp
         self.chosen = action.view()
         self.chosen.flags.writeable = False
-        self.call: Callable[[Tensor | None], None] | None = None
+        self.call: Callable[[Tensor | None, np.ndarray | None], None] | None = None
 
     @classmethod
     def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> Decisions:
@@ -64,13 +64,15 @@ class SlotStore(Stateful):
 
     saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
              "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
-             "_clock")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "_at", "_lines", "_due")
+             "_clock", "_before")  # fmt: skip
+    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "_at", "_lines", "_due")
 
-    def __init__(self, obs: ObsSpec, action: ActionSpec, demand: Demand) -> None:
+    def __init__(self, obs: ObsSpec, action: ActionSpec, demand: Demand, memory_size: int) -> None:
         self.obs_spec = obs
         self.action_spec = action
         self.demand = demand
+        self.memory_size = memory_size
+        """Numbers that the policy remembers of a slot; 0 = nothing."""
         self.version = 0
         """Number of the weights that play."""
         self.complete = 0
@@ -93,6 +95,7 @@ class SlotStore(Stateful):
         self._pending = np.zeros(0, dtype=bool)  # [slots] the last of them still waits for its reward
         self._starts = np.zeros(0, dtype=bool)  # [slots] its next decision is the first of an episode
         self._clock = np.zeros(0, dtype=np.int64)  # [slots] decisions in its life
+        self._before = np.zeros((0, memory_size), dtype=np.float32)  # [slots, M] remembered before the last decision
         self._store = self._allocate(0)
         self._header = _new_header(0)
         self._finals: dict[str, Any] = {"obs": obs.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
@@ -112,9 +115,9 @@ class SlotStore(Stateful):
         if slot >= self.num_slots:
             more = slot + 1 - self.num_slots
             self._lines.clear()
-            for name in ("_active", "_column", "_filled", "_pending", "_starts", "_clock"):
+            for name in ("_active", "_column", "_filled", "_pending", "_starts", "_clock", "_before"):
                 old = getattr(self, name)
-                setattr(self, name, np.concatenate((old, np.zeros(more, dtype=old.dtype))))
+                setattr(self, name, np.concatenate((old, np.zeros((more, *old.shape[1:]), dtype=old.dtype))))
         self._active[slot] = True
         self._column[slot] = -1
         self._filled[slot] = 0
@@ -150,7 +153,13 @@ class SlotStore(Stateful):
             "reward": np.zeros((length, columns), dtype=np.float32),
             "terminated": np.zeros((length, columns), dtype=bool),
             "truncated": np.zeros((length, columns), dtype=bool),
+            "memory": np.zeros((self._memories, columns, self.memory_size), dtype=np.float32),
         }
+
+    @property
+    def _memories(self) -> int:
+        """How often in a fragment what is remembered is kept."""
+        return -(-self.demand.fragment_length // self.demand.memory_every) if self.memory_size else 0
 
     def _reserve(self, columns: int) -> None:
         """Sees that there is room for so many fragments; what is there stays."""
@@ -163,7 +172,7 @@ class SlotStore(Stateful):
         for path in store["obs"]:
             store["obs"][path][:, :had] = self._store["obs"][path]
             store["last_obs"][path][:had] = self._store["last_obs"][path]
-        for name in ("action", "logp", "reward", "terminated", "truncated"):
+        for name in ("action", "logp", "reward", "terminated", "truncated", "memory"):
             store[name][:, :had] = self._store[name]
         for name, array in header.items():
             array[:had] = self._header[name]
@@ -177,13 +186,16 @@ class SlotStore(Stateful):
 
     # --- playing ------------------------------------------------------------------------------------------------------
 
-    def place(self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray) -> Decisions:
+    def place(
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None = None
+    ) -> Decisions:
         """Writes what the slots see into the next row of each.
 
         Args:
             slots: ``[N]`` the deciding slots, each once; None if all of them decide, in order.
             slab: The step's observations.
             rows: Which rows of the slab belong to `slots`, in the same order.
+            memory: ``[N, M]`` what the policy remembers of them; None if it remembers nothing.
 
         Returns:
             What is to be decided; `answer` is called when it is.
@@ -191,7 +203,7 @@ class SlotStore(Stateful):
         if self._taken:
             self._begin()
         if slots is None and (self._lockstep or self._enter_lockstep()):
-            return self._place_row(slab, rows)
+            return self._place_row(slab, rows, memory)
         self._leave_lockstep()
         slots = np.flatnonzero(self._active) if slots is None else slots
         full = (self._column[slots] < 0) | (self._filled[slots] == self.demand.fragment_length)
@@ -202,6 +214,10 @@ class SlotStore(Stateful):
         for path, array in self._store["obs"].items():
             seen[path] = array[row, column] = slab[path][rows]
         self._store["reward"][row, column] = 0.0
+        if memory is not None:
+            self._before[slots] = memory
+            due = row % self.demand.memory_every == 0
+            self._store["memory"][row[due] // self.demand.memory_every, column[due]] = memory[due]
         self._filled[slots] += 1
         self._clock[slots] += 1
         self._starts[slots] = False
@@ -209,7 +225,7 @@ class SlotStore(Stateful):
         self._at = (row, column)
         return Decisions.on(seen, self.obs_spec, self.action_spec)
 
-    def _place_row(self, slab: Tree, rows: slice | np.ndarray) -> Decisions:
+    def _place_row(self, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None) -> Decisions:
         if self._row == self.demand.fragment_length:
             size = self.num_slots
             for path, array in self._store["last_obs"].items():
@@ -231,6 +247,11 @@ class SlotStore(Stateful):
         decisions, self._due = lines[self._row]
         for path, array in decisions.obs.items():
             array[...] = slab[path][rows]
+        if memory is not None:
+            self._before[...] = memory
+            number, rest = divmod(self._row, self.demand.memory_every)
+            if rest == 0:
+                self._store["memory"][number, self._base : self._base + self.num_slots] = memory
         return decisions
 
     def _views(self) -> list[tuple[Decisions, np.ndarray]]:
@@ -453,6 +474,8 @@ class SlotStore(Stateful):
             length=torch.from_numpy(header["length"][pick]),
             first=torch.from_numpy(header["first"][pick]),
             version=torch.from_numpy(header["version"][pick]),
+            memory=torch.from_numpy(store["memory"][:, pick]) if self.memory_size else None,
+            memory_every=self.demand.memory_every,
         )
         self._taken = True
         self.complete = 0
@@ -477,6 +500,7 @@ class SlotStore(Stateful):
                 "obs": {path: array[at] for path, array in self._store["obs"].items()},
                 "first": np.where(at[0] == 0, self._header["first"][at[1]], ended),
                 "version": np.where(at[0] == 0, self._header["version"][at[1]], self.version),
+                "memory": self._before[due],
                 **{name: self._store[name][at] for name in ("action", "logp", "reward")},
             }
 
@@ -503,6 +527,8 @@ class SlotStore(Stateful):
             array[0, column] = carried["obs"][path]
         for name in ("action", "logp", "reward"):
             self._store[name][0, column] = carried[name]
+        if self.memory_size:
+            self._store["memory"][0, column] = carried["memory"]
         self._column[slots] = column
         self._filled[slots] = 1
         header = self._header

@@ -23,7 +23,7 @@ from rookery.rollout.hooks import EpisodeResult, EpisodeWatch
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.seats import Desk, Route, Seat, evenly
-from rookery.rollout.slots import Decisions, SlotStore
+from rookery.rollout.slots import SlotStore
 
 
 class RolloutWorker(Stateful):
@@ -133,9 +133,8 @@ class RolloutWorker(Stateful):
         for desk, kind, slab in zip(self.desks, self.env.kinds, seen, strict=True):
             width = len(kind.agents)
             for row in range(lane * width, (lane + 1) * width):
-                store = seats[desk.seat_of[row]].store if desk.seat_of[row] >= 0 else None
-                if store is not None:
-                    store.interrupt(int(desk.slot_of[row]), slab, row)
+                if desk.seat_of[row] >= 0:
+                    seats[desk.seat_of[row]].interrupt(int(desk.slot_of[row]), slab, row)
         self._forget(lane)
 
     def _forget(self, lane: int) -> None:
@@ -157,7 +156,7 @@ class RolloutWorker(Stateful):
             policy: Weights and normalizer to play with until `set_weights`.
             demand: How much experience its learner wants; None for a frozen policy, of which nothing is kept.
         """
-        store = None if demand is None else SlotStore(policy.obs_spec, policy.action_spec, demand)
+        store = None if demand is None else SlotStore(policy.obs_spec, policy.action_spec, demand, policy.memory_size)
         noise = ActionNoise(self.streams, name, policy.noise.uniform, policy.noise.normal, device_of(policy))
         acting = deepcopy(policy)
         acting.requires_grad_(False)
@@ -266,18 +265,9 @@ class RolloutWorker(Stateful):
         return answers if desk.all_acted else answers[rows.waiting]
 
     def _decide(self, route: Route, rows: Rows) -> np.ndarray:
-        """One forward pass of one policy over all its waiting rows."""
-        seat, store = route.seat, route.seat.store
-        if store is None:
-            seen = {path: array[route.rows] for path, array in rows.obs.items()}
-            decisions = Decisions.on(seen, seat.policy.obs_spec, seat.policy.action_spec)
-        else:
-            decisions = store.place(route.slots, rows.obs, route.rows)
-        noise = None if self.deterministic else seat.noise.at(route.slots, len(seat.taken), self.vector_steps)
-        seat.act(decisions, noise)
-        if store is not None:
-            store.answer(decisions)
-        return decisions.chosen
+        """Actions of one policy in all its waiting rows, as they are stored."""
+        step = None if self.deterministic else self.vector_steps
+        return route.seat.decide(route.slots, rows.obs, route.rows, step).chosen
 
     def _route(self, desk: Desk, rows: np.ndarray) -> list[Route]:
         """Groups rows by policy, policies in the order they were added."""
@@ -352,32 +342,29 @@ class RolloutWorker(Stateful):
 
     def _record_route(self, route: Route, rows: Rows, flags: tuple[np.ndarray, np.ndarray] | None) -> None:
         """What became of rows that acted and wait again."""
-        store, mine = route.seat.store, route.rows
-        if store is None:
-            return
+        seat, mine = route.seat, route.rows
         if route.slots is not None:
-            store.outcome(
+            seat.outcome(
                 route.slots, rows.reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine]
             )
         elif flags is None:
-            store.outcome_all(rows.reward[mine], None, None)
+            seat.outcome_all(rows.reward[mine], None, None)
         else:
-            store.outcome_all(rows.reward[mine], flags[0][mine], flags[1][mine])
+            seat.outcome_all(rows.reward[mine], flags[0][mine], flags[1][mine])
 
     def _record_some(self, desk: Desk, rows: Rows) -> None:
         """What became of all rows that hold a slot, whether they acted now, earlier or not yet in this episode."""
         self.rewards_unclaimed += int(np.count_nonzero(rows.reward[desk.seat_of < 0]))
         for seat in self.seats.values():
-            if seat.store is not None:
-                mine = np.flatnonzero(desk.seat_of == seat.number)
-                if len(mine):
-                    seat.store.outcome(
-                        desk.slot_of[mine],
-                        rows.reward[mine],
-                        rows.terminated[mine],
-                        rows.truncated[mine],
-                        rows.waiting[mine],
-                    )
+            mine = np.flatnonzero(desk.seat_of == seat.number)
+            if len(mine):
+                seat.outcome(
+                    desk.slot_of[mine],
+                    rows.reward[mine],
+                    rows.terminated[mine],
+                    rows.truncated[mine],
+                    rows.waiting[mine],
+                )
 
     def _record_finals(self, desk: Desk, rows: Rows) -> None:
         self.finals_stale += rows.final_stale

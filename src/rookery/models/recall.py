@@ -1,0 +1,264 @@
+"""Recall: what a policy sees beside the present observation, namely earlier ones, its last action and its last reward.
+
+Nothing here is learned. What is needed of the past stands in a vector of numbers for each slot, as with every memory
+(`models/memory.py`); a vector of zeros is that of an episode's start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import Rollout, TensorTree
+from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
+from rookery.models.memory import MemoryConfig
+from rookery.models.pictures import image_layout
+
+CHOICES, NUMBERS, REWARD = "previous action/choices", "previous action/numbers", "previous reward"
+"""Leaves that are seen beside those of the environment."""
+
+STACKABLE = ("box", "discrete", "multi_discrete", "multi_binary")
+
+Normalize = Callable[[TensorTree], TensorTree]
+
+
+class Recall:
+    """Widens observations by the past.
+
+    Args:
+        obs: Layout of the environment's observations.
+        action: Layout of the actions.
+        cfg: How many observations, and whether the last action and reward.
+
+    Attributes:
+        spec: Layout of what the trunk sees.
+        size: Numbers remembered of one slot.
+        reward_column: Where among them whoever plays adds up what an action earns; None if that is not seen.
+    """
+
+    def __init__(self, obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig) -> None:
+        self._frames = cfg.frames
+        stacked = [leaf for leaf in obs.leaves if leaf.kind in STACKABLE] if cfg.frames > 1 else []
+        self._stacked = {leaf.path: leaf for leaf in stacked}
+        self._choices = len(action.sizes) if cfg.previous_action else 0
+        self._numbers = action.num_flags + action.num_numbers if cfg.previous_action else 0
+        own = [Leaf(CHOICES, "multi_discrete", (self._choices,), np.dtype(np.int64), tuple(n + 1 for n in action.sizes))]
+        own = own if self._choices else []
+        if self._numbers:
+            own.append(Leaf(NUMBERS, "box", (self._numbers,), np.dtype(np.float32)))
+        if cfg.previous_reward:
+            own.append(Leaf(REWARD, "box", (1,), np.dtype(np.float32)))
+        seen = [_stacked_leaf(leaf, cfg.frames) if leaf.path in self._stacked else leaf for leaf in obs.leaves]
+        mask = [leaf for leaf in seen if leaf.kind == "mask"]
+        self.spec = ObsSpec(obs.space, (*[leaf for leaf in seen if leaf.kind != "mask"], *own, *mask), obs.dropped)
+        self._begun = 1 if stacked else 0  # a first number that says whether there are earlier observations
+        widths = [(cfg.frames - 1) * math.prod(leaf.shape) for leaf in stacked]
+        ends = np.cumsum([self._begun, *widths]).tolist()
+        self._frame_columns = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        self.size = ends[-1] + self._choices + self._numbers + cfg.previous_reward
+        self._action_columns = slice(ends[-1], ends[-1] + self._choices + self._numbers)
+        self.reward_column: int | None = self.size - 1 if cfg.previous_reward else None
+
+    # --- one decision -------------------------------------------------------------------------------------------------
+
+    def look(self, obs: TensorTree, memory: Tensor, normalize: Normalize) -> tuple[TensorTree, Tensor]:
+        """What the trunk sees in one decision of N slots.
+
+        Args:
+            obs: Raw observations ``[N, ...]`` by leaf path.
+            memory: ``[N, size]``.
+            normalize: Of observations with leading dimensions.
+
+        Returns:
+            The trunk's input, and the columns of frames of the memory from here on.
+        """
+        tree, kept = dict(obs), []
+        if self._begun:
+            begun = memory[:, 0] > 0
+            kept.append(torch.ones_like(memory[:, :1]))
+        for (path, leaf), columns in zip(self._stacked.items(), self._frame_columns, strict=True):
+            now = obs[path].unsqueeze(1)
+            past = memory[:, columns].view(len(now), self._frames - 1, *leaf.shape).to(now.dtype)
+            past = torch.where(begun.view(-1, *[1] * (now.dim() - 1)), past, now)
+            tree[path] = torch.cat((past, now), 1)
+            kept.append(tree[path][:, 1:].flatten(1).to(memory.dtype))
+        tree = normalize(tree)
+        for path, leaf in self._stacked.items():
+            tree[path] = _arranged(leaf, tree[path])
+        action = memory[:, self._action_columns]
+        reward = None if self.reward_column is None else memory[:, self.reward_column]
+        return self._with_previous(tree, action, reward), torch.cat([memory[:, :0], *kept], 1)
+
+    def remember(self, frames: Tensor, action: Tensor) -> Tensor:
+        """The memory ``[N, size]`` after a decision, whose reward is yet to come.
+
+        Args:
+            frames: As `look` gave them.
+            action: ``[N, ...]`` as it is stored.
+        """
+        reward = frames.new_zeros(len(frames), 0 if self.reward_column is None else 1)
+        return torch.cat((frames, self._written(action), reward), 1)
+
+    def _written(self, action: Tensor) -> Tensor:
+        """Actions ``[N, ...]`` as numbers, choices counted from 1, because 0 is that of an episode's start."""
+        written = action.reshape(len(action), -1).to(torch.float32)
+        if not self._choices + self._numbers:
+            return written[:, :0]
+        return torch.cat((written[:, : self._choices] + 1, written[:, self._choices :]), 1)
+
+    def _with_previous(self, tree: TensorTree, action: Tensor, reward: Tensor | None) -> TensorTree:
+        if self._choices:
+            tree[CHOICES] = action[:, : self._choices].to(torch.int64)
+        if self._numbers:
+            tree[NUMBERS] = action[:, self._choices :]
+        if reward is not None:
+            tree[REWARD] = reward.unsqueeze(1)
+        return tree
+
+    # --- a rollout ----------------------------------------------------------------------------------------------------
+
+    def unroll(self, rollout: Rollout, normalize: Normalize) -> tuple[TensorTree, TensorTree, TensorTree]:
+        """What the trunk sees in all decisions ``[T * F]`` of a rollout, in its last observations ``[F]``, and in its
+        final ones ``[K]``.
+
+        Leaves of pictures are `Stacked`, which hold each picture once.
+        """
+        assert rollout.memory is not None
+        steps, fragments = rollout.reward.shape
+        at = _places(rollout)
+        trees: list[TensorTree] = [
+            normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()}),
+            normalize(rollout.last_obs),
+            normalize(rollout.final_obs),
+        ]
+        memory = rollout.memory[0, :, : self.size]
+        if self._begun:
+            history = self._history(rollout, at)
+            for (path, leaf), columns in zip(self._stacked.items(), self._frame_columns, strict=True):
+                past = memory[:, columns].reshape(fragments * (self._frames - 1), *leaf.shape)
+                past = normalize({**rollout.last_obs, path: past.to(rollout.last_obs[path].dtype)})[path]
+                base = torch.cat((past, *[tree[path] for tree in trees]))
+                for tree, index in zip(trees, history, strict=True):
+                    stacked = Stacked(leaf, base, index)
+                    tree[path] = stacked if image_layout(_stacked_leaf(leaf, self._frames)) else stacked.tensor()  # type: ignore[assignment]
+        written = self._written(rollout.action.flatten(0, 1))
+        first = rollout.begins[0].unsqueeze(1)
+        action = torch.cat((written, memory[:, self._action_columns].masked_fill(first, 0), written[:1] * 0))
+        reward = None
+        if self.reward_column is not None:
+            earned = memory[:, self.reward_column].masked_fill(first.squeeze(1), 0)
+            reward = torch.cat((rollout.reward.flatten(), earned, earned.new_zeros(1)))
+        for tree, previous in zip(trees, self._previous(rollout, at), strict=True):
+            self._with_previous(tree, action[previous], None if reward is None else reward[previous])
+        return trees[0], trees[1], trees[2]
+
+    def _history(self, rollout: Rollout, at: list[Tensor]) -> list[Tensor]:
+        """Where the frames of each row stand, ``[rows, frames]``, among remembered frames, decisions, last and finals.
+
+        A frame from before its episode's first observation is that one.
+        """
+        steps, fragments = rollout.reward.shape
+        past, device = self._frames - 1, rollout.reward.device
+        clock = torch.arange(steps, device=device).unsqueeze(1)
+        start = torch.where(rollout.begins, clock, -past).cummax(0).values  # [T, F], of each row's episode
+        back = torch.arange(-past, 1, device=device)
+        own = [None, steps * fragments, steps * fragments + fragments]
+        found = []
+        for (t, f), offset in zip(at, own, strict=True):
+            later = 0 if offset is None else 1  # a last or final observation comes one step after the decision
+            row = torch.maximum(t.unsqueeze(1) + later + back, start[t, f].unsqueeze(1))
+            column = f.unsqueeze(1)
+            index = torch.where(
+                row < 0, column * past + past + row, fragments * past + row.clamp(min=0) * fragments + column
+            )
+            if offset is not None:
+                index[:, -1] = fragments * past + offset + torch.arange(len(t), device=device)
+            found.append(index)
+        return found
+
+    def _previous(self, rollout: Rollout, at: list[Tensor]) -> list[Tensor]:
+        """Where the last decision before each row stands: among decisions, then the memories of fragments, then none."""
+        steps, fragments = rollout.reward.shape
+        (t, f), *after = at
+        none = steps * fragments + fragments
+        before = torch.where(t > 0, (t - 1) * fragments + f, steps * fragments + f)
+        before = torch.where(rollout.begins.flatten(), none, before)
+        return [before, *[t * fragments + f for t, f in after]]
+
+
+def build_recall(obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig) -> Recall | None:
+    """What widens observations by the past; None if the settings ask for nothing of it."""
+    recall = Recall(obs, action, cfg)
+    return recall if recall.size else None
+
+
+class Stacked:
+    """Pictures that stand one after another in `base`, each once; rows of them are put together when they are asked for.
+
+    Args:
+        leaf: Layout of one.
+        base: ``[R, *leaf.shape]``.
+        index: ``[N, frames]`` which of them each row sees.
+    """
+
+    def __init__(self, leaf: Leaf, base: Tensor, index: Tensor) -> None:
+        self.leaf = leaf
+        self.base = base
+        self.index = index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def index_select(self, dim: int, rows: Tensor) -> Tensor:
+        """The rows of these numbers, put together: ``[n, ...]``."""
+        assert dim == 0
+        return _arranged(self.leaf, self.base[self.index[rows]])
+
+    def tensor(self) -> Tensor:
+        """All rows, put together."""
+        return _arranged(self.leaf, self.base[self.index])
+
+
+def put_together(tree: TensorTree) -> TensorTree:
+    """A tree without `Stacked` leaves."""
+    if not any(isinstance(leaf, Stacked) for leaf in tree.values()):
+        return tree
+    return {path: leaf.tensor() if isinstance(leaf, Stacked) else leaf for path, leaf in tree.items()}
+
+
+def _places(rollout: Rollout) -> list[Tensor]:
+    """(t, f) of all decisions, of the last valid one of each fragment, and of the truncated ones, ``[2, n]`` each."""
+    steps, fragments = rollout.reward.shape
+    device = rollout.reward.device
+    number = torch.arange(steps * fragments, device=device)
+    last = torch.stack((rollout.length - 1, torch.arange(fragments, device=device)))
+    return [torch.stack((number // fragments, number % fragments)), last, rollout.boot_index.T]
+
+
+def _stacked_leaf(leaf: Leaf, frames: int) -> Leaf:
+    """The layout of several observations of a leaf: pictures by channels, all else as a vector."""
+    shape: tuple[int, ...] = (frames * math.prod(leaf.shape),)
+    if leaf.kind == "box" and len(leaf.shape) == 2 and leaf.dtype == np.uint8:
+        shape = (frames, *leaf.shape)
+    layout = image_layout(leaf)
+    if layout is not None:
+        channels, height, width, channels_last = layout
+        shape = (height, width, frames * channels) if channels_last else (frames * channels, height, width)
+    kind = "multi_discrete" if leaf.kind == "discrete" else leaf.kind
+    return Leaf(leaf.path, kind, shape, leaf.dtype, leaf.sizes * frames, leaf.scale)
+
+
+def _arranged(leaf: Leaf, stack: Tensor) -> Tensor:
+    """Observations ``[N, frames, *leaf.shape]`` in the shape that `_stacked_leaf` says."""
+    layout = image_layout(leaf)
+    if layout is not None and layout[3]:
+        return stack.permute(0, 2, 3, 1, 4).flatten(3)
+    if layout is not None:
+        return stack.flatten(1, 2)
+    if leaf.kind == "box" and len(leaf.shape) == 2 and leaf.dtype == np.uint8:
+        return stack
+    return stack.flatten(1)
