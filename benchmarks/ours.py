@@ -54,11 +54,17 @@ def trainer(settings: PPO, seed: int, env: Any = None, paths: dict[str, Any] | N
         entropy_coef=settings.entropy_coef,
         scale_rewards=False,
     )
-    network = {
+    network: dict[str, Any] = {
         "algorithm.model.hidden": settings.hidden,
         "algorithm.model.activation": settings.activation,
         "algorithm.model.normalize_obs": False,
     }
+    if settings.lstm:
+        network |= {
+            "algorithm.model.memory.kind": "lstm",
+            "algorithm.model.memory.size": settings.lstm,
+            "algorithm.model.memory.sequence_length": settings.sequence_length,
+        }
     return Trainer(
         env or settings.env,
         algorithm,
@@ -124,6 +130,8 @@ TRAININGS: dict[str, Make] = {
     **{f"halfcheetah/{name}": partial(trainer, MATCHED["halfcheetah"], paths=on(name))
        for name in ("auto", "serial", "processes", "threads")},
     "pong/ours": pong,
+    "memory/serial": partial(trainer, MATCHED["memory"], paths=on("serial")),
+    "memory/batched": partial(trainer, MATCHED["memory"], paths=on("batched")),
     "crowd/together": partial(crowd, True),
     "crowd/alone": partial(crowd, False),
 }  # fmt: skip
@@ -137,6 +145,7 @@ LIMITED = {
     "synthetic-50": TRAININGS["synthetic-50/processes"],
     "halfcheetah": TRAININGS["halfcheetah/auto"],
     "pong": TRAININGS["pong/ours"],
+    "memory": TRAININGS["memory/serial"],
 }
 """Trainings whose parts are measured alone."""
 

@@ -1,8 +1,10 @@
-"""Where the time of CartPole's training goes: ``python benchmarks/parts.py`` prints the table of docs/performance.md.
+"""Where the time of CartPole's training goes: ``python benchmarks/parts.py`` prints the table of docs/performance.md
+and, at its end, that of memory in docs/kernels.md.
 
 In microseconds, on one core. By the run's own timers: a vector step of 8 copies in Python, and one of 64 copies in the
 batched twin. Medians: Gymnasium's 8 copies in a bare loop, which no vector step of them can undercut; a gradient step
-on 256 rows by parts; acting on 8 rows by the policy's modules and as it is done.
+on 256 rows by parts; acting on 8 rows by the policy's modules and as it is done; a memory of 64 units on 64 features
+in either path, a step and a pass over sequences of 32 decisions.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import itertools
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import Any, Literal, get_args
 
 import gymnasium
 import numpy as np
@@ -21,12 +24,20 @@ from workloads import MATCHED
 from rookery import PPOConfig, Trainer
 from rookery.algorithms.actor_critic import Outputs
 from rookery.algorithms.ppo import ppo_gradient, ppo_loss
-from rookery.core.batch import Minibatch
+from rookery.core.batch import Minibatch, Sequences
 from rookery.core.metrics import Metrics
-from rookery.core.optim import apply_gradients, compute_gradients, with_gradient
+from rookery.core.native import ADDRESS, FLOATS, Head, Leaf, Linear, Network, best_build
+from rookery.core.native_memory import Cell, Recurrence
+from rookery.core.optim import apply_gradients, compute_gradients, flatten, with_gradient
+from rookery.core.runtime import keep_large_blocks
+from rookery.models.memory import MemoryConfig, build_memory
 from rookery.rollout.slots import Decisions
 
 REPEATS = 300
+EPISODE = 50
+"""Decisions of one, on average, where a memory is measured."""
+
+Kind = Literal["lstm", "gru", "scan"]
 
 
 def microseconds(function: Callable[[], object]) -> float:
@@ -65,6 +76,56 @@ def vector_step(trainer: Trainer) -> dict[str, float]:
             for name, seconds in parts.items()}  # fmt: skip
 
 
+def memory_layer(kind: Kind, steps: int, rows: int, slots: int) -> dict[str, float]:
+    """A layer of a memory with its input weight, on kernels and by its module; episodes start anywhere.
+
+    In a step the choice among two actions stands on it; drawing is part of it on kernels alone, which never do without.
+    """
+    size, build, generator = 64, best_build(), torch.Generator().manual_seed(0)
+    module, head = build_memory(MemoryConfig(kind=kind, size=size), size, generator), torch.nn.Linear(size, 2)
+    assert build is not None
+    assert module is not None
+    flatten([module, head])
+    layer: Any = module.layers[0]
+    network, top = (
+        Network(build, [Leaf(FLOATS, size)], [[Linear(linear.weight, linear.bias)]], "none")
+        for linear in (layer.input, head)
+    )
+    cell = Cell(build, kind, size, getattr(layer, "recurrent", None))
+    recurrence, choice = Recurrence(build, [network, top], [cell], [0]), Head(build, [2], 0, 0, integers=True)
+    recurrence.pack()
+    seen, played, noise, logp = (torch.rand(slots, width) for width in (size, module.size, 1, 1))
+    actions = torch.empty(slots, 1, dtype=torch.int64)
+    leaves = (ADDRESS * 1)(seen.data_ptr())
+    drawn = None, None, noise.data_ptr(), actions.data_ptr(), logp.data_ptr()
+
+    first, length = torch.rand(steps, rows, generator=generator) < 1 / EPISODE, torch.full((rows,), steps)
+    sequences, before, after = Sequences(first, length, None), *torch.zeros(2, rows, module.size)
+    x, gradient = torch.randn(2, steps * rows, size)
+
+    def step_in_torch() -> None:
+        with torch.no_grad():
+            head(module.advance(seen, played)[0])
+
+    def learn() -> None:
+        (pre,) = network.forward([x], keep=True)
+        cell.forward(sequences.grid(pre), first, length, before, after, keep=True)
+        network.write_gradients([cell.write_gradients(sequences.grid(gradient)).flatten(0, 1)], inputs=True)
+
+    def learn_in_torch() -> None:
+        module(x.requires_grad_(), before, sequences)[0].backward(gradient)
+
+    step, learning = f"{kind}: a step of {slots} rows", f"{kind}: {steps} steps of {rows} rows, forward and backward"
+    return {
+        f"{step}, kernels": microseconds(
+            lambda: recurrence.policy_step(choice, leaves, slots, played.data_ptr(), module.size, *drawn)
+        ),
+        f"{step}, torch": microseconds(step_in_torch),
+        f"{learning}, kernels": microseconds(learn),
+        f"{learning}, torch": microseconds(learn_in_torch),
+    }
+
+
 def plain(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
     """PPO's loss as a user would copy it."""
     return ppo_loss(outputs, batch, cfg)
@@ -78,6 +139,8 @@ def with_closed_form(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tupl
 
 def main() -> None:
     """Measures and prints."""
+    keep_large_blocks()
+    torch.set_num_threads(1)
     ppo = MATCHED["cartpole-matched"]
     cfg = PPOConfig(lr=ppo.lr, epochs=ppo.epochs, minibatch_size=ppo.minibatch_size, entropy_coef=ppo.entropy_coef)
     found = {f"{ppo.num_envs} copies alone": copies_alone(ppo.env, ppo.num_envs)}
@@ -106,11 +169,13 @@ def main() -> None:
             {path: leaf.numpy() for path, leaf in seen.items()}, seat.policy.obs_spec, seat.policy.action_spec
         )
         noise = torch.full((ppo.num_envs, 1), 0.5)
-        found["acting on 8 rows, kernels"] = microseconds(lambda: seat.act(decisions, noise))
+        found["acting on 8 rows, kernels"] = microseconds(lambda: seat.act(decisions, noise, None))
         found["acting on 8 rows, torch"] = microseconds(lambda: seat.policy.act(seen, noise))
         net.model = net.model.replace(native=False)
         net._last_place = None, None
         found["gradients in torch"] = microseconds(lambda: compute_gradients(net, learner.loss, batch, optimizer, now))
+    for kind in get_args(Kind):
+        found |= memory_layer(kind, steps=32, rows=8, slots=8) | memory_layer(kind, steps=32, rows=32, slots=64)
     print("| part | us |\n|---|---|")
     for name, value in found.items():
         print(f"| {name} | {value:,.0f} |")

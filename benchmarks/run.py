@@ -4,8 +4,8 @@
 keeps the other rows of `benchmarks/results/speed.json`. Peers live in environments of their own, made by
 `benchmarks/peers/install.sh`; one that is missing or fails gets a row that says so. The order of a round is that of
 the round before in reverse. Of a peer's variants (threads, say), those that were slower by more than a quarter in the
-first round are not repeated. CartPole at settings shared with peers is a race on one core: processes marked so may use
-no other, whatever threads they start.
+first round are not repeated. CartPole at settings shared with peers, with all it shows or without the velocities, is a
+race on one core: processes marked so may use no other, whatever threads they start.
 """
 
 from __future__ import annotations
@@ -137,10 +137,18 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *threads("sb3, DummyVecEnv", "sb3", "pong", seconds=1.5),
         *threads("sb3, SubprocVecEnv", "sb3", "pong --vector subproc", "2", seconds=1.5),
     ],
+    "memory": [
+        *ours("memory", "serial", "batched", one_core=True),
+        *threads("sb3, one LSTM", "sb3", "memory", "1", one_core=True),
+        *threads("sb3, one LSTM", "sb3", "memory", "2"),
+        *threads("sb3, an LSTM for the critic too", "sb3", "memory --critic-lstm", "1", one_core=True, rounds=1),
+        *threads("rllib", "rllib", "memory", rounds=2),
+    ],
     "crowd": ours("crowd", "together", "alone", seconds=0.5),
     "limits": ours(
         "limits",
         *("cartpole-matched", "cartpole-64", "cartpole-best", "arena-one", "synthetic-50", "halfcheetah", "pong"),
+        "memory",
         rounds=1,
     ),
     "scaling": [

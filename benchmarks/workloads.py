@@ -25,6 +25,8 @@ class PPO:
         gae_lambda: Decay of later errors in the advantage.
         entropy_coef: Weight of the entropy bonus.
         clip: How far the probability ratio may leave 1.
+        lstm: Width of an LSTM behind the hidden layers, from which both policy and value are read; 0 = none.
+        sequence_length: Steps through which it is learned, where that can be set.
     """
 
     env: str
@@ -39,6 +41,8 @@ class PPO:
     gae_lambda: float = 0.95
     entropy_coef: float = 0.0
     clip: float = 0.2
+    lstm: int = 0
+    sequence_length: int = 32
 
 
 CARTPOLE = PPO("CartPole-v1")
@@ -53,6 +57,7 @@ MATCHED = {
     "halfcheetah": PPO("HalfCheetah-v5", lr=3e-4),
     "pong": PPO("ALE/Pong-v5", clip=0.1, entropy_coef=0.01),
     "synthetic": PPO("Busy", 32, 128, 2048),
+    "memory": PPO("StatelessCartPole", epochs=10, lr=3e-4, hidden=(64,), lstm=64),
 }
 """Settings that all libraries share; `synthetic` has no peer that learns."""
 

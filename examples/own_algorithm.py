@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets
+from rookery.algorithms.actor_critic import ActorCritic, advantage_targets
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.metrics import Means, Metrics, explained_variance
@@ -16,6 +16,7 @@ from rookery.core.optim import Adam, flatten, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
+from rookery.models.heads import Outputs
 from rookery.policies.policy import Policy
 
 

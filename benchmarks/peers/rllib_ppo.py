@@ -2,7 +2,7 @@
 
 Run it with the Python that `install.sh` made and with `benchmarks` and `src` on PYTHONPATH, as `benchmarks/run.py`
 does. It uses the new API stack, as RLlib does unless told otherwise. The arena is Rookery's own `MultiAgentArena`
-behind RLlib's `MultiAgentEnv`, so that the rules are the same.
+behind RLlib's `MultiAgentEnv`, and CartPole without velocities its `StatelessCartPole`, so that the rules are the same.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.env_to_module import FlattenObservations
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
+from ray.tune import register_env
 from workloads import BEST, MATCHED, TARGETS
 from workloads import PPO as Settings
 
 from rookery.envs.arena import MultiAgentArena
+from rookery.envs.memory_tasks import StatelessCartPole
 
 IMPORTED = seconds_since_start()
 
@@ -63,9 +65,18 @@ def note_episode(*, episode: Any, **_: Any) -> None:
 
 
 def common(settings: Settings, seed: int) -> PPOConfig:
-    """What all workloads share: everything that decides how much work an iteration is."""
+    """What all workloads share: everything that decides how much work an iteration is.
+
+    With an LSTM, policy and value share it and the layers before it. Sequences end with their episode; a minibatch is
+    then the part of them that holds `minibatch_size` steps on average.
+    """
     network = DefaultModelConfig(
-        fcnet_hiddens=list(settings.hidden), fcnet_activation=settings.activation, vf_share_layers=False
+        fcnet_hiddens=list(settings.hidden),
+        fcnet_activation=settings.activation,
+        vf_share_layers=bool(settings.lstm),
+        use_lstm=bool(settings.lstm),
+        lstm_cell_size=settings.lstm or DefaultModelConfig.lstm_cell_size,
+        max_seq_len=settings.sequence_length,
     )
     return (
         PPOConfig()
@@ -80,10 +91,11 @@ def common(settings: Settings, seed: int) -> PPOConfig:
 
 
 def cartpole(settings: Settings, seed: int, vectorize: str) -> PPOConfig:
-    """CartPole with a runner in this process, which is faster here than runners in others."""
+    """CartPole, or what `settings` name, with a runner in this process, which is faster here than runners in others."""
+    register_env("StatelessCartPole", lambda _: StatelessCartPole())
     return (
         common(settings, seed)
-        .environment("CartPole-v1")
+        .environment(settings.env)
         .env_runners(
             num_env_runners=0,
             num_envs_per_env_runner=settings.num_envs,

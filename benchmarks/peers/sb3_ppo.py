@@ -1,7 +1,8 @@
 """Stable-Baselines3 trains one workload of the benchmark: ``sb3_ppo.py WORKLOAD --seconds N``; prints a line of JSON.
 
-Run it with the Python that `install.sh` made and with `benchmarks` on PYTHONPATH, as `benchmarks/run.py` does. Settings
-are those that Rookery has; what they do not name is the library's own.
+Run it with the Python that `install.sh` made and with `benchmarks` and `src` on PYTHONPATH, as `benchmarks/run.py`
+does. Settings are those that Rookery has; what they do not name is the library's own. With an LSTM it is RecurrentPPO
+of SB3-contrib that trains, on Rookery's own `StatelessCartPole`, so that the rules are the same.
 """
 
 from __future__ import annotations
@@ -14,16 +15,36 @@ import ale_py
 import gymnasium
 import torch
 from measure import Meter, seconds_since_start
+from sb3_contrib import RecurrentPPO
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack
 from workloads import BEST, MATCHED, TARGETS
 from workloads import PPO as Settings
 
+from rookery.envs.memory_tasks import StatelessCartPole
+
 IMPORTED = seconds_since_start()
 
 VECTORS = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
+ENVS = {"StatelessCartPole": StatelessCartPole}
+"""Those that are no Gymnasium ids."""
+
+
+class Layers(BaseFeaturesExtractor):
+    """Hidden layers in front of the LSTM, where RecurrentPPO by itself has none."""
+
+    def __init__(self, space: gymnasium.spaces.Box, hidden: tuple[int, ...], activation: type[torch.nn.Module]) -> None:
+        super().__init__(space, hidden[-1])
+        widths = (space.shape[0], *hidden)
+        pairs = zip(widths, hidden, strict=False)
+        self.layers = torch.nn.Sequential(*(m for pair in pairs for m in (torch.nn.Linear(*pair), activation())))
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Features ``[N, hidden[-1]]``."""
+        return self.layers(obs)
 
 
 class Metered(BaseCallback):
@@ -47,21 +68,40 @@ class Metered(BaseCallback):
 def make_env(settings: Settings, vector: type[VecEnv], seed: int) -> VecEnv:
     """The copies, in the way the library's documentation makes them."""
     if not settings.env.startswith("ALE/"):
-        return make_vec_env(settings.env, settings.num_envs, seed=seed, vec_env_cls=vector)
+        env = ENVS.get(settings.env, settings.env)
+        return make_vec_env(env, settings.num_envs, seed=seed, vec_env_cls=vector)
     gymnasium.register_envs(ale_py)
     plain = {"frameskip": 1, "repeat_action_probability": 0.0}  # the wrappers skip frames
     env = make_atari_env(settings.env, settings.num_envs, seed=seed, vec_env_cls=vector, env_kwargs=plain)
     return VecFrameStack(env, 4)
 
 
-def model(settings: Settings, env: VecEnv, seed: int) -> PPO:
+def network(settings: Settings, critic_lstm: bool) -> tuple[str, dict[str, Any]]:
+    """The name of the policy's class, and its settings.
+
+    With an LSTM, policy and value are read from it directly. Unless the critic has its own, it stands on the policy's,
+    whose output then gets no gradient from values.
+    """
+    if settings.env.startswith("ALE/"):
+        return "CnnPolicy", {}
+    activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[settings.activation]
+    if not settings.lstm:
+        return "MlpPolicy", {"net_arch": list(settings.hidden), "activation_fn": activation}
+    return "MlpLstmPolicy", {
+        "features_extractor_class": Layers,
+        "features_extractor_kwargs": {"hidden": settings.hidden, "activation": activation},
+        "lstm_hidden_size": settings.lstm,
+        "shared_lstm": not critic_lstm,
+        "enable_critic_lstm": critic_lstm,
+        "net_arch": [],
+    }
+
+
+def model(settings: Settings, env: VecEnv, seed: int, critic_lstm: bool) -> PPO | RecurrentPPO:
     """The learner."""
-    network: dict[str, Any] = {}
-    if not settings.env.startswith("ALE/"):
-        activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[settings.activation]
-        network = {"net_arch": list(settings.hidden), "activation_fn": activation}
-    return PPO(
-        "CnnPolicy" if settings.env.startswith("ALE/") else "MlpPolicy",
+    policy, policy_settings = network(settings, critic_lstm)
+    return (RecurrentPPO if settings.lstm else PPO)(
+        policy,
         env,
         learning_rate=settings.lr,
         n_steps=settings.fragment_length,
@@ -71,7 +111,7 @@ def model(settings: Settings, env: VecEnv, seed: int) -> PPO:
         gae_lambda=settings.gae_lambda,
         clip_range=settings.clip,
         ent_coef=settings.entropy_coef,
-        policy_kwargs=network,
+        policy_kwargs=policy_settings,
         seed=seed,
         device="cpu",
     )
@@ -83,6 +123,7 @@ def main() -> None:
     parser.add_argument("workload")
     parser.add_argument("--settings", help="settings of cartpole-best, sb3-256 say")
     parser.add_argument("--vector", choices=VECTORS, default="dummy")
+    parser.add_argument("--critic-lstm", action="store_true", help="with an LSTM: one more for the critic")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--seed", type=int, default=0)
@@ -91,8 +132,8 @@ def main() -> None:
     settings = BEST[args.settings] if args.settings else MATCHED[args.workload]
     meter = Meter(IMPORTED, args.seconds, TARGETS.get(args.workload))
     env = make_env(settings, VECTORS[args.vector], args.seed)
-    model(settings, env, args.seed).learn(10**9, callback=Metered(meter))
-    names = ("stable-baselines3", "gymnasium", "torch")
+    model(settings, env, args.seed, args.critic_lstm).learn(10**9, callback=Metered(meter))
+    names = ("stable-baselines3", "sb3-contrib", "gymnasium", "torch")
     meter.report(threads=torch.get_num_threads(), versions={name: version(name) for name in names})
     env.close()
 

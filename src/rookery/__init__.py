@@ -24,6 +24,7 @@ _HOME = {
     "Exponential": "rookery.core.schedules",
     "Piecewise": "rookery.core.schedules",
     "MultiAgentArena": "rookery.envs.arena",
+    "EntitySet": "rookery.core.entity_set",
     "RookeryError": "rookery.core.errors",
     "load_policy": "rookery.policies.export",
     "Callback": "rookery.training.callbacks",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from rookery.algorithms.ppo import PPOConfig as PPOConfig
     from rookery.algorithms.reinforce import Reinforce as Reinforce
     from rookery.algorithms.reinforce import ReinforceConfig as ReinforceConfig
+    from rookery.core.entity_set import EntitySet as EntitySet
     from rookery.core.errors import ConfigError as ConfigError
     from rookery.core.errors import EnvError as EnvError
     from rookery.core.errors import RookeryError as RookeryError

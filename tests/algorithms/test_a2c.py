@@ -5,13 +5,13 @@ import torch
 
 from rookery import A2CConfig, PPOConfig, Trainer
 from rookery.algorithms.a2c import a2c_loss
-from rookery.algorithms.actor_critic import Outputs
 from rookery.algorithms.ppo import ppo_loss
 from rookery.core.batch import Minibatch
 from rookery.core.errors import TrainingError
 from rookery.core.optim import compute_gradients
 from rookery.core.schedules import Linear
 from rookery.models.distributions import Categorical
+from rookery.models.heads import Outputs
 
 SAME = {"gamma": 0.95, "gae_lambda": 0.9, "fragment_length": 8, "value_coef": 0.4, "entropy_coef": 0.02}
 

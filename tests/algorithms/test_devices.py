@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from rookery.algorithms.a2c import A2CConfig, a2c_loss
-from rookery.algorithms.actor_critic import Outputs
 from rookery.algorithms.ppo import PPOConfig, ppo_loss
 from rookery.core.batch import Minibatch
 from rookery.core.ops import following, gae
 from rookery.models.distributions import Categorical, DiagonalGaussian
+from rookery.models.heads import Outputs
 
 META = torch.device("meta")
 

@@ -8,12 +8,11 @@ from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, ReinforceConfig
 from rookery.algorithms.a2c import a2c_loss
-from rookery.algorithms.actor_critic import Outputs
 from rookery.algorithms.ppo import PenaltyMinibatch, ppo_loss
 from rookery.algorithms.reinforce import Decisions, reinforce_loss
 from rookery.core.batch import Minibatch
 from rookery.core.spaces import action_spec
-from rookery.models.heads import distribution_for, noise_for, output_width
+from rookery.models.heads import Outputs, distribution_for, noise_for, output_width
 
 SPACES = {
     "discrete": spaces.Discrete(2),

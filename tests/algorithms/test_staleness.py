@@ -8,13 +8,14 @@ from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, Trainer
 from rookery.algorithms.a2c import A2C, a2c_loss
-from rookery.algorithms.actor_critic import RHO_BAR, Outputs, advantage_targets
+from rookery.algorithms.actor_critic import RHO_BAR, advantage_targets
 from rookery.algorithms.ppo import PPO, PenaltyMinibatch, ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.optim import compute_gradients
 from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.distributions import Categorical
+from rookery.models.heads import Outputs
 from rookery.policies.policy import Policy
 
 ONE, TWO = spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(2)

@@ -14,6 +14,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 JAX = BENCHMARKS / "peers" / ".venv-jax" / "bin" / "python"
+SB3 = BENCHMARKS / "peers" / ".venv-sb3" / "bin" / "python"
 
 
 @pytest.fixture
@@ -49,6 +50,36 @@ def test_every_entrant_of_64_copies_has_one_core_and_the_settings_of_the_others(
     assert all(entrant.one_core and entrant.arguments.startswith("cartpole-64") for entrant in entrants)
     matched = importlib.import_module("workloads").MATCHED
     assert matched["cartpole-64"] == replace(matched["cartpole-matched"], num_envs=64)
+
+
+def test_whoever_remembers_does_so_with_the_settings_of_the_others(run):
+    entrants = run.WORKLOADS["memory"]
+    assert {entrant.library for entrant in entrants} == {"rookery", "sb3", "rllib"}
+    assert all(entrant.arguments.split("/")[0].split()[0] == "memory" for entrant in entrants)
+    # one core for those that are compared: ours in Python, theirs with one thread, critic on the policy's LSTM
+    confined = {entrant.name for entrant in entrants if entrant.one_core}
+    assert {"serial", "sb3, one LSTM, 1 thread"} <= confined
+    settings = importlib.import_module("workloads").MATCHED["memory"]
+    assert settings.minibatch_size == 8 * settings.sequence_length
+    assert (settings.num_envs * settings.fragment_length) % settings.minibatch_size == 0
+
+
+@pytest.mark.skipif(not SB3.exists(), reason="benchmarks/peers/install.sh sb3 was not run")
+def test_the_recurrent_peer_has_as_many_weights_as_the_settings_say():
+    lines = [
+        "import sb3_ppo, workloads",
+        "from stable_baselines3.common.vec_env import DummyVecEnv",
+        "settings = workloads.MATCHED['memory']",
+        "env = sb3_ppo.make_env(settings, DummyVecEnv, 0)",
+        "policies = [sb3_ppo.model(settings, env, 0, critic_lstm).policy for critic_lstm in (False, True)]",
+        "print([sum(p.numel() for p in policy.parameters()) for policy in policies])",
+    ]
+    paths = [BENCHMARKS, BENCHMARKS / "peers", BENCHMARKS.parent / "src"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    done = subprocess.run([str(SB3), "-c", "\n".join(lines)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    layers, lstm, heads = 64 * (2 + 1), 4 * 64 * (64 + 64 + 2), (64 + 1) * (2 + 1)
+    assert json.loads(done.stdout) == [layers + lstm + heads, layers + 2 * lstm + heads]
 
 
 @pytest.mark.skipif(not JAX.exists(), reason="benchmarks/peers/install.sh jax was not run")

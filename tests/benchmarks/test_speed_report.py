@@ -78,6 +78,16 @@ def test_a_ratio_is_that_of_medians_to_the_best_variant_of_the_peer(load):
     assert cells[1:] == ["20 (ours)", "10 (sb3, 1 thread)", "2.00", ">= 1.7 x", "yes"]
 
 
+def test_with_memory_python_copies_are_compared_with_the_fastest_variant_of_the_peer(load):
+    # 60 / 15 = 4 >= 3; batched copies of ours do not count.
+    lines = [line("memory", "serial", "rookery", steps_per_second=60.0)]
+    lines += [line("memory", "batched", "rookery", steps_per_second=900.0)]
+    lines += [line("memory", "sb3, one LSTM, 1 thread", "sb3", steps_per_second=15.0)]
+    lines += [line("memory", "sb3, an LSTM for the critic too, 1 thread", "sb3", steps_per_second=10.0)]
+    cells = goal_row(load, "memory", lines)
+    assert cells[1:] == ["60 (serial)", "15 (sb3, one LSTM, 1 thread)", "4.00", ">= 3 x", "yes"]
+
+
 def test_where_less_is_better_the_ratio_is_theirs_to_ours(load):
     lines = [line("arena-one", "ours", "rookery", iteration_seconds=2.5)]
     lines += [line("arena-one", "rllib, 1 thread", "rllib", iteration_seconds=10.0)]

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rookery.core.entity_set import EntitySet
 from rookery.core.errors import SpaceError
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import action_spec, obs_spec
@@ -94,6 +95,8 @@ def test_any_space_comes_back_equal(space):
         spaces.MultiDiscrete([2, 3], dtype=np.int32),
         spaces.MultiBinary(4),
         spaces.MultiBinary([2, 2]),
+        EntitySet(spaces.Dict(a=spaces.Discrete(2), b=spaces.Box(0, 1, (3,))), 7),
+        EntitySet(spaces.MultiBinary(4), 2, stack=True),
         spaces.Dict(OrderedDict(z=spaces.Discrete(2), a=spaces.Discrete(3))),
         spaces.Dict({"b": spaces.Dict({"~": spaces.Discrete(2)}), "a/b": spaces.Tuple([])}),
     ],
@@ -126,7 +129,7 @@ def test_spaces_that_cannot_be_observed_are_left_out_as_before():
         "text": spaces.Text(20, charset="ab"),
         "own": Mission(9),
         "graph": spaces.Graph(number, None),
-        "list": spaces.Sequence(number),
+        "list": spaces.Sequence(spaces.Text(3)),
     }
     space = spaces.Dict({"number": number, **others})
     before, after = obs_spec(space, spaces.Discrete(2)), obs_spec(again(space), spaces.Discrete(2))

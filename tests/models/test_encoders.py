@@ -17,7 +17,8 @@ def spec(space):
 def encoder(space, hidden=(16, 8), activation="tanh", seed=0):
     generator = torch.Generator().manual_seed(seed)
     pictures = {"cnn": "auto", "cnn_width": 1, "precision": "float32"}
-    return Encoder(spec(space), hidden=hidden, activation=activation, **pictures, generator=generator)
+    sets = {"entities": (), "entity_size": 16, "entity_heads": 2}
+    return Encoder(spec(space), hidden=hidden, activation=activation, **pictures, **sets, generator=generator)
 
 
 def rows(space, n=5):

@@ -18,7 +18,7 @@ import torch
 from lives import CASES, FAST, SLOWER, Restless, Saying, Turns, Walk, digest, make, rows, weights
 
 from rookery import Callback, ConfigError, MultiAgentArena, Trainer
-from rookery.algorithms.actor_critic import PolicyKernels
+from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.state import Stateful
@@ -445,7 +445,7 @@ def ours(thing):
 PASSED_OVER = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
 
 
-KERNELS = (NativeActor, PolicyKernels)
+KERNELS = (NativeActor, PolicyKernels, RecurrentKernels)
 """They read weights where these lie, and are made when first needed."""
 
 

@@ -28,7 +28,7 @@ from rookery import (
     ReinforceConfig,
     Trainer,
 )
-from rookery.algorithms.actor_critic import PolicyKernels
+from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.state import Stateful
@@ -491,7 +491,7 @@ def walk(thing, path, seen, found):
     elif type(thing).__module__.split(".")[0] == "rookery" or isinstance(thing, nn.Module):
         if type(thing).__module__.split(".")[0] == "rookery":
             found[path] = thing
-        if isinstance(thing, NativeActor | PolicyKernels):  # inside are addresses
+        if isinstance(thing, NativeActor | PolicyKernels | RecurrentKernels):  # inside are addresses
             return
         for name, value in attributes(thing).items():
             walk(value, f"{path}.{name}", seen, found)

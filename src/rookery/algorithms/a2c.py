@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rookery.algorithms.actor_critic import ActorCritic, Outputs, advantage_targets, importance_metrics
+from rookery.algorithms.actor_critic import ActorCritic, advantage_targets, importance_metrics
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.metrics import Means, Metrics, explained_variance
@@ -21,6 +21,7 @@ from rookery.core.optim import RMSprop, flatten, gradient_step, with_gradient
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
+from rookery.models.heads import Outputs
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
 
@@ -112,6 +113,7 @@ class A2C(Algorithm[A2CConfig]):
 
     saved = ("net", "optimizer", "return_scale")
     corrects_staleness = True
+    learns_memory = True
     loss = staticmethod(a2c_loss)
 
     def __init__(self, policy: Policy, cfg: A2CConfig, streams: Streams, name: str) -> None:
@@ -124,7 +126,7 @@ class A2C(Algorithm[A2CConfig]):
     @property
     def demand(self) -> Demand:
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
-        return Demand(self.cfg.fragment_length, self.cfg.batch_size, self.policy.memory_every(self.cfg.fragment_length))
+        return Demand(self.cfg.fragment_length, self.cfg.batch_size)
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then one gradient step on all rows."""

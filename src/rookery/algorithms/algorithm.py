@@ -53,6 +53,9 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
     corrects_staleness: ClassVar[bool] = False
     """Whether `training_step` allows for decisions that older weights made, as `staleness` = 1 says they did."""
 
+    learns_memory: ClassVar[bool] = False
+    """Whether `training_step` learns policies that remember, row by row in sequences (docs/how-to/memory.md)."""
+
     def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
         self.policy = policy
         self.cfg = cfg

@@ -13,7 +13,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from rookery.algorithms.actor_critic import ActorCriticKernels
+from rookery.algorithms.kernels import ActorCriticKernels, RecurrentKernels
 from rookery.core.batch import Minibatch
 from rookery.core.metrics import Metrics
 from rookery.core.native import PPOBatch, PPOSettings, address, is_plain, num_threads, places
@@ -57,7 +57,7 @@ class PPOCall:
         return dict(zip(STATISTICS, self._statistics, strict=True))
 
 
-def ppo_kernel(kernels: ActorCriticKernels, batch: Minibatch, cfg: PPOConfig) -> Metrics | None:
+def ppo_kernel(kernels: ActorCriticKernels | RecurrentKernels, batch: Minibatch, cfg: PPOConfig) -> Metrics | None:
     """Writes the gradients of `ppo_loss` with respect to all weights.
 
     Args:
@@ -67,8 +67,10 @@ def ppo_kernel(kernels: ActorCriticKernels, batch: Minibatch, cfg: PPOConfig) ->
 
     Returns:
         The metrics of the loss, means over the rows; None for batches that carry a penalty, or lie in memory otherwise
-        than a kernel can read them.
+        than a kernel can read them, and for networks that remember.
     """
+    if isinstance(kernels, RecurrentKernels):
+        return None
     whole, order = batch.source or (batch, None)
     call = kernels.call
     if not isinstance(call, PPOCall) or not call.is_for(whole, cfg):

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.actor_critic import PolicyKernels
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.kernels import PolicyKernels
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.errors import TrainingError
 from rookery.core.metrics import Means, Metrics

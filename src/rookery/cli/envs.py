@@ -32,11 +32,14 @@ def list_envs() -> None:
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
     from rookery.core.settings import object_name
+    from rookery.envs import memory_tasks
     from rookery.envs.arena import MultiAgentArena
     from rookery.envs.classic import TWINS
+    from rookery.envs.make import OURS
     from rookery.training.presets import ENV_PRESETS
 
-    twins = {*TWINS, object_name(MultiAgentArena)}
+    tasks = {name for name in OURS if getattr(vars(memory_tasks).get(name), "batched", None)}
+    twins = {*TWINS, object_name(MultiAgentArena), *tasks}
     presets: dict[str, list[str]] = {}
     for algorithm, by_env in ENV_PRESETS.items():
         for name, values in by_env.items():
@@ -74,7 +77,15 @@ def check(
     if "name" in layer.values:
         raise ConfigError("command line: name: the environment is the first argument")
     cfg = resolve(EnvConfig, [layer]).config
-    findings = check_env(env, cfg.config, cfg.wrappers, episodes=episodes, max_steps=max_steps, seed=seed)
+    findings = check_env(
+        env,
+        cfg.config,
+        cfg.wrappers,
+        episodes=episodes,
+        max_steps=max_steps,
+        seed=seed,
+        max_entities=cfg.max_entities,
+    )
     typer.echo(env)
     for line in report(findings):
         typer.echo(line)

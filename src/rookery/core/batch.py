@@ -27,12 +27,10 @@ class Demand:
     Attributes:
         fragment_length: T, decisions of one slot in a row.
         decisions: Decisions an update, over all slots; None means `fragment_length` times the slots the policy plays.
-        memory_every: Every so many decisions of a fragment, from the first on, what the policy remembers is kept.
     """
 
     fragment_length: int
     decisions: int | None = None
-    memory_every: int = 1
 
 
 def flat(tensor: Tensor, rows: Tensor | None) -> Tensor:
@@ -266,12 +264,12 @@ class Minibatch:
         """
         if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self)):
             raise IndexError(f"rows {int(rows.min())} to {int(rows.max())} of a batch of {len(self)}")
-        return self._part(rows, None)
+        return self._part(rows)
 
-    def _part(self, rows: Tensor, sequences: tuple[Sequences, Tensor] | None) -> Self:
+    def _part(self, rows: Tensor, sequences: Sequences | None = None, memory: Tensor | None = None) -> Self:
         part = object.__new__(type(self))
         part.__dict__["_source"] = self, rows
-        part.__dict__["sequences"], part.__dict__["memory"] = sequences or (None, None)
+        part.__dict__["sequences"], part.__dict__["memory"] = sequences, memory
         kind: Any = type(self)
         for name in _with_default(kind):  # else the default would be found before it is gathered
             part.__getattr__(name)
@@ -310,7 +308,7 @@ class Minibatch:
         count = -(-total // size)
         if self.sequences is None:
             order = torch.from_numpy(rng.permutation(total)).to(device)
-            return (self._part(rows, None) for rows in order.split(_near_equal(total, count)))
+            return map(self._part, order.split(_near_equal(total, count)))
         whole, memory = self.sequences, self.memory
         assert memory is not None
         num = len(whole.length)
@@ -320,7 +318,7 @@ class Minibatch:
     def _picked(self, which: Tensor, memory: Tensor) -> Self:
         assert self.sequences is not None
         rows, sequences = self.sequences.pick(which)
-        return self._part(rows, (sequences, memory.index_select(0, which)))
+        return self._part(rows, sequences, memory.index_select(0, which))
 
 
 def _near_equal(total: int, count: int) -> list[int]:

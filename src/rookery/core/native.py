@@ -2,7 +2,7 @@
 
 The C++ stands in `core/kernels/`, one source compiled once for each instruction set. It knows layers, heads and flat
 vectors, and nothing of algorithms; the torch modules stay the definition of what is computed, and what runs where there
-is no kernel. `models/native.py` says which networks qualify.
+is no kernel. `models/native.py` says which networks qualify; `core/native_memory.py` has what remembers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BY_CAPABILITY = {"AVX512": ("x86-64-v4", "x86-64-v3", "x86-64"), "AVX2": ("x86-6
 ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 """In the order of `enum Activation`."""
 
-INTERFACE_VERSION = 5
+INTERFACE_VERSION = 6
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -101,9 +101,16 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "network_pack": (None, (ADDRESS,)),
     "network_forward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS)),
     "network_backward": (INT, (ADDRESS, ADDRESS, ADDRESS)),
+    "cell_new": (ADDRESS, (INT, INT, ADDRESS, ADDRESS)),
+    "cell_free": (None, (ADDRESS,)),
+    "cell_pack": (None, (ADDRESS,)),
+    "cell_step": (None, (ADDRESS, ADDRESS, INT, ADDRESS, LONG, ADDRESS)),
+    "cell_forward": (INT, (*(ADDRESS,) * 4, INT, INT, ADDRESS, LONG, ADDRESS, LONG, ADDRESS, INT)),
+    "cell_backward": (None, (ADDRESS, ADDRESS, ADDRESS)),
     "head_new": (ADDRESS, (INTS, INT, INT, INT, INT, INT, FLOAT, FLOAT)),
     "head_free": (None, (ADDRESS,)),
     "policy_step": (None, (ADDRESS, ADDRESS, ADDRESS, INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS)),
+    "memory_policy_step": (None, (ADDRESS, ADDRESS, INTS, INT, ADDRESS, ADDRESS, INT, ADDRESS, LONG, *(ADDRESS,) * 5)),
     "ppo_gradients": (None, (*(ADDRESS,) * 7, INT, *(ADDRESS,) * 3, INT)),
     "adam_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
     "rmsprop_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
@@ -272,7 +279,8 @@ class Network:
         self._kept_alive = (leaves, layers, table)
         self.widths = [len(part.weight) for part in layers[-1]]
         """Outputs of each part of the last layer."""
-        self._numbers = sum(leaf.width for leaf in leaves if leaf.kind != CATEGORIES)
+        self.numbers = sum(leaf.width for leaf in leaves if leaf.kind != CATEGORIES)
+        """Inputs of the first layer."""
         self.handle = call["network_new"](ACTIVATIONS.index(activation))
         if not self.handle:
             raise MemoryError("no memory for a network")
@@ -324,7 +332,7 @@ class Network:
         """
         for number, gradient in enumerate(gradients):
             self._part_addresses[number] = gradient.data_ptr()
-        shape = len(gradients[0]), self._numbers
+        shape = len(gradients[0]), self.numbers
         wanted = torch.empty(shape, dtype=torch.float32, device="cpu") if inputs else None
         if not self._call["network_backward"](self.handle, self._part_addresses, address(wanted)):
             raise RuntimeError("a backward pass without a forward pass that kept what it needs")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.entity_set import EntitySet
 from rookery.core.errors import SpaceError
 
 
@@ -35,6 +36,9 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
         return {"kind": "Dict", "spaces": [[key, space_to_json(inner)] for key, inner in space.spaces.items()]}
     if isinstance(space, spaces.Tuple):
         return {"kind": "Tuple", "spaces": [space_to_json(inner) for inner in space.spaces]}
+    if isinstance(space, EntitySet):
+        element = space_to_json(space.feature_space)
+        return {"kind": "EntitySet", "space": element, "max_entities": space.max_entities, "stack": space.stack}
     return {"kind": "Text", "max_length": getattr(space, "max_length", 1)}
 
 
@@ -62,6 +66,8 @@ def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
         return spaces.Dict(OrderedDict((key, space_from_json(inner)) for key, inner in text["spaces"]))
     if kind == "Tuple":
         return spaces.Tuple([space_from_json(inner) for inner in text["spaces"]])
+    if kind == "EntitySet":
+        return EntitySet(space_from_json(text["space"]), text["max_entities"], stack=text["stack"])
     if kind == "Text":
         return spaces.Text(text["max_length"])
     raise SpaceError(f"a space of unknown kind {kind!r}")

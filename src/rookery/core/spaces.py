@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.entity_set import ELEMENTS, EntityLayout, entity_layout
 from rookery.core.errors import SpaceError
 
 Tree = dict[str, np.ndarray]
@@ -32,7 +33,8 @@ class Leaf:
     Attributes:
         path: Where it stands in the observation, ``"obs"`` for a plain space.
         kind: What an encoder has to know: ``box`` (numbers), ``discrete`` and ``multi_discrete`` (categories, stored
-            from 0), ``multi_binary`` (flags), ``mask`` (allowed actions).
+            from 0), ``multi_binary`` (flags), ``entities`` (a set of things, see `core/entity_set.py`), ``mask``
+            (allowed actions).
         shape: Shape of one stored observation; ``()`` for Discrete.
         dtype: Type it is stored in: float32, uint8, int64 or bool.
         sizes: Categories of each element of a ``discrete`` or ``multi_discrete`` leaf; of a ``mask``, the choices of
@@ -40,15 +42,17 @@ class Leaf:
         scale: What a uint8 box is divided by when it is encoded: its upper bound (255 for images); else 1.
         start: Smallest category in the environment's own numbering, subtracted when stored (an array for
             MultiDiscrete).
+        entities: Of a set of entities, how these are stored.
     """
 
     path: str
-    kind: Literal["box", "discrete", "multi_discrete", "multi_binary", "mask"]
+    kind: Literal["box", "discrete", "multi_discrete", "multi_binary", "entities", "mask"]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     sizes: tuple[int, ...] = ()
     scale: float = 1.0
     start: Any = 0
+    entities: EntityLayout | None = None
 
     @property
     def is_image(self) -> bool:
@@ -103,6 +107,9 @@ class ObsSpec:
             value = mask if leaf.kind == "mask" and mask is not None else _at(obs, leaf.path)
             if leaf.kind == "mask" and isinstance(value, tuple | list):
                 value = np.concatenate([np.asarray(part).ravel() for part in value])
+            if leaf.entities is not None:
+                leaf.entities.write(value, tree[leaf.path][row])
+                continue
             array = value if isinstance(value, np.ndarray) else np.asarray(value)
             if array.shape != leaf.shape:
                 if leaf.kind != "discrete" or array.size != 1:
@@ -120,32 +127,32 @@ class ObsSpec:
         """Observations of the environment, one or a batch, as arrays ``[N, *leaf.shape]``; and whether it was a batch.
 
         Args:
-            obs: One observation, or N of them stacked leaf by leaf in the structure of the space.
+            obs: One observation, or N of them stacked leaf by leaf in the structure of the space; of sets of entities,
+                a list or tuple of N.
             mask: The action mask, when the environment gives it in `info` instead of in the observation.
 
         Raises:
             SpaceError: If a part is missing or has another shape or a type that does not fit; names the part.
         """
-        first = self.leaves[0]
-        shape = np.shape(_at(obs, first.path))
-        if shape == first.shape:
+        num = self._batch_size(obs)
+        if num is None:
             tree = self.allocate(1)
             self.write(obs, tree, 0, mask)
             return tree, False
-        num = shape[0] if shape else 0
-        if shape != (num, *first.shape):
-            batch = ", ".join(("N", *map(str, first.shape)))
-            raise SpaceError(f"{first.path}: shape {shape} (expected {first.shape}, or ({batch}) for a batch)")
         tree = self.allocate(num)
         for leaf in self.leaves:
             value = mask if leaf.kind == "mask" and mask is not None else _at(obs, leaf.path)
             if leaf.kind == "mask" and isinstance(value, tuple | list):
                 value = np.concatenate([np.asarray(part).reshape(num, -1) for part in value], axis=1)
+            if leaf.entities is not None:
+                if len(value) != num:
+                    raise SpaceError(f"{leaf.path}: {len(value)} sets in a batch of {num} observations")
+                for one, rows in zip(value, tree[leaf.path], strict=True):
+                    leaf.entities.write(one, rows)
+                continue
             array = np.asarray(value)
             if array.shape != (num, *leaf.shape):
-                raise SpaceError(
-                    f"{leaf.path}: shape {array.shape} (expected {(num, *leaf.shape)}, as for {first.path})"
-                )
+                raise SpaceError(f"{leaf.path}: shape {array.shape} (expected {(num, *leaf.shape)} in this batch)")
             if array.dtype != leaf.dtype and not _fits(array.dtype, leaf):
                 raise SpaceError(f"{leaf.path}: dtype {array.dtype} where the space gives {leaf.kind} ({leaf.dtype})")
             if leaf.kind in ("discrete", "multi_discrete"):
@@ -153,11 +160,37 @@ class ObsSpec:
             tree[leaf.path][:] = array
         return tree, True
 
+    def _batch_size(self, obs: Any) -> int | None:
+        """How many observations `obs` is a batch of; None if it is one.
+
+        Raises:
+            SpaceError: If it is neither.
+        """
+        first = next((leaf for leaf in self.leaves if leaf.kind not in ("entities", "mask")), self.leaves[0])
+        value = _at(obs, first.path)
+        if first.entities is not None:  # nothing but sets: a set is what can be read as one
+            try:
+                first.entities.write(value, self.allocate(1)[first.path][0])
+            except SpaceError:
+                if not isinstance(value, tuple | list | np.ndarray) or not len(value):
+                    raise
+                first.entities.write(value[0], self.allocate(1)[first.path][0])
+                return len(value)
+            return None
+        shape = np.shape(value)
+        if shape == first.shape:
+            return None
+        num = shape[0] if shape else 0
+        if shape != (num, *first.shape):
+            batch = ", ".join(("N", *map(str, first.shape)))
+            raise SpaceError(f"{first.path}: shape {shape} (expected {first.shape}, or ({batch}) for a batch)")
+        return num
+
     def check(self, tree: Tree, rows: np.ndarray | slice) -> str:
         """What is wrong in `rows` of `tree`: non-finite numbers, unknown categories; empty if nothing is."""
         for leaf in self.leaves:
             value = tree[leaf.path][rows]
-            if leaf.kind == "box" and leaf.dtype.kind == "f":
+            if leaf.kind in ("box", "entities") and leaf.dtype.kind == "f":
                 if np.count_nonzero(np.isfinite(value)) < value.size:
                     bad = value[~np.isfinite(value)][0]
                     return f"{leaf.path}: non-finite observation {bad} (expected finite numbers)"
@@ -210,12 +243,13 @@ def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: 
     """The layout of observations of `space`.
 
     Args:
-        space: Observation space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, nested.
+        space: Observation space: Box, Discrete, MultiDiscrete, MultiBinary, EntitySet, or Dict and Tuple of these,
+            nested.
         action: Action space; a Dict entry ``action_mask`` that fits it is lifted out as the mask.
         info_mask: The environment gives the action mask in `info`.
 
     Raises:
-        SpaceError: If no part of the space can be used.
+        SpaceError: If no part of the space can be used, or a ``Sequence`` does not say how many elements it may have.
     """
     leaves: list[Leaf] = []
     dropped: list[str] = []
@@ -248,6 +282,12 @@ def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: 
             leaves.append(Leaf(name, "multi_discrete", part.shape, np.dtype(np.int64), sizes, start=start))
         elif isinstance(part, spaces.MultiBinary):
             leaves.append(Leaf(name, "multi_binary", part.shape, np.dtype(np.uint8)))
+        elif isinstance(part, spaces.Sequence):
+            layout = entity_layout(part, name)
+            if layout is None:
+                dropped.append(f"{name}: sets of {part.feature_space} cannot be used, their elements may be {ELEMENTS}")
+            else:
+                leaves.append(Leaf(name, "entities", layout.shape, np.dtype(np.float32), entities=layout))
         else:
             dropped.append(f"{name}: {type(part).__name__} observations cannot be used")
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
@@ -42,6 +43,7 @@ def check_env(
     episodes: int,
     max_steps: int,
     seed: int,
+    max_entities: int | None = None,
 ) -> list[Finding]:
     """Plays random episodes and says everything that is wrong or worth knowing, errors first.
 
@@ -52,13 +54,15 @@ def check_env(
         episodes: How many.
         max_steps: After so many steps an episode counts as endless.
         seed: Names the seeds of the episodes and the actions.
+        max_entities: As for `make_env`.
     """
     findings = Findings()
     try:
         if is_vector(env):
-            _check_batched(env, config, findings, max_steps, Streams(seed))
+            _check_batched(env, config, findings, max_steps, Streams(seed), max_entities)
         else:
-            _Check(env, lane_maker(env, config, wrappers), findings, episodes, max_steps, Streams(seed)).run()
+            make = lane_maker(env, config, wrappers, max_entities=max_entities)
+            _Check(env, make, findings, episodes, max_steps, Streams(seed)).run()
     except EnvError as error:
         findings.where = ""
         findings.add("error", str(error))
@@ -175,7 +179,7 @@ class _Check:
             self.specs[agent] = None
             try:
                 obs, action = probe.lane.spaces(agent)
-                layouts = obs_spec(obs, action), action_spec(action)
+                layouts = obs_spec(bounded(obs, probe.lane.max_entities), action), action_spec(action)
             except Breach as breach:
                 self.findings.add("error", breach.problem, agent)
             except SpaceError as error:
@@ -316,11 +320,16 @@ class _Check:
 
 
 def _check_batched(
-    env: Any, config: Mapping[str, Any] | None, findings: Findings, max_steps: int, streams: Streams
+    env: Any,
+    config: Mapping[str, Any] | None,
+    findings: Findings,
+    max_steps: int,
+    streams: Streams,
+    max_entities: int | None,
 ) -> None:
     """Plays a class of many copies: its own code answers for the rows, so only what they show is looked at."""
     lanes = 4
-    pair = [make_env(env, config, (), lanes, "auto") for _ in range(2)]
+    pair = [make_env(env, config, (), lanes, "auto", max_entities=max_entities) for _ in range(2)]
     generators = [streams.generator(Role.ACTION, 0) for _ in pair]
     shown = [one.reset(streams.episodes(Role.ENV)) for one in pair]
     ended = 0

@@ -1,5 +1,7 @@
 """CartPole-v1 as a `VectorEnv`: all lanes stepped by a few array operations, with Gymnasium's numbers bit for bit.
 
+`BatchedStatelessCartPole` is the same without the velocities.
+
 The equations are those of Florian, "Correct equations for the dynamics of the cart-pole system" (2007), without
 friction, integrated by explicit Euler steps in float64. Sums and products stand in the order in which Gymnasium's
 CartPole-v1 forms them, and episodes are drawn from their seeds as it draws them: an episode is the same here and there.
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -40,7 +42,14 @@ class BatchedCartPole:
     An observation is position, velocity, angle and angular velocity, float32; action 0 pushes left, 1 right. The reward
     is 1 for every step. As in Gymnasium, a pole that falls in the very last step is both terminated and truncated; it
     is then not among the `final_index` rows, since it has no future.
+
+    Attributes:
+        title: What one copy is called.
+        shows_velocities: Whether they are part of an observation.
     """
+
+    title: ClassVar[str] = "CartPole-v1"
+    shows_velocities: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -63,10 +72,11 @@ class BatchedCartPole:
         """
         for setting, value in (("num_lanes", num_lanes), ("max_episode_steps", max_episode_steps)):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"BatchedCartPole: {setting} is {value!r}, it must be an integer of at least 1")
+                raise ValueError(f"{type(self).__name__}: {setting} is {value!r}, it must be an integer of at least 1")
         if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"BatchedCartPole: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+            raise ValueError(f"{type(self).__name__}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
         bound = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], dtype=np.float32)
+        bound = bound if self.shows_velocities else bound[::2]
         action_space = spaces.Discrete(2)
         kind = Kind(("agent",), obs_spec(spaces.Box(-bound, bound), action_space), action_spec(action_space))
         self.num_lanes = num_lanes
@@ -74,7 +84,7 @@ class BatchedCartPole:
         self.layout = 0
         self.episode = np.zeros(num_lanes, dtype=np.int64)
         self.exact = True
-        self.name = "CartPole-v1, batched"
+        self.name = f"{self.title}, batched"
         self.notes: tuple[str, ...] = ()
         self.want_infos = False
         self.infos: Sequence[Mapping[str, Any]] = ()
@@ -100,9 +110,10 @@ class BatchedCartPole:
         self._position_and_angle, self._angle = self._motion[:2], self._motion[1]
         self._acceleration, self._angle_acceleration = self._motion[4:]
         # the slab in the order of the state, [derivative, coordinate, lane], and the state in that in which it is drawn
-        self._obs_by_state = self._rows.obs["obs"].reshape(num_lanes, 2, 2).transpose(2, 1, 0)
-        self._state_by_obs = self._state.reshape(2, 2, num_lanes)
-        self._start_by_draw = self._state_by_obs.transpose(1, 0, 2)
+        whole = self._state.reshape(2, 2, num_lanes)
+        self._start_by_draw = whole.transpose(1, 0, 2)
+        self._state_by_obs = whole if self.shows_velocities else whole[:1]
+        self._obs_by_state = self._rows.obs["obs"].reshape(num_lanes, 2, -1).transpose(2, 1, 0)
 
         # Work space and constants; whole arrays, because converting a number costs as much as a sum. The cosine stands
         # beside the angular velocity, where the acceleration will, so that both go through the same operations at once.
@@ -293,6 +304,13 @@ class BatchedCartPole:
 
     def close(self) -> None:
         """Nothing is held; there because every vector env has it."""
+
+
+class BatchedStatelessCartPole(BatchedCartPole):
+    """Many `memory_tasks.StatelessCartPole` in one: an observation is position and angle alone."""
+
+    title = "StatelessCartPole"
+    shows_velocities = False
 
 
 TWINS = {"CartPole-v1": BatchedCartPole}

@@ -24,6 +24,7 @@ class DictLane:
     def __init__(self, env: Any) -> None:
         self.env = env
         self.agents = _announced(env)
+        self.max_entities: int | None = None
         self._alive: dict[Agent, None] = {}  # a dict, not a set, for its fixed order
 
     def spaces(self, agent: Agent) -> Spaces:

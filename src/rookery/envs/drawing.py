@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +30,8 @@ MARGIN = 20
 FOOTER = 46  # pixels under the board
 BOARD = 440  # pixels the longer side of a board aims at
 NARROWEST = 320  # pixels the footer's text needs
+CARD = 28  # pixels of a card's side
+STRIP = 22  # cards in a row
 
 
 def draw_arena(
@@ -62,20 +65,23 @@ def draw_arena(
         under = picture[top : top + len(disc), start : start + len(disc)]
         under[:] = disc + under * (1.0 - alpha)
 
-    _draw_footer(picture, returns, timestep, max_timesteps)
+    earned = [(label, color, f"{round(value, 1) + 0.0:+.1f}")  # adding 0 makes -0 a 0
+              for label, color, value in zip(("explorer", "blocker"), (GREEN, RED), returns, strict=True)]  # fmt: skip
+    _draw_footer(picture, earned, timestep, max_timesteps)
     return picture
 
 
-def _draw_footer(picture: np.ndarray, returns: Sequence[float], timestep: int, max_timesteps: int) -> None:
-    """Writes both returns and the time, and a bar that fills up, into the last `FOOTER` rows of a picture."""
+def _draw_footer(
+    picture: np.ndarray, earned: Sequence[tuple[str, Color, str]], timestep: int, max_timesteps: int
+) -> None:
+    """Writes who earned what and the time, and a bar that fills up, into the last `FOOTER` rows of a picture."""
     height, width = picture.shape[:2]
     strip = Image.new("RGB", (width - 2 * MARGIN, 20), PAPER)
     draw = ImageDraw.Draw(strip)
     x = 0.0
-    for label, color, value in zip(("explorer", "blocker"), (GREEN, RED), returns, strict=True):
+    for label, color, shown in earned:
         draw.text((x, 15), label, fill=color, font=_font(13), anchor="ls")
         x += draw.textlength(label, font=_font(13)) + 6
-        shown = f"{round(value, 1) + 0.0:+.1f}"  # adding 0 makes -0 a 0
         draw.text((x, 15), shown, fill=INK, font=_font(13), anchor="ls")
         x += 62
     draw.text((strip.width, 15), f"{timestep} / {max_timesteps}", fill=INK, font=_font(13), anchor="rs")
@@ -177,3 +183,52 @@ def draw_cart_pole(position: float, angle: float, timestep: int, max_timesteps: 
     text = f"{timestep} / {max_timesteps}"
     draw.text((right, bar - 8 * scale), text, fill=INK, font=_font(13 * scale), anchor="rs")
     return np.array(image.reduce(scale))
+
+
+@dataclass(frozen=True)
+class Strip:
+    """What one agent saw of a sequence, for `draw_strips`.
+
+    Attributes:
+        label: Who it is, in the footer.
+        cards: What is written on each card seen so far, the one shown now last.
+        right: Of each card that was answered, whether rightly; None where nothing was asked.
+        earned: The return so far.
+    """
+
+    label: str
+    cards: Sequence[str]
+    right: Sequence[bool | None]
+    earned: float
+
+
+def draw_strips(strips: Sequence[Strip], timestep: int, max_timesteps: int) -> np.ndarray:
+    """Sequences of cards, one above the other, the latest `STRIP` of each: the one shown now dark, answers below them.
+
+    Args:
+        strips: One for each agent.
+        timestep: Steps of this episode so far.
+        max_timesteps: Steps of a whole episode.
+    """
+    high = CARD + 18  # a card and the disc below it
+    picture = np.empty((MARGIN + high * len(strips) + FOOTER, 2 * MARGIN + STRIP * CARD, 3), dtype=np.uint8)
+    picture[:] = PAPER
+    image = Image.fromarray(picture)
+    draw = ImageDraw.Draw(image)
+    for row, strip in enumerate(strips):
+        first = max(len(strip.cards) - STRIP, 0)
+        top = MARGIN + row * high
+        for place, card in enumerate(strip.cards[first:]):
+            left, now = MARGIN + place * CARD, first + place == len(strip.cards) - 1
+            box = (left + 2, top + 2, left + CARD - 3, top + CARD - 3)
+            draw.rounded_rectangle(box, radius=5, fill=INK if now else TILE)
+            middle = (left + CARD / 2, top + CARD / 2)
+            draw.text(middle, card, fill=PAPER if now else INK, font=_font(14), anchor="mm")
+        for place, right in enumerate(strip.right[first:]):
+            if right is not None:
+                x, y = MARGIN + place * CARD + CARD / 2, top + CARD + 6
+                draw.ellipse((x - 4, y - 4, x + 4, y + 4), fill=GREEN if right else RED)
+    picture = np.array(image)
+    earned = [(strip.label, INK, f"{round(strip.earned, 2) + 0.0:+.2f}") for strip in strips]
+    _draw_footer(picture, earned, timestep, max_timesteps)
+    return picture

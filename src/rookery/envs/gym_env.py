@@ -22,6 +22,7 @@ class GymLane:
     def __init__(self, env: Any) -> None:
         self.env = env
         self.agents: tuple[Agent, ...] = (AGENT,)
+        self.max_entities: int | None = None
 
     def spaces(self, agent: Agent) -> Spaces:
         """Observation and action space of the one agent.

@@ -67,10 +67,12 @@ class Lane(Protocol):
     Attributes:
         env: The environment itself.
         agents: Those it announces, in its order; others may appear.
+        max_entities: Room for the elements of a ``Sequence`` that agents observe; None: each must say it itself.
     """
 
     env: Any
     agents: tuple[Agent, ...]
+    max_entities: int | None
 
     def spaces(self, agent: Agent) -> Spaces:
         """Observation and action space of an agent.

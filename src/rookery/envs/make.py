@@ -36,7 +36,18 @@ IMPLEMENTATIONS = ("auto", "batched", "serial", "processes", "threads")
 HELPED = ("processes", "threads")
 """Those of them that have helpers."""
 
-OURS = {"MultiAgentArena": "rookery.envs.arena:MultiAgentArena", "Atari": "rookery.envs.atari:Atari"}
+OURS = {
+    "MultiAgentArena": "rookery.envs.arena:MultiAgentArena",
+    "Atari": "rookery.envs.atari:Atari",
+    "StatelessCartPole": "rookery.envs.memory_tasks:StatelessCartPole",
+    "RepeatAfterMe": "rookery.envs.memory_tasks:RepeatAfterMe",
+    "RepeatPrevious": "rookery.envs.memory_tasks:RepeatPrevious",
+    "Autoencode": "rookery.envs.memory_tasks:Autoencode",
+    "CountRecall": "rookery.envs.memory_tasks:CountRecall",
+    "CueCorridor": "rookery.envs.memory_tasks:CueCorridor",
+    "TwoCues": "rookery.envs.memory_tasks:TwoCues",
+    "Sorter": "rookery.envs.sorter:Sorter",
+}
 """Short names of environments that come with Rookery: name to import path."""
 
 PROVIDERS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
@@ -53,6 +64,7 @@ def make_env(
     helpers: int | None = None,
     tolerance: Tolerance = STRICT,
     render: bool = False,
+    max_entities: int | None = None,
 ) -> VectorEnv:
     """Many copies of an environment.
 
@@ -70,6 +82,7 @@ def make_env(
         helpers: How many step shares of the copies beside the caller; None = 0 = all of them are stepped in a loop.
         tolerance: What is borne from copies that raise, hang or die.
         render: Build it so that `VectorEnv.render` gives pictures, where the environment can.
+        max_entities: Room for the elements of a ``Sequence`` in an observation; None: an `EntitySet` says its own.
 
     Raises:
         EnvError: If there is no such environment, it cannot be built, or its spaces cannot be used.
@@ -85,17 +98,17 @@ def make_env(
             raise EnvError(
                 f"{name} plays many copies at once: env.implementation={implementation} has none to deal; leave it out"
             )
-        return _build_vector(found, num_lanes, settings, name, render)
+        return _build_vector(found, num_lanes, settings, name, render, max_entities)
     if implementation in ("auto", "batched"):
         twin = _twin(env, found)
         if twin is None and implementation == "batched":
             twin = _vector_entry(found)
         reason = _why_no_twin(twin, wrappers, num_lanes, settings)
         if not reason:
-            return _build_vector(twin, num_lanes, settings, name, render)
+            return _build_vector(twin, num_lanes, settings, name, render, max_entities)
         if implementation == "batched":
             raise EnvError(f"{name}: env implementation 'batched' cannot be used: {reason}; use 'serial' or 'auto'")
-    factory = lane_maker(env, config, wrappers, render=render)
+    factory = lane_maker(env, config, wrappers, render=render, max_entities=max_entities)
     num_helpers = 0 if implementation == "serial" else min(helpers or 0, num_lanes - 1)
     if num_helpers < 1:
         return SerialEnv(factory, num_lanes, name, tolerance)
@@ -119,7 +132,12 @@ def has_single_copies(
 
 
 def lane_maker(
-    env: Any, config: Mapping[str, Any] | None, wrappers: Sequence[Any], *, render: bool = False
+    env: Any,
+    config: Mapping[str, Any] | None,
+    wrappers: Sequence[Any],
+    *,
+    render: bool = False,
+    max_entities: int | None = None,
 ) -> Callable[[], Any]:
     """What makes one copy a call, wrapped, in the adapter for its style: a `GymLane` or another `Lane`.
 
@@ -128,6 +146,7 @@ def lane_maker(
         config: Keyword arguments of its constructor.
         wrappers: Applied in order.
         render: Build it so that it draws pictures, where it can.
+        max_entities: As for `make_env`.
 
     Raises:
         EnvError: If there is no such environment or wrapper; from the calls, if it cannot be built.
@@ -136,7 +155,7 @@ def lane_maker(
     if _is_vector_class(found) or _is_foreign(found):
         raise EnvError(f"{name} plays many copies at once: there is no single one")
     wraps = [(_wrapper_name(wrapper), _find_wrapper(wrapper)) for wrapper in wrappers]
-    return lambda: _lane(_build(found, settings, wraps, name, render), name)
+    return lambda: _lane(_build(found, settings, wraps, name, render), name, max_entities)
 
 
 def is_vector(env: Any) -> bool:
@@ -387,14 +406,14 @@ def _why_no_twin(twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: M
 
 
 def _build_vector(
-    found: Any, num_lanes: int, settings: Mapping[str, Any], name: str, render: bool = False
+    found: Any, num_lanes: int, settings: Mapping[str, Any], name: str, render: bool, max_entities: int | None
 ) -> VectorEnv:
     try:
         if not _is_foreign(found):
             built: VectorEnv = found(num_lanes, **settings)
             return built
         asked = {"render_mode": "rgb_array"} if render and "render_mode" in _parameters(found) else {}
-        return ForeignEnv(lambda: found(num_envs=num_lanes, **asked, **settings), num_lanes, name)
+        return ForeignEnv(lambda: found(num_envs=num_lanes, **asked, **settings), num_lanes, name, max_entities)
     except EnvError:
         raise
     except Exception as error:
@@ -458,7 +477,7 @@ def _extra(found: Any, error: Exception) -> str:
 # -- style -----------------------------------------------------------------------------------------
 
 
-def _lane(env: Any, name: str) -> Any:
+def _lane(env: Any, name: str, max_entities: int | None) -> Any:
     """The adapter for the style `env` is written in."""
     lane: type[Lane] | type[GymLane]
     if callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "last", None)):
@@ -475,7 +494,9 @@ def _lane(env: Any, name: str) -> Any:
         raise EnvError(
             f"{name} makes {type(env).__name__}, expected one Gymnasium, PettingZoo or dict-style environment; {what}"
         )
-    return lane(env)
+    adapted = lane(env)
+    adapted.max_entities = max_entities
+    return adapted
 
 
 def _resets_to_agents(env: Any) -> bool:

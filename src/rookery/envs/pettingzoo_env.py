@@ -13,6 +13,7 @@ class ParallelLane:
     def __init__(self, env: Any) -> None:
         self.env = env
         self.agents: tuple[Agent, ...] = tuple(getattr(env, "possible_agents", ()))
+        self.max_entities: int | None = None
         self._alive: list[Agent] = []
 
     def spaces(self, agent: Agent) -> Spaces:
@@ -60,6 +61,7 @@ class AECLane:
     def __init__(self, env: Any) -> None:
         self.env = env
         self.agents: tuple[Agent, ...] = tuple(getattr(env, "possible_agents", ()))
+        self.max_entities: int | None = None
         self._alive: list[Agent] = []
 
     def spaces(self, agent: Agent) -> Spaces:

@@ -4,7 +4,8 @@ A custom model is ``MyModel(obs_space, **module_config)`` with ``forward(obs) ->
 ``num_features`` = F. `obs` looks like the space: a tensor ``[N, *shape]`` for a plain space, a dict or tuple of them
 for Dict and Tuple. Boxes and MultiBinary come as float32 in the space's own shape (uint8 boxes divided by their upper
 bound, 255 for images; float boxes normalized if `normalize_obs` is on); Discrete and MultiDiscrete come as int64
-counted from 0. An action mask in the space is left out (the head applies it), and so are parts that cannot be used (in
+counted from 0. A set of entities comes as float32 ``[N, max, 1 + k]``, the first column 1 for those that are there. An
+action mask in the space is left out (the head applies it), and so are parts that cannot be used (in
 a tuple, None stands in their place).
 """
 
@@ -22,11 +23,12 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
 from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import Leaf, ObsSpec
 from rookery.models.encoders import Encoder
+from rookery.models.hyper import GoalTrunk
 from rookery.models.memory import MemoryConfig
 
 CONTRACT = (
@@ -65,6 +67,28 @@ class ModelConfig(Settings):
     cnn_width: PositiveInt = 1
     """Multiplies the filters of that network."""
 
+    entities: tuple[str, ...] = ()
+    """Paths of boxes ``[max, k]`` in the observation that are sets as well, in which rows of zeros are absent members.
+    They are not normalized.
+    """
+
+    entities_as: Literal["set", "flat"] = "set"
+    """Sets of entities: ``set`` = attention, whatever their order; ``flat`` = numbers, one row after the other."""
+
+    entity_size: PositiveInt = 64
+    """Width of the attention over entities."""
+
+    entity_heads: PositiveInt = 4
+    """Heads of that attention; `entity_size` is split among them."""
+
+    goals: tuple[str, ...] = ()
+    """Parts of the observation that are goals, by their paths."""
+
+    goal_conditioning: Literal["hyper", "none"] = "hyper"
+    """What goals do: ``hyper`` = the last hidden layer has weights that depend on them; ``none`` = they are inputs like
+    any other.
+    """
+
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     """What is remembered from one decision to the next: ``memory.kind``."""
 
@@ -100,21 +124,57 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
 
     Raises:
         ConfigError: If a custom model breaks the contract, which is tried out on two rows of zeros, or a picture is too
-            small for the network that was asked for.
+            small for the network that was asked for; if the observation has no such part as a setting names.
     """
     if cfg.module is not None:
         return _build_custom(obs, cfg, generator)
     if cfg.module_config:
         raise ConfigError(f"model.module_config is {cfg.module_config}, but model.module is not set; {CONTRACT}")
+    leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask"}
+    _check_paths("goals", cfg.goals, leaves)
+    _check_paths("entities", cfg.entities, leaves)
+    for path in cfg.entities:
+        leaf = leaves[path]
+        if leaf.kind not in ("box", "entities") or len(leaf.shape) != 2:
+            raise ConfigError(
+                f"model.entities: {path!r} is a {leaf.kind} of shape {leaf.shape}; a set is a box of shape (max, k)"
+            )
+    if not cfg.goals or cfg.goal_conditioning == "none":
+        return _encoder(obs, cfg, cfg.hidden, generator)
+    if not cfg.hidden:
+        raise ConfigError(
+            "model.goal_conditioning=hyper makes the weights of the last hidden layer, and model.hidden is empty: give "
+            "it a layer, or set model.goal_conditioning=none"
+        )
+    trunk = _encoder(obs, cfg, cfg.hidden[:-1], generator)
+    goals = ObsSpec(obs.space, tuple(leaves[path] for path in cfg.goals))
+    goal = _encoder(goals, cfg, cfg.hidden[-1:], generator)
+    return GoalTrunk(trunk, goal, cfg.hidden[-1], activation=cfg.activation, generator=generator)
+
+
+def _encoder(obs: ObsSpec, cfg: ModelConfig, hidden: tuple[int, ...], generator: torch.Generator) -> Encoder:
+    sets = [leaf.path for leaf in obs.leaves if leaf.kind == "entities" or leaf.path in cfg.entities]
     return Encoder(
         obs,
-        hidden=cfg.hidden,
+        hidden=hidden,
         activation=cfg.activation,
         cnn=cfg.cnn,
         cnn_width=cfg.cnn_width,
         precision=cfg.precision,
+        entities=sets if cfg.entities_as == "set" else (),
+        entity_size=cfg.entity_size,
+        entity_heads=cfg.entity_heads,
         generator=generator,
     )
+
+
+def _check_paths(setting: str, paths: tuple[str, ...], leaves: Mapping[str, Leaf]) -> None:
+    for path in paths:
+        if path not in leaves:
+            raise ConfigError(
+                f"model.{setting}: the observation has no part {path!r}{nearest(path, list(leaves))}; it has "
+                f"{', '.join(leaves)}"
+            )
 
 
 class CustomTrunk(nn.Module):

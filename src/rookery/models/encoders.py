@@ -2,12 +2,13 @@
 
 Numbers, flags and categories all meet in the first linear layer: it equals one linear layer on their concatenation with
 categories as one-hots, but looks categories up in a table instead of multiplying zeros. Pictures go through a
-convolutional network each, whose outputs are further inputs of that layer. Action masks are never encoded.
+convolutional network each, and sets of entities through attention; their outputs are further inputs of that layer.
+Action masks are never encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch.nn import functional
 from rookery.core.batch import TensorTree
 from rookery.core.spaces import ObsSpec
 from rookery.models.activations import ACTIVATIONS
+from rookery.models.entities import EntityEncoder
 from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
 from rookery.models.pictures import ImageEncoder, image_layout
 
@@ -60,7 +62,7 @@ class MixedLinear(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The trunk for any observation layout: pictures through their own networks, then linear layers on everything.
+    """The trunk for any observation layout: pictures and sets through networks of their own, then linear layers.
 
     Args:
         obs: Layout of the observations.
@@ -69,10 +71,13 @@ class Encoder(nn.Module):
         cnn: Which picture network: ``auto``, ``nature``, ``impala`` or ``small``.
         cnn_width: Multiplies the filters of picture networks.
         precision: ``float32``, or ``bfloat16`` for picture networks while they learn.
+        entities: Paths of leaves that are read as sets of entities; others are read as numbers, row by row.
+        entity_size: Width of what is learned of entities.
+        entity_heads: Heads of attention over them.
         generator: Draws the weights.
 
     Raises:
-        ConfigError: If a picture is too small for the network that was asked for.
+        ConfigError: If a picture is too small for the network that was asked for, or heads cannot share their width.
     """
 
     def __init__(
@@ -84,12 +89,18 @@ class Encoder(nn.Module):
         cnn: str,
         cnn_width: int,
         precision: str,
+        entities: Collection[str],
+        entity_size: int,
+        entity_heads: int,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
         leaves = [leaf for leaf in obs.leaves if leaf.kind != "mask"]
+        sets = [leaf for leaf in leaves if leaf.path in entities]
         pictures = [leaf for leaf in leaves if image_layout(leaf)]
-        self.vectors = tuple(leaf for leaf in leaves if leaf.kind in ("box", "multi_binary") and not image_layout(leaf))
+        numbers = [leaf for leaf in leaves if leaf.kind in ("box", "multi_binary", "entities")]
+        elsewhere = {leaf.path for leaf in (*sets, *pictures)}
+        self.vectors = tuple(leaf for leaf in numbers if leaf.path not in elsewhere)
         self.categories = tuple(leaf for leaf in leaves if leaf.kind in ("discrete", "multi_discrete"))
         self.sizes = tuple(size for leaf in self.categories for size in leaf.sizes)
         self.pictures = tuple(leaf.path for leaf in pictures)
@@ -103,6 +114,11 @@ class Encoder(nn.Module):
         self._activate = ACTIVATIONS[activation]
         num_numbers = sum(int(np.prod(leaf.shape)) for leaf in self.vectors)
         num_numbers += sum(image.num_features for image in images)
+        self.sets: EntityEncoder | None = None
+        if sets:
+            num_self = num_numbers + sum(self.sizes)
+            self.sets = EntityEncoder(sets, num_self, entity_size, entity_heads, generator=generator)
+            num_numbers += entity_size
         self.first = MixedLinear(num_numbers, self.sizes, hidden[0], generator=generator) if hidden else None
         self.layers = nn.ModuleList(
             linear(hidden[i], hidden[i + 1], gain=HIDDEN_GAIN, generator=generator) for i in range(len(hidden) - 1)
@@ -124,8 +140,14 @@ class Encoder(nn.Module):
             x = obs[self._plain_path]
         else:
             numbers, categories = self._numbers(obs), self._categories(obs)
+            if self.sets is not None:
+                own = _one_hots(numbers, categories, self.sizes)
+                found = self.sets(obs, own)
+                numbers = found if numbers is None else torch.cat((numbers, found), 1)
             if self.first is None:
-                return _one_hots(numbers, categories, self.sizes)
+                features = _one_hots(numbers, categories, self.sizes)
+                assert features is not None
+                return features
             x = activation(self.first(numbers, categories))
         for weight, bias in self._chain:
             x = activation(functional.linear(x, weight, bias))
@@ -150,9 +172,9 @@ class Encoder(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1) if parts else None
 
 
-def _one_hots(numbers: Tensor | None, categories: Tensor | None, sizes: Sequence[int]) -> Tensor:
-    """Numbers followed by categories as one-hots, float32 ``[N, num_inputs + sum(sizes)]``."""
+def _one_hots(numbers: Tensor | None, categories: Tensor | None, sizes: Sequence[int]) -> Tensor | None:
+    """Numbers followed by categories as one-hots, float32 ``[N, num_inputs + sum(sizes)]``; None of nothing."""
     parts = [] if numbers is None else [numbers]
     if categories is not None:
         parts += [functional.one_hot(categories[:, i], size).float() for i, size in enumerate(sizes)]
-    return torch.cat(parts, 1)
+    return torch.cat(parts, 1) if parts else None

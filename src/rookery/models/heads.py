@@ -6,6 +6,7 @@ out the logits of all choices, then those of all flags, then the means of all nu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import assert_never
 
 import torch
@@ -76,6 +77,14 @@ def _composite(action: ActionSpec, output: Tensor, log_std: Tensor | None, mask:
         parts.append(DiagonalGaussian(means, log_std))
     widths = (len(action.sizes), action.num_flags, action.num_numbers)
     return Composite(parts, [width for width in widths if width])
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What heads say about N rows: a distribution over actions, and values ``[N]``."""
+
+    distribution: Distribution
+    value: Tensor
 
 
 class ActionHead(nn.Module):

@@ -1,20 +1,29 @@
 """Memory: what a policy carries from one decision to the next, behind one interface.
 
 A memory stands between the trunk and the heads. What it remembers of one slot is a vector of `size` numbers, so that
-storing, resetting and saving it need not know what it means. It is played one decision at a time (`step`) and learned
-over whole sequences (`forward`), to the same numbers.
+storing, resetting and saving it need not know what it means. It is played one decision at a time (`advance`) and
+learned over whole sequences (`forward`), to the same numbers.
+
+What several layers remember lies side by side, layer by layer.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from rookery.core.batch import Sequences
+from rookery.core.errors import ConfigError
 from rookery.core.settings import PositiveInt, Settings
+from rookery.models.attention import AttentionBlock
+from rookery.models.layers import linear
+from rookery.models.pieces import Pieces
+from rookery.models.recurrence import InputLayer, RecurrentLayer, blend, fused_pass, spread_memories, weights_of
 
 
 @dataclass(frozen=True)
@@ -22,23 +31,23 @@ class MemoryConfig(Settings):
     """What a policy remembers."""
 
     kind: Literal["none", "lstm", "gru", "scan", "attention"] = "none"
-    """Cell after the trunk: LSTM, GRU, a recurrence that is learned by parallel scan, or gated attention over the last
-    decisions.
+    """Cell after the trunk: LSTM, GRU, a linear recurrence whose gates look at the input alone (minGRU: learns fast),
+    or gated attention over the last decisions.
     """
 
     size: PositiveInt = 64
-    """Width of the cell."""
+    """Width of the cell, and of what it gives."""
 
     layers: PositiveInt = 1
     """Cells on top of each other."""
 
     sequence_length: PositiveInt = 32
     """Decisions in a row through which gradients flow, at most; each such sequence starts from what was remembered
-    when it was played.
+    when it was played. The units of GRU and scan start with memories of up to so many decisions.
     """
 
     context: PositiveInt = 32
-    """Decisions that attention looks at, the present one included; a layer each."""
+    """Decisions that a layer of attention looks at, the present one included."""
 
     heads: PositiveInt = 4
     """Heads of attention; `size` is split among them."""
@@ -69,7 +78,7 @@ class Memory(nn.Module, ABC):
     num_features: int
 
     @abstractmethod
-    def step(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """One decision of N slots.
 
         Args:
@@ -92,3 +101,240 @@ class Memory(nn.Module, ABC):
         Returns:
             Features ``[N, num_features]``, and what is remembered after the last row of each sequence, ``[B, size]``.
         """
+
+
+class LSTM(Memory):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997; forget gates by Gers et al. 2000).
+
+    With gates i, f, g, o = ``W x + b + U h``, in the order of ``torch.nn.LSTM``:
+    ``c = sigmoid(f) c + sigmoid(i) tanh(g)``, ``h = sigmoid(o) tanh(c)``. A layer remembers h, then c, and gives h. The
+    bias of f starts at 1, so that it remembers before it has learned what to forget.
+
+    Args:
+        num_inputs: Width of what the trunk gives.
+        size: Width of each layer.
+        layers: Cells on top of each other.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, num_inputs: int, *, size: int, layers: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.num_features = size
+        self.size = layers * 2 * size
+        widths = [num_inputs] + [size] * (layers - 1)
+        made = [RecurrentLayer(width, size, num_gates=4, generator=generator) for width in widths]
+        self.layers = nn.ModuleList(made)
+        self._weights = weights_of(made)
+        with torch.no_grad():
+            for _, _, bias in self._weights:
+                bias[size : 2 * size] = 1.0
+
+    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """One decision of N slots; see `Memory.advance`."""
+        after: list[Tensor] = []
+        remembered = memory.split(self.num_features, 1)
+        for layer, (weight, recurrent, bias) in enumerate(self._weights):
+            x, c = torch.lstm_cell(x, remembered[2 * layer : 2 * layer + 2], weight, recurrent, bias)
+            after += [x, c]
+        return x, torch.cat(after, 1)
+
+    def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
+        """All decisions of B sequences in one pass; see `Memory.forward`."""
+        return fused_pass(torch.lstm, x, memory, sequences, weights=self._weights, num_states=2)
+
+
+class GRU(Memory):
+    """Gated recurrent units (Cho et al. 2014), in the form of ``torch.nn.GRU``.
+
+    With r, z, n = ``W x + b`` and, of the last output, ``U h``: ``r = sigmoid(r + U_r h)``,
+    ``z = sigmoid(z + U_z h)``, ``n = tanh(n + r * U_n h)``, ``h = (1 - z) n + z h``. A layer remembers h, and gives it.
+
+    Args:
+        num_inputs: Width of what the trunk gives.
+        size: Width of each layer.
+        layers: Cells on top of each other.
+        horizon: Decisions; at first the units of a layer forget within 2 to about so many, see `spread_memories`.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.num_features = size
+        self.size = layers * size
+        widths = [num_inputs] + [size] * (layers - 1)
+        made = [RecurrentLayer(width, size, num_gates=3, generator=generator) for width in widths]
+        self.layers = nn.ModuleList(made)
+        self._weights = weights_of(made)
+        with torch.no_grad():
+            for _, _, bias in self._weights:
+                bias[size : 2 * size] = spread_memories(size, horizon)
+
+    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """One decision of N slots; see `Memory.advance`."""
+        after: list[Tensor] = []
+        for h, (weight, recurrent, bias) in zip(memory.split(self.num_features, 1), self._weights, strict=True):
+            x = torch.gru_cell(x, h, weight, recurrent, bias)
+            after.append(x)
+        return x, torch.cat(after, 1)
+
+    def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
+        """All decisions of B sequences in one pass; see `Memory.forward`."""
+        return fused_pass(torch.gru, x, memory, sequences, weights=self._weights, num_states=1)
+
+
+class Scan(Memory):
+    """Minimal gated recurrent units (minGRU, Feng et al. 2024, arXiv:2410.01201), which learn fast.
+
+    With z, n = ``W x + b``: ``h = (1 - sigmoid(z)) h + sigmoid(z) n``. A layer remembers h, and gives ``tanh(h)``.
+    Gates and candidates do not look back, so that one product computes those of all decisions. What is left to do one
+    after the other is a blend of two vectors, which on a CPU is faster so than in a scan of log2(S) rounds over all
+    rows. Nothing is divided and no weight of the past is above 1, so it needs no logarithms as the paper's form does,
+    and candidates of either sign are fine.
+
+    The tanh is not the paper's. Without it what one layer gives is linear in its candidates, and heads that are linear
+    too learn to tell a decision from those around it much later.
+
+    Args:
+        num_inputs: Width of what the trunk gives.
+        size: Width of each layer.
+        layers: Cells on top of each other.
+        horizon: Decisions; at first the units of a layer forget within 2 to about so many, see `spread_memories`.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.num_features = size
+        self.size = layers * size
+        widths = [num_inputs] + [size] * (layers - 1)
+        made = [InputLayer(width, size, num_gates=2, generator=generator) for width in widths]
+        self.layers = nn.ModuleList(made)
+        self._weights = tuple((layer.input.weight, layer.input.bias) for layer in made)
+        with torch.no_grad():
+            for _, bias in self._weights:
+                bias[:size] = -spread_memories(size, horizon)
+
+    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """One decision of N slots; see `Memory.advance`."""
+        after: list[Tensor] = []
+        for h, (weight, bias) in zip(memory.split(self.num_features, 1), self._weights, strict=True):
+            gate, candidate = functional.linear(x, weight, bias).chunk(2, 1)
+            h = torch.lerp(h, candidate, gate.sigmoid())
+            after.append(h)
+            x = h.tanh()
+        return x, torch.cat(after, 1)
+
+    def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
+        """All decisions of B sequences, one time step of all of them after the other; see `Memory.forward`."""
+        pieces = Pieces.of(sequences)
+        after: list[Tensor] = []
+        x = pieces.pack(x)
+        for before, (weight, bias) in zip(
+            pieces.before(memory).split(self.num_features, 1), self._weights, strict=True
+        ):
+            gate, candidate = functional.linear(x, weight, bias).chunk(2, 1)
+            h = blend(candidate, gate.sigmoid(), before, pieces.counts)
+            after.append(h.index_select(0, pieces.last_packed))
+            x = h.tanh()
+        return pieces.unpack(x), torch.cat(after, 1)
+
+
+class Attention(Memory):
+    """Gated attention over the last decisions of the episode (GTrXL, Parisotto et al. 2019, arXiv:1910.06764).
+
+    A layer remembers what came into it at the last ``context - 1`` decisions, oldest first; after all layers stands how
+    many of these there are. What it was at the time is looked at with the weights of today, so that after an update
+    what stands in a memory is a little old, as in Transformer-XL.
+
+    Args:
+        num_inputs: Width of what the trunk gives.
+        size: Width of each layer.
+        layers: How many.
+        heads: Of attention, a layer.
+        context: Decisions that a layer looks at, the present one included.
+        generator: Draws the weights.
+    """
+
+    def __init__(
+        self, num_inputs: int, *, size: int, layers: int, heads: int, context: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.num_features = size
+        self.num_past = context - 1
+        self.size = layers * self.num_past * size + 1
+        self.embedding = linear(num_inputs, size, gain=1.0, generator=generator)
+        made = [AttentionBlock(size, heads=heads, context=context, generator=generator) for _ in range(layers)]
+        self.blocks = nn.ModuleList(made)
+        self._blocks = tuple(made)
+
+    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """One decision of N slots; see `Memory.advance`."""
+        past, count = self._parts(memory)
+        hidden = torch.arange(-self.num_past, 1, device=x.device) < -count
+        x = self.embedding(x)
+        after: list[Tensor] = []
+        for block, remembered in zip(self._blocks, past, strict=True):
+            timeline = torch.cat((remembered, x.unsqueeze(1)), 1)
+            after.append(timeline[:, 1:].flatten(1))
+            x = block(x, block.attention(timeline, hidden[:, None, None]).squeeze(1))
+        after.append((count + 1).clamp_(max=self.num_past))
+        return x, torch.cat(after, 1)
+
+    def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
+        """All decisions of B sequences, each layer's at once; see `Memory.forward`."""
+        past, count = self._parts(memory.masked_fill(sequences.first[0].unsqueeze(1), 0.0))
+        steps, device = len(sequences.first), x.device
+        now = torch.arange(steps, device=device).unsqueeze(1)
+        # The earliest decision of the episode that each one is of; those remembered stand at -1, -2, ...
+        begin = torch.where(sequences.first, now, -count.squeeze(1).long()).cummax(0).values
+        when = torch.arange(-self.num_past, steps, device=device)
+        hidden = (when > now) | (when < torch.maximum(begin, now - self.num_past).t().unsqueeze(2))
+        count = sequences.length - begin.gather(0, sequences.length.unsqueeze(0) - 1).squeeze(0)
+        count = count.clamp_(max=self.num_past).unsqueeze(1)
+        ahead = torch.arange(self.num_past, device=device)
+        kept = (ahead + sequences.length.unsqueeze(1)).unsqueeze(2).expand(-1, -1, self.num_features)
+        forgotten = (ahead < self.num_past - count).unsqueeze(2)
+        x = self.embedding(x)
+        after: list[Tensor] = []
+        for block, remembered in zip(self._blocks, past, strict=True):
+            timeline = torch.cat((remembered, sequences.grid(x).transpose(0, 1)), 1)
+            after.append(timeline.gather(1, kept).masked_fill(forgotten, 0.0).flatten(1))
+            seen = block.attention(timeline, hidden.unsqueeze(1))
+            x = block(x, sequences.rows(seen.transpose(0, 1)))
+        return x, torch.cat((*after, count.to(x.dtype)), 1)
+
+    def _parts(self, memory: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+        """What each layer remembers, ``[N, context - 1, size]``, and of how many decisions, ``[N, 1]``."""
+        past = memory[:, :-1].unflatten(1, (len(self._blocks), self.num_past, self.num_features))
+        return past.unbind(1), memory[:, -1:]
+
+
+def build_memory(cfg: MemoryConfig, num_features: int, generator: torch.Generator) -> Memory | None:
+    """The memory that the settings ask for, or None if nothing that is learned.
+
+    Args:
+        cfg: What a policy remembers.
+        num_features: Width of what the trunk gives.
+        generator: Draws the weights.
+
+    Raises:
+        ConfigError: If the width of attention cannot be split among its heads.
+    """
+    if cfg.kind == "none":
+        return None
+    size, layers, horizon = cfg.size, cfg.layers, cfg.sequence_length
+    if cfg.kind == "lstm":
+        return LSTM(num_features, size=size, layers=layers, generator=generator)
+    if cfg.kind == "gru":
+        return GRU(num_features, size=size, layers=layers, horizon=horizon, generator=generator)
+    if cfg.kind == "scan":
+        return Scan(num_features, size=size, layers=layers, horizon=horizon, generator=generator)
+    if cfg.kind == "attention":
+        heads, context = cfg.heads, cfg.context
+        if size % heads:
+            raise ConfigError(
+                f"model.memory.heads: {heads} heads cannot share model.memory.size {size} evenly; take a size such as "
+                f"{-(-size // heads) * heads}, or a number of heads that divides {size}"
+            )
+        return Attention(num_features, size=size, layers=layers, heads=heads, context=context, generator=generator)
+    assert_never(cfg.kind)

@@ -1,8 +1,8 @@
 """Which networks run on kernels, and how they are described to them.
 
 A network qualifies if it is our own encoder on vectors and categories, with linear heads, in float32 on the processor.
-Pictures, custom models, and what is compiled by `torch.compile` run in torch, as everything does where there is no
-build (see `core/native.py`).
+Pictures, sets of entities, goal conditioning, custom models, and what is compiled by `torch.compile` run in torch, as
+everything does where there is no build (see `core/native.py`).
 """
 
 from __future__ import annotations
@@ -35,28 +35,38 @@ from rookery.core.native import (
 from rookery.models.build import ModelConfig
 from rookery.models.encoders import Encoder
 from rookery.models.heads import ActionHead, ValueHead
+from rookery.models.hyper import GoalTrunk
+from rookery.models.memory import GRU, LSTM, Attention, Memory, Scan
 
 MOST_WEIGHTS = 2**18
 """Of a layer. Kernels take two cores at most: wider ones are left to torch, which takes all."""
 
 DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
 
+RECURRENT: dict[type[Memory], str] = {LSTM: "lstm", GRU: "gru", Scan: "scan"}
+"""Memories that there are kernels for, by their names there."""
+
 Normalized = Mapping[str, tuple[Tensor, Tensor, float]]
 """Mean, inverse standard deviation and clip of the leaves that are normalized, by path."""
 
 
-def kernels_for(model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module]) -> Build | None:
+def kernels_for(
+    model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module], memory: Memory | None = None
+) -> Build | None:
     """What networks run on: the build of kernels, or None if torch must run them.
 
     Args:
         model: Their settings.
         trunks: From observations to features.
         heads: Our own, on top of these.
+        memory: What stands between, if anything does.
     """
-    return None if obstacle(model, trunks, heads) else best_build()
+    return None if obstacle(model, trunks, heads, memory) else best_build()
 
 
-def obstacle(model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module]) -> str:
+def obstacle(
+    model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module], memory: Memory | None = None
+) -> str:
     """Why networks cannot run on kernels, in a few words; nothing if they can. Arguments as of `kernels_for`."""
     if not model.native:
         return "model.native=false"
@@ -65,12 +75,15 @@ def obstacle(model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn
     for trunk in trunks:
         if why := _obstacle_in(trunk):
             return why
-    modules = [module for part in (*trunks, *heads) for module in part.modules()]
+    parts = (*trunks, *heads, *(() if memory is None else (memory,)))
+    if memory is not None and type(memory) not in RECURRENT:
+        return "attention" if type(memory) is Attention else "a memory of your own"
+    modules = [module for part in parts for module in part.modules()]
     if is_hooked(modules):
         return "forward hooks"
     if not all(type(head) in (ActionHead, ValueHead) for head in heads):
         return "a head of your own"
-    weights = [weight for part in (*trunks, *heads) for weight in part.parameters()]
+    weights = [weight for part in parts for weight in part.parameters()]
     if not all(map(is_plain, weights)):
         return "not float32 on the processor"
     if max(weight.numel() for weight in weights) > MOST_WEIGHTS:
@@ -84,8 +97,12 @@ def is_hooked(modules: Sequence[nn.Module]) -> bool:
 
 
 def _obstacle_in(trunk: nn.Module) -> str:
+    if type(trunk) is GoalTrunk:
+        return "goal conditioning"
     if type(trunk) is not Encoder:
         return "model.module"
+    if trunk.sets is not None:
+        return "entities"
     if trunk.pictures:
         return "pictures"
     leaves = [*trunk.vectors, *trunk.categories]

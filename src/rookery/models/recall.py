@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -46,7 +47,9 @@ class Recall:
         self._stacked = {leaf.path: leaf for leaf in stacked}
         self._choices = len(action.sizes) if cfg.previous_action else 0
         self._numbers = action.num_flags + action.num_numbers if cfg.previous_action else 0
-        own = [Leaf(CHOICES, "multi_discrete", (self._choices,), np.dtype(np.int64), tuple(n + 1 for n in action.sizes))]
+        own = [
+            Leaf(CHOICES, "multi_discrete", (self._choices,), np.dtype(np.int64), tuple(n + 1 for n in action.sizes))
+        ]
         own = own if self._choices else []
         if self._numbers:
             own.append(Leaf(NUMBERS, "box", (self._numbers,), np.dtype(np.float32)))
@@ -58,7 +61,7 @@ class Recall:
         self._begun = 1 if stacked else 0  # a first number that says whether there are earlier observations
         widths = [(cfg.frames - 1) * math.prod(leaf.shape) for leaf in stacked]
         ends = np.cumsum([self._begun, *widths]).tolist()
-        self._frame_columns = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        self._frame_columns = [slice(begin, end) for begin, end in pairwise(ends)]
         self.size = ends[-1] + self._choices + self._numbers + cfg.previous_reward
         self._action_columns = slice(ends[-1], ends[-1] + self._choices + self._numbers)
         self.reward_column: int | None = self.size - 1 if cfg.previous_reward else None
@@ -128,13 +131,10 @@ class Recall:
         Leaves of pictures are `Stacked`, which hold each picture once.
         """
         assert rollout.memory is not None
-        steps, fragments = rollout.reward.shape
+        fragments = len(rollout.length)
         at = _places(rollout)
-        trees: list[TensorTree] = [
-            normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()}),
-            normalize(rollout.last_obs),
-            normalize(rollout.final_obs),
-        ]
+        rows = {path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()}
+        trees: list[TensorTree] = [dict(normalize(tree)) for tree in (rows, rollout.last_obs, rollout.final_obs)]
         memory = rollout.memory[0, :, : self.size]
         if self._begun:
             history = self._history(rollout, at)
@@ -181,7 +181,7 @@ class Recall:
         return found
 
     def _previous(self, rollout: Rollout, at: list[Tensor]) -> list[Tensor]:
-        """Where the last decision before each row stands: among decisions, then the memories of fragments, then none."""
+        """Where each row's last decision before it stands: among decisions, then memories of fragments, then none."""
         steps, fragments = rollout.reward.shape
         (t, f), *after = at
         none = steps * fragments + fragments
@@ -197,7 +197,7 @@ def build_recall(obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig) -> Recall 
 
 
 class Stacked:
-    """Pictures that stand one after another in `base`, each once; rows of them are put together when they are asked for.
+    """Pictures that stand in `base`, each once; rows of them are put together when they are asked for.
 
     Args:
         leaf: Layout of one.
@@ -225,8 +225,6 @@ class Stacked:
 
 def put_together(tree: TensorTree) -> TensorTree:
     """A tree without `Stacked` leaves."""
-    if not any(isinstance(leaf, Stacked) for leaf in tree.values()):
-        return tree
     return {path: leaf.tensor() if isinstance(leaf, Stacked) else leaf for path, leaf in tree.items()}
 
 

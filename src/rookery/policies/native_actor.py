@@ -1,4 +1,4 @@
-"""Acting on kernels: normalizer, trunk, head, drawing and log-probability of a policy in one call.
+"""Acting on kernels: normalizer, trunk, memory, head, drawing and log-probability of a policy in one call.
 
 The torch modules remain what a policy is; a test holds this against them, and a policy that does not qualify acts by
 them.
@@ -11,16 +11,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from rookery.core.native import ADDRESS, Build, Head, address, array_address, readable
 from rookery.core.spaces import MASK, Tree
 from rookery.models.encoders import Encoder
 from rookery.models.native import NativeTrunk
+from rookery.models.native_memory import NativeRecurrence
 from rookery.policies.normalize import RunningMeanStd
 
 if TYPE_CHECKING:
     from rookery.policies.policy import Policy
+
+Call = Callable[[Tensor | None, np.ndarray | None], None]
+"""Decides, given noise and, of policies that remember, what is remembered."""
 
 
 class NativeActor:
@@ -35,12 +40,21 @@ class NativeActor:
         trunk, head, spec = policy.trunk, policy.head, policy.action_spec
         assert isinstance(trunk, Encoder)
         normalized = {}
-        if policy.normalizer is not None:
+        if policy.normalizer is not None and policy.recall is None:
             for path, seen in zip(policy.normalizer.paths, policy.normalizer.statistics, strict=True):
                 assert isinstance(seen, RunningMeanStd)
                 normalized[path] = seen.mean32, seen.inverse_std32, policy.normalizer.clip
         self.build = build
-        self._trunk = NativeTrunk(build, trunk, [head.linear], normalized)
+        self._recurrence = None
+        if policy.memory is None:
+            self._trunk = NativeTrunk(build, trunk, [head.linear], normalized)
+        else:
+            net = NativeRecurrence(build, trunk, policy.memory, [head.linear], normalized)
+            self._trunk = net.trunk
+            self._recurrence = net.playing(policy.memory_size - policy.memory.size)
+        self._memory_size = policy.memory_size
+        self._look = policy.look
+        self._recall = policy.recall
         self._head = Head(build, spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
         self._weights = tuple(policy.parameters())
         self._log_std = head.log_std
@@ -48,20 +62,23 @@ class NativeActor:
         self._masked = policy.obs_spec.has_mask
         self._shape, self._dtype = spec.shape, spec.dtype
         self._step = build.call["policy_step"]
-        self._parts = trunk, head, policy.normalizer
+        self._parts = trunk, policy.memory, head, policy.normalizer
         self._addresses = [weight.data_ptr() for weight in self._weights]
         self._alone = threading.Lock()  # rows of one call at a time pass through the network's memory
 
     def is_current(self, policy: Policy) -> bool:
         """Whether the policy's weights and statistics are those it was made with, and lie where they lay."""
-        parts = policy.trunk, policy.head, policy.normalizer
+        parts = policy.trunk, policy.memory, policy.head, policy.normalizer
         return self._parts == parts and self._addresses == [weight.data_ptr() for weight in self._weights]
 
     def pack(self) -> None:
         """Takes over the weights as they are now, for the calls that `prepare` has made."""
-        self._trunk.network.pack()
+        if self._recurrence is None:
+            self._trunk.network.pack()
+        else:
+            self._recurrence.pack()
 
-    def act(self, obs: Tree, noise: Tensor | None, memory: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def act(self, obs: Tree, noise: Tensor | None, memory: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
 
         Threads may call it at the same time.
@@ -69,6 +86,8 @@ class NativeActor:
         Args:
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
             noise: ``[N, noise.width]`` float32; None = the most probable actions.
+            memory: ``[N, memory_size]`` float32 what is remembered, changed in place; None for a policy that remembers
+                nothing.
         """
         num_rows = len(next(iter(obs.values())))
         action, logp = np.empty((num_rows, *self._shape), self._dtype), np.empty(num_rows, np.float32)
@@ -77,26 +96,66 @@ class NativeActor:
             call = self.prepare(obs, action, logp)
             with self._alone:
                 self.pack()
-                call(None if noise is None else noise.contiguous(), None)
+                call(None if noise is None else noise.contiguous(), memory)
         return action, logp
 
-    def prepare(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> Callable[[Tensor | None, np.ndarray | None], None]:
+    def prepare(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> Call:
         """What `act` does, for arrays that stay where they are: a call that costs little more than the kernel.
 
-        The call uses the weights as `pack` last found them, and takes noise that is contiguous.
+        The call uses the weights as `pack` last found them, and takes noise and memory that are contiguous.
 
         Args:
             obs: As `act` takes them, at least one row, contiguous and writable; they must live as long as the call.
             action: ``[N, ...]`` contiguous, written by the call; so is `logp`.
             logp: ``[N]``.
         """
-        step, network, head, num_rows = self._step, self._trunk.network.handle, self._head.handle, len(logp)
-        leaves = (ADDRESS * len(self._trunk.paths))(*[array_address(obs[path]) for path in self._trunk.paths])
+        network, head, num_rows = self._trunk.network.handle, self._head, len(logp)
         log_std, mask = address(self._log_std), array_address(obs[MASK]) if self._masked else None
         actions, logps = array_address(action), array_address(logp)
+        step, recurrence, width = self._step, self._recurrence, self._memory_size
 
+        def through_memory(leaves: object, noise: Tensor | None, memory: np.ndarray) -> None:
+            numbers, remembered = None if noise is None else noise.data_ptr(), array_address(memory)
+            if recurrence is None:
+                step(network, head.handle, leaves, num_rows, log_std, mask, numbers, actions, logps)
+            else:
+                rows = num_rows, remembered, width, log_std, mask, numbers, actions, logps
+                recurrence.policy_step(head, leaves, *rows)
+
+        def recalling(noise: Tensor | None, memory: np.ndarray | None) -> None:
+            assert memory is not None
+            self._recalling(through_memory, obs, action, noise, memory)
+
+        if self._recall is not None:
+            return recalling
+        leaves = (ADDRESS * len(self._trunk.paths))(*[array_address(obs[path]) for path in self._trunk.paths])
+
+        def remembering(noise: Tensor | None, memory: np.ndarray | None, alive: NativeActor = self) -> None:
+            assert memory is not None
+            through_memory(leaves, noise, memory)
+
+        # `alive`: as long as a call is, so are its handles
         def call(noise: Tensor | None, memory: np.ndarray | None, alive: NativeActor = self) -> None:
             numbers = None if noise is None else noise.data_ptr()
-            step(network, head, leaves, num_rows, log_std, mask, numbers, actions, logps)
+            step(network, head.handle, leaves, num_rows, log_std, mask, numbers, actions, logps)
 
-        return call
+        return call if recurrence is None else remembering
+
+    def _recalling(
+        self,
+        decide: Callable[..., None],
+        obs: Tree,
+        action: np.ndarray,
+        noise: Tensor | None,
+        memory: np.ndarray,
+    ) -> None:
+        """A decision whose observations are widened by the past first."""
+        assert self._recall is not None
+        tree, remembered, size = {}, torch.from_numpy(memory), self._recall.size
+        for path, array in obs.items():
+            tree[path] = torch.from_numpy(array)
+        seen, frames = self._look(tree, remembered)
+        assert frames is not None
+        inputs = [seen[path].contiguous() for path in self._trunk.paths]
+        decide((ADDRESS * len(inputs))(*[leaf.data_ptr() for leaf in inputs]), noise, memory)
+        remembered[:, :size] = self._recall.remember(frames, torch.from_numpy(action))

@@ -62,11 +62,11 @@ class Policy(nn.Module):
         self.recall = build_recall(obs, action, model.memory)
         self.input_spec = obs if self.recall is None else self.recall.spec
         self.trunk = build_trunk(self.input_spec, model, generator=generator)
-        self.memory = build_memory(model.memory, self.trunk.num_features, generator)
-        width = (self.trunk if self.memory is None else self.memory).num_features
+        width = self.trunk.num_features
         assert isinstance(width, int)
-        self.num_features = width
-        self.head = ActionHead(width, action, log_std_init=model.log_std_init, generator=generator)
+        self.memory = build_memory(model.memory, width, generator)
+        self.num_features = width if self.memory is None else self.memory.num_features
+        self.head = ActionHead(self.num_features, action, log_std_init=model.log_std_init, generator=generator)
         self._recalled = 0 if self.recall is None else self.recall.size
         self.memory_size = self._recalled + (0 if self.memory is None else self.memory.size)
         self.reward_column = None if self.recall is None else self.recall.reward_column
@@ -121,7 +121,7 @@ class Policy(nn.Module):
         seen, frames = self.look(obs, memory)
         features, learned = self.trunk(seen), None
         if self.memory is not None and memory is not None:
-            features, learned = self.memory.step(features, self.learned(memory))
+            features, learned = self.memory.advance(features, self.learned(memory))
         return self.head(features, obs[MASK] if self.obs_spec.has_mask else None), frames, learned
 
     def act(
@@ -230,12 +230,12 @@ class Policy(nn.Module):
                 f"policy {self.name!r} sees what its last action earned (memory.previous_reward): "
                 "predict(obs, memory, reward=...)"
             )
-        memory = memory.clone()
+        remembered: Tensor = memory.clone()
         if column is not None:
-            memory[:, column] = torch.as_tensor(reward, dtype=torch.float32)
+            remembered[:, column] = torch.as_tensor(reward, dtype=torch.float32)
         if first is not None:
-            memory[torch.as_tensor(first, dtype=torch.bool).expand(num_rows)] = 0.0
-        return memory
+            remembered[torch.as_tensor(first, dtype=torch.bool).expand(num_rows)] = 0.0
+        return remembered
 
     def _answer(self, obs: Tree, noise: Tensor | None, memory: Tensor | None) -> np.ndarray:
         """Actions ``[N, ...]`` as they are stored, for raw observations in this process; `memory` changes in place."""
@@ -243,7 +243,7 @@ class Policy(nn.Module):
         if actor is None or not actor.is_current(self):
             actor = self._actor = native_actor(self)
         if actor is not None and len(next(iter(obs.values()))):
-            return actor.act(obs, noise, memory)[0]
+            return actor.act(obs, noise, None if memory is None else memory.numpy())[0]
         device = device_of(self)
         rows = {path: torch.from_numpy(array).to(device) for path, array in obs.items()}
         with torch.no_grad():
@@ -255,9 +255,7 @@ def native_actor(policy: Policy) -> NativeActor | None:
     """What acts for a policy on kernels, or None where there are none for it and its modules must."""
     if type(policy) is not Policy:
         return None
-    build = kernels_for(policy.model, [policy.trunk], [policy.head])
-    if policy.memory_size:
-        return None
+    build = kernels_for(policy.model, [policy.trunk], [policy.head], policy.memory)
     return None if build is None else NativeActor(policy, build)
 
 

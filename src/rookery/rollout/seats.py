@@ -125,8 +125,10 @@ class Seat(Stateful):
         if self.actor is not None:
             self.actor.pack()
 
-    def decide(self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None) -> Decisions:
-        """One forward pass over rows of a slab.
+    def decide(
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
+    ) -> np.ndarray:
+        """Actions ``[N, ...]`` as they are stored, from one forward pass over rows of a slab; they are kept.
 
         Args:
             slots: ``[N]`` the slots that decide, each once; None if all of them do, in order.
@@ -141,14 +143,14 @@ class Seat(Stateful):
         else:
             decisions = self.store.place(slots, slab, rows, memory)
         noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
-        self._act(decisions, noise, memory)
+        self.act(decisions, noise, memory)
         if self.memory is not None and memory is not None:
             self.memory.keep(slots, memory)
         if self.store is not None:
             self.store.answer(decisions)
-        return decisions
+        return decisions.chosen
 
-    def _act(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:
+    def act(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:
         """Writes actions and their log-probabilities, from one forward pass.
 
         Args:

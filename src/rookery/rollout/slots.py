@@ -65,14 +65,18 @@ class SlotStore(Stateful):
     saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
              "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock", "_before")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "_at", "_lines", "_due")
+    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "_at", "_lines", "_due")
 
-    def __init__(self, obs: ObsSpec, action: ActionSpec, demand: Demand, memory_size: int) -> None:
+    def __init__(
+        self, obs: ObsSpec, action: ActionSpec, demand: Demand, memory_size: int, memory_every: int = 1
+    ) -> None:
         self.obs_spec = obs
         self.action_spec = action
         self.demand = demand
         self.memory_size = memory_size
         """Numbers that the policy remembers of a slot; 0 = nothing."""
+        self.memory_every = memory_every
+        """Every so many decisions of a fragment, from the first on, these are kept."""
         self.version = 0
         """Number of the weights that play."""
         self.complete = 0
@@ -159,7 +163,7 @@ class SlotStore(Stateful):
     @property
     def _memories(self) -> int:
         """How often in a fragment what is remembered is kept."""
-        return -(-self.demand.fragment_length // self.demand.memory_every) if self.memory_size else 0
+        return -(-self.demand.fragment_length // self.memory_every) if self.memory_size else 0
 
     def _reserve(self, columns: int) -> None:
         """Sees that there is room for so many fragments; what is there stays."""
@@ -216,8 +220,8 @@ class SlotStore(Stateful):
         self._store["reward"][row, column] = 0.0
         if memory is not None:
             self._before[slots] = memory
-            due = row % self.demand.memory_every == 0
-            self._store["memory"][row[due] // self.demand.memory_every, column[due]] = memory[due]
+            due = row % self.memory_every == 0
+            self._store["memory"][row[due] // self.memory_every, column[due]] = memory[due]
         self._filled[slots] += 1
         self._clock[slots] += 1
         self._starts[slots] = False
@@ -249,7 +253,7 @@ class SlotStore(Stateful):
             array[...] = slab[path][rows]
         if memory is not None:
             self._before[...] = memory
-            number, rest = divmod(self._row, self.demand.memory_every)
+            number, rest = divmod(self._row, self.memory_every)
             if rest == 0:
                 self._store["memory"][number, self._base : self._base + self.num_slots] = memory
         return decisions
@@ -475,7 +479,7 @@ class SlotStore(Stateful):
             first=torch.from_numpy(header["first"][pick]),
             version=torch.from_numpy(header["version"][pick]),
             memory=torch.from_numpy(store["memory"][:, pick]) if self.memory_size else None,
-            memory_every=self.demand.memory_every,
+            memory_every=self.memory_every,
         )
         self._taken = True
         self.complete = 0

@@ -156,7 +156,11 @@ class RolloutWorker(Stateful):
             policy: Weights and normalizer to play with until `set_weights`.
             demand: How much experience its learner wants; None for a frozen policy, of which nothing is kept.
         """
-        store = None if demand is None else SlotStore(policy.obs_spec, policy.action_spec, demand, policy.memory_size)
+        store = None
+        if demand is not None:
+            size = policy.memory_size
+            every = policy.memory_every(demand.fragment_length) if size else 1
+            store = SlotStore(policy.obs_spec, policy.action_spec, demand, size, every)
         noise = ActionNoise(self.streams, name, policy.noise.uniform, policy.noise.normal, device_of(policy))
         acting = deepcopy(policy)
         acting.requires_grad_(False)
@@ -252,22 +256,19 @@ class RolloutWorker(Stateful):
                 self._seat_row(number, row)
             desk.acted = self._route(desk, waiting)
             desk.routes = desk.acted if desk.all_acted else None
+        step = None if self.deterministic else self.vector_steps
         if desk.all_acted and len(desk.acted) == 1:
-            return kind.action.to_env(self._decide(desk.acted[0], rows))
+            (route,) = desk.acted
+            return kind.action.to_env(route.seat.decide(route.slots, rows.obs, route.rows, step))
         answers: np.ndarray | None = None
         for route in desk.acted:
-            answer = kind.action.to_env(self._decide(route, rows))
+            answer = kind.action.to_env(route.seat.decide(route.slots, rows.obs, route.rows, step))
             if answers is None:
                 answers = np.zeros((len(rows.reward), *answer.shape[1:]), dtype=answer.dtype)
             answers[route.rows] = answer
         if answers is None:
             return kind.action.to_env(np.zeros((0, *kind.action.shape), dtype=kind.action.dtype))
         return answers if desk.all_acted else answers[rows.waiting]
-
-    def _decide(self, route: Route, rows: Rows) -> np.ndarray:
-        """Actions of one policy in all its waiting rows, as they are stored."""
-        step = None if self.deterministic else self.vector_steps
-        return route.seat.decide(route.slots, rows.obs, route.rows, step).chosen
 
     def _route(self, desk: Desk, rows: np.ndarray) -> list[Route]:
         """Groups rows by policy, policies in the order they were added."""

@@ -66,7 +66,7 @@ def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[An
 
 def told_path(path: str, policy: Policy) -> str:
     """A path with the reason why it is not that of kernels."""
-    why = "" if path != "torch" else obstacle(policy.model, [policy.trunk], [policy.head])
+    why = "" if path != "torch" else obstacle(policy.model, [policy.trunk], [policy.head], policy.memory)
     return f"{path}: {why}" if why else path
 
 

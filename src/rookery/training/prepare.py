@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from rookery.algorithms.algorithm import Algorithm
 from rookery.core.config import Resolved, resolve
 from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError
@@ -100,6 +101,7 @@ def prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv,
         choice.implementation,
         helpers=choice.helpers,
         tolerance=tolerance(second.config),
+        max_entities=env_cfg.max_entities,
     )
     notes.extend((*filter(None, [choice.reason]), *env.notes))
     names = list(second.config.policies) or ["main"]
@@ -132,7 +134,7 @@ def _choice(resolved: Resolved) -> Choice:
             "or set env.implementation=processes"
         )
     if env.implementation == "auto" and sampling.helpers is None:
-        return choose(lane_maker(*settings), sampling.num_envs, env_name(env.name))
+        return choose(lane_maker(*settings, max_entities=env.max_entities), sampling.num_envs, env_name(env.name))
     if env.implementation == "serial":
         return Choice("serial", 0)
     helpers = max(usable_cores() - 1, 1) if sampling.helpers is None else sampling.helpers
@@ -208,6 +210,25 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
                 )
             found[name] = kind
     return found
+
+
+def check_learner(learner: Algorithm[Any], resolved: Resolved) -> None:
+    """Refuses what an algorithm cannot do for its policy.
+
+    Raises:
+        ConfigError: If it would have to learn from older weights' play, or a policy that remembers, and cannot.
+    """
+    name, told = learner.name, type(learner).__name__
+    if learner.staleness and not learner.corrects_staleness:
+        raise ConfigError(
+            f"{resolved.history['sampling.staleness'][-1][0]}: sampling.staleness = 1: policy {name!r} is learned by "
+            f"{told}, which takes what older weights played for its own play; use ppo or a2c, or sampling.staleness = 0"
+        )
+    if learner.policy.memory_size and not learner.learns_memory:
+        raise ConfigError(
+            f"policies.{name}.model.memory: policy {name!r} is learned by {told}, which takes every decision for "
+            "itself and cannot learn to remember; use ppo or a2c, or leave memory out"
+        )
 
 
 def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisions: int) -> None:

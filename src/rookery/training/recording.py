@@ -67,7 +67,9 @@ def record(
     """
     check_suffix(path)
     cfg = trainer.config.env
-    env = make_env(cfg.name, cfg.config, cfg.wrappers, 1, cfg.implementation, render=True)
+    env = make_env(
+        cfg.name, cfg.config, cfg.wrappers, 1, cfg.implementation, render=True, max_entities=cfg.max_entities
+    )
     recorder = Recorder(episodes, max_frames, labels)
     try:
         results = play(

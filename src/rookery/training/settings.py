@@ -29,6 +29,8 @@ class EnvConfig(Settings):
     loop over copies; ``processes``, ``threads``: helpers step shares of them at the same time; ``auto``: batched where
     a tested twin exists, else what is measured to be fastest.
     """
+    max_entities: PositiveInt = 32
+    """Room for the elements of a ``Sequence`` in an observation (docs/how-to/entities.md)."""
     on_error: Literal["stop", "restart"] = "stop"
     """An environment that raises: ``stop`` ends the run and shows where; ``restart`` gives up the episode of that copy,
     up to 3 times in a row and 100 times in a million steps.
@@ -146,6 +148,7 @@ SHORTHANDS = {
     "iteration_steps": "sampling.iteration_steps",
     "env_config": "env.config",
     "wrappers": "env.wrappers",
+    "max_entities": "env.max_entities",
     "model": "algorithm.model",
     "console": "logging.console",
     "evaluation_every": "evaluation.every",

@@ -178,14 +178,14 @@ def inference_limit(trainer: Trainer, seconds: float) -> float:
     calls = 0
     with torch_threads(trainer.pool.threads):
         while not calls or perf_counter() - began < seconds:
-            for seat, decisions, noise in batches:
-                seat.act(decisions, noise)
+            for seat, decisions, noise, memory in batches:
+                seat.act(decisions, noise, memory)
             calls += 1
     return calls * trainer.env.num_lanes / (perf_counter() - began)
 
 
-def _first_rows(trainer: Trainer) -> list[tuple[Seat, Decisions, Tensor]]:
-    """For each policy's seat, the rows it must act on after a reset, and random numbers to act with."""
+def _first_rows(trainer: Trainer) -> list[tuple[Seat, Decisions, Tensor, np.ndarray | None]]:
+    """For each policy's seat, the rows it must act on after a reset, random numbers, and what it remembers there."""
     shown = trainer.env.reset(trainer.streams.episodes(Role.ENV))
     batches = []
     for kind, rows in zip(trainer.env.kinds, shown.rows, strict=True):
@@ -204,7 +204,9 @@ def _first_rows(trainer: Trainer) -> list[tuple[Seat, Decisions, Tensor]]:
             seat = worker.seats[name]
             decisions = Decisions.on({path: array[mine] for path, array in rows.obs.items()}, kind.obs, kind.action)
             noise = torch.rand(len(mine), seat.policy.noise.width, device=seat.noise.device)
-            batches.append((seat, decisions, noise))
+            width = seat.policy.memory_size
+            memory = np.zeros((len(mine), width), dtype=np.float32) if width else None
+            batches.append((seat, decisions, noise, memory))
     return batches
 
 

@@ -41,7 +41,7 @@ from rookery.training.callbacks import Callback, checked, watches_episodes
 from rookery.training.compute import acting_threads, changed_paths, learning_threads, paths_of, threads_for
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import play, summarize
-from rookery.training.prepare import code_values, kinds_of, layers_of, prepare, tolerance, warm_up
+from rookery.training.prepare import check_learner, code_values, kinds_of, layers_of, prepare, tolerance, warm_up
 from rookery.training.results import EvaluationResult, IterationResult, PolicyResult, Progress, Windows, mean, mean_rows
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.settings import RunConfig
@@ -508,8 +508,8 @@ class Trainer(Stateful):
 
     def _make_env(self, lanes: int, render: bool = False) -> VectorEnv:
         cfg = self.config.env
-        borne = tolerance(self.config)
-        return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, tolerance=borne, render=render)
+        how: dict[str, Any] = {"tolerance": tolerance(self.config), "render": render, "max_entities": cfg.max_entities}
+        return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, **how)
 
     def _introduce(self, name: str, kind: Kind) -> None:
         """Makes a policy, and the algorithm that learns it, when its first agent is known."""
@@ -531,12 +531,7 @@ class Trainer(Stateful):
         make: type[Algorithm[Any]] = import_object(entry.algorithm.algorithm)
         learner = make(policy, entry.algorithm, self.streams, name)
         learner.staleness = self.config.sampling.staleness
-        if learner.staleness and not learner.corrects_staleness:
-            source = self.resolved.history["sampling.staleness"][-1][0]
-            raise ConfigError(
-                f"{source}: sampling.staleness = 1: policy {name!r} is learned by {make.__name__}, which takes what "
-                "older weights played for its own play; use ppo or a2c, or sampling.staleness = 0"
-            )
+        check_learner(learner, self.resolved)
         self.learners[name] = learner
         self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
         self.pool.threads = acting_threads(self.learners, self.threads)

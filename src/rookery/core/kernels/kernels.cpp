@@ -1,4 +1,5 @@
-// What Python calls: networks forward and backward, steps of policies, losses, optimizers. Plain C interface.
+// What Python calls: networks and recurrent cells forward and backward, steps of policies, losses, optimizers. Plain C
+// interface.
 //
 // Pointers are addresses of tensors' memory: float32, contiguous, unless a comment says otherwise. No function keeps
 // state outside the objects it is given, and each gives the same result for the same input on one instruction set.
@@ -7,12 +8,13 @@
 #include "losses.h"
 #include "network.h"
 #include "optimizers.h"
+#include "recurrent.h"
 #include "threads.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 5; }
+EXPORT int interface_version() { return 6; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -96,6 +98,55 @@ EXPORT int network_backward(Network* net, const float* const* gradients, float* 
   return 1;
 }
 
+// --- recurrent cells -------------------------------------------------------------------------------------------------
+
+// kind: see recurrent.h. weight: U [gates * width, width], and its gradient; null where there is none.
+// Returns null if there is not enough memory.
+EXPORT Cell* cell_new(int kind, int width, const float* weight, float* weight_gradient) {
+  return new_cell(kind, width, weight, weight_gradient);
+}
+
+EXPORT void cell_free(Cell* cell) { free_cell(cell); }
+
+// Takes over a weight that changed; the steps of playing do not look whether it has.
+EXPORT void cell_pack(Cell* cell) { pack_cell(cell); }
+
+// One step, on a weight as `cell_pack` found it.
+// pre: [rows, gates * width]. memory: the states, `memory_stride` apart, changed in place. output: [rows, width].
+EXPORT void cell_step(Cell* cell, const float* pre, int rows, float* memory, int64_t memory_stride, float* output) {
+  int gates = cell->gates * cell->width;
+  for (int from = 0; from < rows; from += BLOCK)
+    step_block(cell, pre + (size_t)from * gates, gates, rows - from < BLOCK ? rows - from : BLOCK,
+               memory + from * memory_stride, memory_stride, output + (size_t)from * cell->width, cell->width);
+}
+
+// All steps of sequences side by side. Returns 0 if there is not enough memory.
+// pre: [steps, rows, gates * width]. first: [steps, rows] bytes, where the state before is zero. length: [rows] valid
+// steps of each, at least one; nothing of the others is read. memory, after: [rows] states before the first step and
+// after the last valid one, so far apart. output: [steps, rows, width], zeros where nothing is valid.
+// keep: hold what `cell_backward` needs.
+EXPORT int cell_forward(Cell* cell, const float* pre, const uint8_t* first, const int64_t* length, int steps, int rows,
+                        const float* memory, int64_t memory_stride, float* after, int64_t after_stride, float* output,
+                        int keep) {
+  if (keep && !reserve_steps(cell, steps, rows)) return 0;
+  pack_cell(cell);
+  Grid grid{pre, first, length, steps, rows};
+  for (int from = 0; from < rows; from += BLOCK)
+    scan_block(cell, grid, from, rows - from < BLOCK ? rows - from : BLOCK, keep, memory, memory_stride, after,
+               after_stride, output);
+  if (keep) keep_grid(cell, grid);
+  return 1;
+}
+
+// Writes the gradient of `pre` and that of the weight, given that of the output of the last forward pass that kept;
+// there must have been one. None goes on to the memory before.
+EXPORT void cell_backward(Cell* cell, const float* gradient, float* pre_gradient) {
+  pack_cell_for_backward(cell);
+  for (int from = 0; from < cell->rows; from += BLOCK)
+    back_block(cell, from, cell->rows - from < BLOCK ? cell->rows - from : BLOCK, gradient, pre_gradient);
+  if (cell->weight_gradient) write_weight_gradient(cell, by_product(cell, pre_gradient));
+}
+
 // --- policies --------------------------------------------------------------------------------------------------------
 
 EXPORT Head* head_new(const int32_t* sizes, int choices, int flags, int numbers, int squashed, int integers,
@@ -105,22 +156,51 @@ EXPORT Head* head_new(const int32_t* sizes, int choices, int flags, int numbers,
 
 EXPORT void head_free(Head* head) { free_head(head); }
 
+// Draws the actions of rows `from` on, given what a network's last layer puts out for them.
+static void draw_block(const Head* head, const Layer& last, int from, int count, const float* log_std,
+                       const uint8_t* mask, const float* noise, void* actions, float* logp) {
+  for (int i = 0; i < count; i += LANES) {
+    Group group = group_of(nullptr, (size_t)from + i, count - i);
+    draw(head, group, last.after + (size_t)i * last.output_stride, last.output_stride, log_std, mask, noise, actions,
+         logp);
+  }
+}
+
 // Forward, drawing and log-probability of `rows` rows, on weights as `network_pack` found them.
 // log_std: [numbers], or null if there are none or the network puts them out. mask: [rows, choices] bytes, or null.
 // noise: [rows, uniforms then normals], or null for the most probable actions.
 // actions: [rows, elements], int64 if the head says integers, else float32. logp: [rows].
 EXPORT void policy_step(Network* net, const Head* head, const void* const* leaves, int rows, const float* log_std,
                         const uint8_t* mask, const float* noise, void* actions, float* logp) {
-  const Layer& last = net->layer[net->num_layers - 1];
   for (int from = 0; from < rows; from += BLOCK) {
     int count = rows - from < BLOCK ? rows - from : BLOCK;
     read_rows(net, leaves, nullptr, from, count, 0);
     forward_block(net, 0, count);
-    for (int i = 0; i < count; i += LANES) {
-      Group group = group_of(nullptr, (size_t)from + i, count - i);
-      draw(head, group, last.after + (size_t)i * last.output_stride, last.output_stride, log_std, mask, noise, actions,
-           logp);
+    draw_block(head, net->layer[net->num_layers - 1], from, count, log_std, mask, noise, actions, logp);
+  }
+}
+
+// The same for a policy that remembers: networks with cells between them, each of which gets what the network before
+// it puts out, and is the only leaf of the next. Weights are as `network_pack` and `cell_pack` found them.
+// memory: the slots' vectors, `memory_stride` apart; from column offsets[i] on they hold the state of cell i, changed
+// in place. An episode starts with zeros.
+EXPORT void memory_policy_step(Network* const* networks, Cell* const* cells, const int32_t* offsets, int num_cells,
+                               const Head* head, const void* const* leaves, int rows, float* memory,
+                               int64_t memory_stride, const float* log_std, const uint8_t* mask, const float* noise,
+                               void* actions, float* logp) {
+  Network* top = networks[num_cells];
+  for (int from = 0; from < rows; from += BLOCK) {
+    int count = rows - from < BLOCK ? rows - from : BLOCK;
+    read_rows(networks[0], leaves, nullptr, from, count, 0);
+    forward_block(networks[0], 0, count);
+    for (int c = 0; c < num_cells; c++) {
+      const Layer& below = networks[c]->layer[networks[c]->num_layers - 1];
+      Network* above = networks[c + 1];
+      step_block(cells[c], below.after, below.output_stride, count, memory + from * memory_stride + offsets[c],
+                 memory_stride, above->input, above->layer[0].input_stride);
+      forward_block(above, 0, count);
     }
+    draw_block(head, top->layer[top->num_layers - 1], from, count, log_std, mask, noise, actions, logp);
   }
 }
 

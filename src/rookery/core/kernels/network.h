@@ -282,7 +282,7 @@ static void forward_block(Network* net, size_t at, int count) {
     Layer& y = net->layer[l];
     float *before = y.before + at * y.output_stride, *after = y.after + at * y.output_stride;
     if (y.narrow) dot_products(y, x, before, count);
-    else product(x, y.input_stride, y.panels, y.inputs, y.bias, before, y.output_stride, count, y.output_stride);
+    else product(x, y.input_stride, y.panels, y.inputs, y.bias, 0, before, y.output_stride, count, y.output_stride);
     if (l == 0 && net->table) add_table_rows(net, at, count, before, y.outputs, y.output_stride);
     activate(y.activation, before, after, (size_t)count * y.output_stride);
     x = after;
@@ -353,7 +353,7 @@ static void backward_block(Network* net, size_t at, int count, bool input_gradie
     if (l) {
       Layer& below = net->layer[l - 1];
       size_t start = at * below.output_stride;
-      product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, below.gradient, below.output_stride,
+      product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, 0, below.gradient, below.output_stride,
               count, below.output_stride);
       times_slope(below.activation, below.before + start, below.after + start, below.gradient,
                   (size_t)count * below.output_stride);
@@ -362,7 +362,7 @@ static void backward_block(Network* net, size_t at, int count, bool input_gradie
   const Layer& first = net->layer[0];
   if (net->table) add_table_gradient(net, at, count);
   if (input_gradient)
-    product(first.gradient, first.output_stride, first.back_panels, first.outputs, nullptr, net->input_gradient,
+    product(first.gradient, first.output_stride, first.back_panels, first.outputs, nullptr, 0, net->input_gradient,
             first.input_stride, count, first.input_stride);
 }
 

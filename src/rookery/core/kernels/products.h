@@ -22,13 +22,15 @@
   } while (0)
 
 // C[rows, columns] = start + A[rows, depth] B[depth, columns], for ROWS rows and VECTORS vectors of columns.
-// B is a panel: its columns, and no others, lie side by side. `start` is a row of numbers, or null for zeros.
+// B is a panel: its columns, and no others, lie side by side. `start` has a row for each, `start_stride` apart (0: the
+// same for all; C itself: to add to it), or is null for zeros.
 template <int ROWS, int VECTORS>
-INLINE void product_tile(const float* a, int a_stride, const float* panel, int depth, const float* start, float* c,
-                         int c_stride) {
+INLINE void product_tile(const float* a, int a_stride, const float* panel, int depth, const float* start,
+                         int start_stride, float* c, int c_stride) {
   Vector sum[ROWS][VECTORS];
   for (int i = 0; i < ROWS; i++)
-    for (int j = 0; j < VECTORS; j++) sum[i][j] = start ? load(start + j * LANES) : Vector{};
+    for (int j = 0; j < VECTORS; j++)
+      sum[i][j] = start ? load(start + (size_t)i * start_stride + j * LANES) : Vector{};
   for (int k = 0; k < depth; k++) {
     Vector b[VECTORS];
     for (int j = 0; j < VECTORS; j++) b[j] = load(panel + (size_t)(k * VECTORS + j) * LANES);
@@ -42,31 +44,34 @@ INLINE void product_tile(const float* a, int a_stride, const float* panel, int d
 }
 
 template <int VECTORS>
-static void product_panel(const float* a, int a_stride, const float* panel, int depth, const float* start, float* c,
-                          int c_stride, int rows) {
-#define RUN(N, ROW)                                                                                                   \
-  product_tile<N, VECTORS>(a + (size_t)(ROW) * a_stride, a_stride, panel, depth, start, c + (size_t)(ROW) * c_stride, \
-                           c_stride)
+static void product_panel(const float* a, int a_stride, const float* panel, int depth, const float* start,
+                          int start_stride, float* c, int c_stride, int rows) {
+#define RUN(N, ROW)                                                                                                \
+  product_tile<N, VECTORS>(a + (size_t)(ROW) * a_stride, a_stride, panel, depth,                                   \
+                           start ? start + (size_t)(ROW) * start_stride : nullptr, start_stride,                   \
+                           c + (size_t)(ROW) * c_stride, c_stride)
   FOR_TILES(rows, RUN);
 #undef RUN
 }
 
 // C[rows, columns] = start + A[rows, depth] B[depth, columns]; `columns` is padded, B as `pack` leaves it.
-static void product(const float* a, int a_stride, const float* panels, int depth, const float* start, float* c,
-                    int c_stride, int rows, int columns) {
+static void product(const float* a, int a_stride, const float* panels, int depth, const float* start, int start_stride,
+                    float* c, int c_stride, int rows, int columns) {
   for (int column = 0; column < columns;) {
     int left = (columns - column) / LANES, vectors = left < TILE_VECTORS ? left : TILE_VECTORS;
     const float *panel = panels + (size_t)column * depth, *from = start ? start + column : nullptr;
     float* to = c + column;
     switch (vectors) {
       case 4:
-        if constexpr (TILE_VECTORS > 3) product_panel<4>(a, a_stride, panel, depth, from, to, c_stride, rows);
+        if constexpr (TILE_VECTORS > 3)
+          product_panel<4>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows);
         break;
       case 3:
-        if constexpr (TILE_VECTORS > 2) product_panel<3>(a, a_stride, panel, depth, from, to, c_stride, rows);
+        if constexpr (TILE_VECTORS > 2)
+          product_panel<3>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows);
         break;
-      case 2: product_panel<2>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
-      case 1: product_panel<1>(a, a_stride, panel, depth, from, to, c_stride, rows); break;
+      case 2: product_panel<2>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows); break;
+      case 1: product_panel<1>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows); break;
     }
     column += vectors * LANES;
   }

@@ -19,6 +19,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces import MASK, Tree, action_spec, mask_width, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step
@@ -32,13 +33,14 @@ REFUSALS = (TypeError, ValueError, AssertionError, gymnasium.error.Error)
 class ForeignEnv:
     """A `gymnasium.vector.VectorEnv` with one agent a lane, one row a lane."""
 
-    def __init__(self, make: Callable[[], Any], num_lanes: int, name: str) -> None:
+    def __init__(self, make: Callable[[], Any], num_lanes: int, name: str, max_entities: int | None = None) -> None:
         """Builds it, and resets it once where the environment may give action masks in `info`.
 
         Args:
             make: Builds the environment with `num_lanes` copies.
             num_lanes: Copies.
             name: What runs, in words a user knows.
+            max_entities: Room for the elements of a ``Sequence`` in an observation.
 
         Raises:
             EnvError: If it is not a vector environment of so many copies, does not say what follows an episode, or its
@@ -52,7 +54,8 @@ class ForeignEnv:
             raise EnvError(f"{name} makes {self._env.num_envs} copies where num_envs={num_lanes} were asked for")
         self.num_lanes = num_lanes
         self._mode = self._declared_mode()
-        observed, action = self._env.single_observation_space, self._env.single_action_space
+        observed = bounded(self._env.single_observation_space, max_entities)
+        action = self._env.single_action_space
         try:
             spec = obs_spec(observed, action)
             self._masks_in_info = bool(mask_width(action)) and not spec.has_mask and MASK in self._env.reset(seed=0)[1]
@@ -216,7 +219,7 @@ class ForeignEnv:
         for k, lane in enumerate(rows.final_index.tolist()):
             try:
                 allowed = rows.final_obs[MASK][k].copy() if spec.has_mask else None  # nobody acts on it
-                spec.write(_of_lane(last, lane), rows.final_obs, k, allowed)
+                spec.write(_of_lane(last, lane, spec.space), rows.final_obs, k, allowed)
             except SpaceError as error:
                 raise self._breach(lane, f"{error}, in the last observation before a truncation") from error
             if problem := spec.check(rows.final_obs, slice(k, k + 1)):
@@ -303,12 +306,12 @@ class ForeignEnv:
         self._env.close()
 
 
-def _of_lane(batch: Any, lane: int) -> Any:
-    """The part of a batch, in whatever structure, that is one lane's."""
-    if isinstance(batch, Mapping):
-        return {key: _of_lane(value, lane) for key, value in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(_of_lane(value, lane) for value in batch)
+def _of_lane(batch: Any, lane: int, space: spaces.Space[Any]) -> Any:
+    """The part of a batch in the structure of `space` that is one lane's."""
+    if isinstance(batch, Mapping) and isinstance(space, spaces.Dict):
+        return {key: _of_lane(value, lane, space[key]) for key, value in batch.items() if key in space.spaces}
+    if isinstance(batch, tuple) and isinstance(space, spaces.Tuple):
+        return tuple(_of_lane(value, lane, inside) for value, inside in zip(batch, space.spaces, strict=True))
     return batch[lane]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rookery.core.entity_set import bounded
 from rookery.core.errors import SpaceError
 from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
 from rookery.envs.base import Kind
@@ -93,6 +94,7 @@ class Layout:
 
     def _specs(self, lane: Lane, agent: Agent) -> tuple[ObsSpec, ActionSpec]:
         obs, action = lane.spaces(agent)
+        obs = bounded(obs, lane.max_entities)
         try:
             spec = obs_spec(obs, action)
             if self.masks_in_info and mask_width(action) and not spec.has_mask:

@@ -1,0 +1,199 @@
+"""Recurrent cells on kernels, for playing one decision at a time and for learning through time.
+
+A cell gets what a linear layer puts out for its gates, the last layer of a `Network`, and what it puts out itself is
+the only leaf of the next. `models/memory.py` says in torch what is computed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rookery.core.native import ADDRESS, Build, Head, Network, places
+
+GATES = {"lstm": 4, "gru": 3, "scan": 2}
+"""Gates of each kind of cell, in the order of `enum CellKind`."""
+
+
+class Cell:
+    """A recurrent cell on its weight, which must stay where it is.
+
+    Like a `Network`, it takes one call at a time; cells of their own may run in different threads.
+
+    Args:
+        build: What runs it.
+        kind: One of `GATES`.
+        size: H, its units.
+        recurrent: ``[gates * H, H]``; None for a kind that has no weight of its own (scan).
+
+    Attributes:
+        size: H.
+        gates: G, numbers that each unit gets from the layer before.
+        state: Numbers that are remembered: hidden state and cell state ``[h | c]`` of an LSTM, else ``[h]``.
+
+    Raises:
+        MemoryError: If there is not enough.
+    """
+
+    def __init__(self, build: Build, kind: str, size: int, recurrent: Tensor | None) -> None:
+        assert (recurrent is None) == (kind == "scan")
+        self.size, self.gates, self.state = size, GATES[kind], size * (2 if kind == "lstm" else 1)
+        self._call = call = build.call
+        self._kept_alive = recurrent
+        weight, gradient = (None, None) if recurrent is None else places(recurrent)
+        self.handle = call["cell_new"](list(GATES).index(kind), size, weight, gradient)
+        if not self.handle:
+            raise MemoryError("no memory for a recurrent cell")
+        self._finalizer = weakref.finalize(self, call["cell_free"], self.handle)
+        self._kept = 0, 0
+
+    def pack(self) -> None:
+        """Takes over a changed weight for steps; a pass over sequences does so by itself."""
+        self._call["cell_pack"](self.handle)
+
+    def advance(self, pre: Tensor, memory: Tensor) -> Tensor:
+        """One decision of N slots, on the weight as `pack` last found it.
+
+        Args:
+            pre: ``[N, G * H]`` contiguous, of the layer before.
+            memory: ``[N, state]``, changed in place; its rows may be parts of longer ones.
+
+        Returns:
+            What the cell gives, ``[N, H]``: h, of a scan tanh(h).
+        """
+        rows = len(pre)
+        assert pre.shape == (rows, self.gates * self.size)
+        assert pre.is_contiguous()
+        output = torch.empty(rows, self.size, dtype=torch.float32, device="cpu")
+        self._call["cell_step"](self.handle, pre.data_ptr(), rows, *self._states(memory, rows), output.data_ptr())
+        return output
+
+    def forward(self, pre: Tensor, first: Tensor, length: Tensor, memory: Tensor, after: Tensor, keep: bool) -> Tensor:
+        """All decisions of B sequences of at most S, side by side; see `core/batch.py:Sequences`.
+
+        Args:
+            pre: ``[S, B, G * H]`` contiguous, of the layer before; nothing is read where no decision is.
+            first: ``[S, B]`` bool contiguous, where an episode starts: the state before it is zero.
+            length: ``[B]`` int64 contiguous, decisions of each sequence, from 1 to S.
+            memory: ``[B, state]`` before each sequence; not read where an episode starts there. Its rows, and those
+                of `after`, may be parts of longer ones.
+            after: ``[B, state]``, is written: the state after the last decision of each sequence. May be `memory`.
+            keep: Hold what `write_gradients` needs.
+
+        Returns:
+            What the cell gives, ``[S, B, H]``: h, of a scan tanh(h); zeros where no decision is.
+
+        Raises:
+            MemoryError: If there is not enough.
+        """
+        steps, rows = first.shape
+        assert pre.shape == (steps, rows, self.gates * self.size)
+        assert length.shape == (rows,)
+        assert (first.dtype, length.dtype) == (torch.bool, torch.int64)
+        assert all(each.is_contiguous() for each in (pre, first, length))
+        self._kept = (0, 0) if keep else self._kept
+        output = torch.empty(steps, rows, self.size, dtype=torch.float32, device="cpu")
+        inputs = pre.data_ptr(), first.data_ptr(), length.data_ptr(), steps, rows
+        states = *self._states(memory, rows), *self._states(after, rows)
+        if not self._call["cell_forward"](self.handle, *inputs, *states, output.data_ptr(), keep):
+            raise MemoryError(f"no memory for {steps:,} steps of {rows:,} sequences of a recurrent cell")
+        if keep:
+            self._kept = steps, rows
+        return output
+
+    def write_gradients(self, gradient: Tensor) -> Tensor:
+        """Writes the gradient of the weight, over what it was, through time within each episode of a sequence.
+
+        Args:
+            gradient: ``[S, B, H]`` contiguous, of what the last forward pass that kept gave; not read where no
+                decision is.
+
+        Returns:
+            The gradient of `pre`, ``[S, B, G * H]``, zeros where no decision is. The memory before the sequences gets
+            none.
+
+        Raises:
+            RuntimeError: If nothing was kept.
+        """
+        if self._kept == (0, 0):
+            raise RuntimeError("a backward pass without a forward pass that kept what it needs")
+        assert gradient.shape == (*self._kept, self.size)
+        assert gradient.is_contiguous()
+        pre_gradient = torch.empty(*self._kept, self.gates * self.size, dtype=torch.float32, device="cpu")
+        self._call["cell_backward"](self.handle, gradient.data_ptr(), pre_gradient.data_ptr())
+        return pre_gradient
+
+    def _states(self, memory: Tensor, rows: int) -> tuple[int, int]:
+        """Where states lie, and how far apart."""
+        assert memory.shape == (rows, self.state)
+        assert memory.dtype == torch.float32
+        assert memory.stride(1) == 1 or self.state == 1
+        return memory.data_ptr(), memory.stride(0)
+
+
+class Recurrence:
+    """Networks with cells between them, which a policy that remembers is played on.
+
+    Args:
+        build: What runs it.
+        networks: One more than there are cells. All but the first read nothing but what the cell before them gives.
+        cells: From the first to the last; each gets what the network before it puts out.
+        offsets: The first column of each cell's state in the vector that is remembered of a slot.
+    """
+
+    def __init__(
+        self, build: Build, networks: Sequence[Network], cells: Sequence[Cell], offsets: Sequence[int]
+    ) -> None:
+        assert len(networks) == len(cells) + 1
+        assert len(offsets) == len(cells)
+        for below, cell, above in zip(networks, cells, networks[1:], strict=False):
+            assert sum(below.widths) == cell.gates * cell.size
+            assert above.numbers == cell.size
+        self._parts: tuple[Network | Cell, ...] = (*networks, *cells)
+        self._step = build.call["memory_policy_step"]
+        self._networks = (ADDRESS * len(networks))(*[network.handle for network in networks])
+        self._cells = (ADDRESS * len(cells))(*[cell.handle for cell in cells])
+        self._offsets = (ctypes.c_int32 * len(cells))(*offsets)
+
+    def pack(self) -> None:
+        """Takes over changed weights for `policy_step`."""
+        for part in self._parts:
+            part.pack()
+
+    def policy_step(
+        self,
+        head: Head,
+        leaves: Any,
+        rows: int,
+        memory: int,
+        memory_width: int,
+        log_std: int | None,
+        mask: int | None,
+        noise: int | None,
+        actions: int,
+        logp: int,
+    ) -> None:
+        """Forward, drawing and log-probability of N rows in one call, on weights as `pack` last found them.
+
+        All arrays are addresses, so that a call which is made for every step of an environment need not look again
+        where they lie; they are contiguous, float32 unless it says otherwise.
+
+        Args:
+            head: What is drawn, from the first outputs of the last network.
+            leaves: An array of addresses, of what the first network reads.
+            rows: N, at least one.
+            memory: ``[N, memory_width]``, changed in place; zeros where an episode starts.
+            memory_width: Numbers that are remembered of a slot.
+            log_std: ``[numbers]``; None if there are none.
+            mask: ``[N, choices]`` bytes; None = every choice is allowed.
+            noise: ``[N, noise]``; None = the most probable actions.
+            actions: ``[N, elements]`` of the head's type, is written.
+            logp: ``[N]``, is written.
+        """
+        parts = self._networks, self._cells, self._offsets, len(self._cells)
+        self._step(*parts, head.handle, leaves, rows, memory, memory_width, log_std, mask, noise, actions, logp)

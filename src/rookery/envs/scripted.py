@@ -1,0 +1,334 @@
+"""Tasks whose episodes are written before they are played: what is shown, and what is the right answer to it.
+
+There actions decide the rewards and nothing else, so an episode is a `Script`, drawn whole from its seed. One class
+plays a script at a time (`ScriptedTask`, a Gymnasium environment), another many at once with the same numbers, bit for
+bit (`BatchedTask`). The tasks themselves are in `memory_tasks.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import EnvError
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.envs.base import Kind, Rows, SeedPlan, Step
+
+UNASKED = -1
+"""The answer where none is asked for."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """One episode of T steps.
+
+    Attributes:
+        obs: ``[T + 1, ...]`` int64, what is shown before each step, and after the last.
+        answer: ``[T]`` int64, the right action of each step, or `UNASKED`.
+    """
+
+    obs: np.ndarray
+    answer: np.ndarray
+
+
+class ScriptedTask(gymnasium.Env[Any, int], ABC):
+    """Plays scripts: a right answer earns `reward`, a wrong one as much less than nothing.
+
+    Attributes:
+        reward: Of a right answer.
+        max_steps: Steps of the longest script.
+        truncates: Whether the end of a script is a time limit (truncated) or the end of the task (terminated).
+        batched: The vector env that plays many copies with the same numbers, or None.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}
+    truncates: ClassVar[bool] = False
+    batched: ClassVar[type[BatchedTask] | None] = None
+
+    def __init__(
+        self,
+        observation_space: spaces.Discrete | spaces.MultiDiscrete,
+        num_actions: int,
+        reward: float,
+        max_steps: int,
+        render_mode: str | None,
+    ) -> None:
+        """Makes a task; called by the class of one.
+
+        Args:
+            observation_space: Of what scripts show.
+            num_actions: Answers there are.
+            reward: Of a right answer.
+            max_steps: Steps of the longest script.
+            render_mode: ``"rgb_array"`` or None.
+
+        Raises:
+            ValueError: If the render mode is another.
+        """
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"{type(self).__name__}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        self.observation_space: Any = observation_space
+        self.action_space: Any = spaces.Discrete(num_actions)
+        self.reward, self.max_steps, self.render_mode = reward, max_steps, render_mode
+        self._script: Script | None = None
+        self._taken: list[int] = []
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> Script:
+        """Writes an episode, from these random numbers alone."""
+
+    @abstractmethod
+    def card(self, obs: Any) -> str:
+        """What pictures show for an observation: a few letters, or nothing."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode.
+
+        Args:
+            seed: Fixes its script; None goes on with the task's own random numbers.
+            options: Not used.
+
+        Returns:
+            The first observation, and an empty dict.
+        """
+        super().reset(seed=seed)
+        self._script, self._taken = self.draw(self.np_random), []
+        return self._script.obs[0].copy(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Answers what is shown.
+
+        Raises:
+            EnvError: If the action is none of the answers there are, or no episode is under way.
+        """
+        script, time = self._script, len(self._taken)
+        if script is None or time == len(script.answer):
+            raise EnvError(f"{type(self).__name__}: no episode is under way; call reset() first")
+        if not self.action_space.contains(action):
+            raise EnvError(f"{type(self).__name__}: step {time}: action {action!r} is not in {self.action_space}")
+        self._taken.append(int(action))
+        answer = script.answer[time]
+        reward = 0.0 if answer == UNASKED else self.reward if action == answer else -self.reward
+        ended = time + 1 == len(script.answer)
+        return script.obs[time + 1].copy(), reward, ended and not self.truncates, ended and self.truncates, {}
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the episode is, and the random numbers of the next."""
+        assert self._script is not None, "asked for between two steps"
+        return {
+            "obs": self._script.obs.copy(),
+            "answer": self._script.answer.copy(),
+            "taken": list(self._taken),
+            "rng": self.np_random.bit_generator.state,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Puts the task where `get_state` found it, here or in another copy."""
+        self._script = Script(state["obs"].copy(), state["answer"].copy())
+        self._taken = list(state["taken"])
+        self.np_random.bit_generator.state = state["rng"]
+
+    def picture(self, script: Script, taken: Sequence[int]) -> np.ndarray:
+        """A picture ``[height, width, 3]`` uint8 of an episode after these actions."""
+        from rookery.envs import drawing  # only those who look pay for loading Pillow
+
+        return drawing.draw_strips([self.strip("return", script, taken)], len(taken), len(script.answer))
+
+    def strip(self, label: str, script: Script, taken: Sequence[int]) -> Any:
+        """What has been seen and answered, as a `drawing.Strip`."""
+        from rookery.envs import drawing  # only those who look pay for loading Pillow
+
+        cards = [self.card(obs) for obs in script.obs[: len(taken) + 1]]
+        asked = zip(taken, script.answer.tolist(), strict=False)
+        right = [None if answer == UNASKED else action == answer for action, answer in asked]
+        return drawing.Strip(label, cards, right, self.reward * (right.count(True) - right.count(False)))
+
+    def render(self) -> Any:
+        """The episode so far as a picture, or None before the first."""
+        return None if self._script is None else self.picture(self._script, self._taken)
+
+
+class BatchedTask:
+    """Many copies of a `ScriptedTask` in one: a `VectorEnv` of one agent, one row a lane.
+
+    Attributes:
+        task: What is played.
+    """
+
+    task: ClassVar[type[ScriptedTask]]
+
+    def __init__(self, num_lanes: int, **settings: Any) -> None:
+        """Makes `num_lanes` copies.
+
+        Args:
+            num_lanes: Copies.
+            settings: Those of `task`.
+
+        Raises:
+            ValueError: If a setting is out of range.
+        """
+        if num_lanes < 1:
+            raise ValueError(f"{type(self).__name__}: num_lanes is {num_lanes}, it must be at least 1")
+        self._one = self.task(**settings)
+        space, action_space = self._one.observation_space, self._one.action_space
+        kind = Kind(("agent",), obs_spec(space, action_space), action_spec(action_space))
+        self.num_lanes = num_lanes
+        self.kinds: tuple[Kind, ...] = (kind,)
+        self.layout = 0
+        self.episode = np.zeros(num_lanes, dtype=np.int64)
+        self.exact = True
+        self.name = f"{self.task.__name__}, batched"
+        self.notes: tuple[str, ...] = ()
+        self.want_infos = False
+        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.counters: dict[str, int] = {}
+        self._seeds: SeedPlan | None = None
+
+        self._rows = Rows.allocate(kind, num_lanes)
+        self._rows.waiting[:] = True
+        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool), any_end=False)
+        self._no_rows, self._no_obs = np.zeros(0, dtype=np.int64), kind.obs.allocate(0)
+        self._lanes = np.arange(num_lanes)
+        self._time, self._length = np.zeros((2, num_lanes), dtype=np.int64)  # of each lane's episode
+        # the scripts of all lanes, [step, lane], of meaning up to each one's length
+        self._shown = np.zeros((self._one.max_steps + 1, num_lanes, *space.shape), dtype=np.int64)
+        self._answer, self._taken = np.zeros((2, self._one.max_steps, num_lanes), dtype=np.int64)
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
+        self._seeds = seeds
+        self.episode[:] = 0
+        self._begin(self._lanes)
+        self._clear_ends()
+        self._rows.reward[:] = 0.0
+        self._show()
+        return self._step
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once.
+
+        Args:
+            actions: One array ``[lanes]`` of integers, the answers.
+
+        Raises:
+            EnvError: If `reset` was not called, or the actions have another shape, type or range.
+        """
+        action = self._checked(actions)
+        if self._step.any_end:
+            self._clear_ends()
+        here = self._time, self._lanes
+        answer = self._answer[here]
+        self._taken[here] = action
+        reward = self._one.reward
+        np.copyto(self._rows.reward, np.where(action == answer, reward, -reward))
+        self._rows.reward[answer == UNASKED] = 0.0
+        self._time += 1
+        if (self._time == self._length).any():
+            self._end()
+        self._show()
+        return self._step
+
+    def _show(self) -> None:
+        self._rows.obs["obs"][:] = self._shown[self._time, self._lanes]
+
+    def _begin(self, lanes: np.ndarray) -> None:
+        """Writes the scripts of the episodes of some lanes that `episode` numbers."""
+        assert self._seeds is not None, "reset() or load_state_dict() gave them"
+        for lane in lanes.tolist():
+            script = self._one.draw(np.random.default_rng(self._seeds(lane, int(self.episode[lane]))))
+            length = len(script.answer)
+            self._shown[: length + 1, lane], self._answer[:length, lane] = script.obs, script.answer
+            self._length[lane] = length
+        self._time[lanes] = 0
+
+    def _end(self) -> None:
+        """Marks the lanes whose script is over and starts their next episodes."""
+        rows, ended = self._rows, self._step.ended
+        np.equal(self._time, self._length, out=ended)
+        lanes = np.flatnonzero(ended)
+        if self._one.truncates:
+            rows.truncated[:] = ended
+            rows.final_index = lanes
+            rows.final_obs = {"obs": self._shown[self._time[lanes], lanes]}
+        else:
+            rows.terminated[:] = ended
+        self._step.any_end = True
+        self.episode += ended
+        self._begin(lanes)
+
+    def _clear_ends(self) -> None:
+        """Makes the slab that of a step in which nothing ended."""
+        rows = self._rows
+        for flags in (rows.terminated, rows.truncated, self._step.ended):
+            flags.fill(False)
+        rows.final_index, rows.final_obs = self._no_rows, self._no_obs
+        self._step.any_end = False
+
+    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
+        """The actions of the one kind, if they can be played."""
+        if self._seeds is None:
+            raise EnvError(f"{self.name}: step() before reset()")
+        if len(actions) != 1:
+            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
+        action, num = actions[0], int(self._one.action_space.n)
+        if action.shape != self._lanes.shape or action.dtype.kind not in "iu":
+            raise EnvError(
+                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
+                f"expected {self._lanes.shape} integers, one for each lane"
+            )
+        if action.min() < 0 or action.max() >= num:
+            lane = int(np.flatnonzero((action < 0) | (action >= num))[0])
+            episode = int(self.episode[lane])
+            raise EnvError(
+                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
+                f"step {self._time[lane]}: action {action[lane]} of agent is not from 0 to {num - 1}"
+            )
+        return action
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where every lane is."""
+        arrays = {name: getattr(self, f"_{name}").copy() for name in ("time", "length", "shown", "answer", "taken")}
+        return {**arrays, "episode": self.episode.copy()}
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state instead of `reset`; no lane is ever lost.
+
+        Raises:
+            EnvError: If the state is of another environment.
+        """
+        if set(state) != set(self.state_dict()) or state["shown"].shape != self._shown.shape:
+            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
+        self._seeds = seeds
+        for name in ("time", "length", "shown", "answer", "taken"):
+            getattr(self, f"_{name}")[:] = state[name]
+        self.episode[:] = state["episode"]
+        self._clear_ends()
+        self._rows.reward[:] = 0.0
+        self._show()
+        return self._step, np.zeros(self.num_lanes, dtype=bool)
+
+    def render(self, lane: int) -> np.ndarray:
+        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        length = int(self._length[lane])
+        script = Script(self._shown[: length + 1, lane], self._answer[:length, lane])
+        return self._one.picture(script, self._taken[: int(self._time[lane]), lane].tolist())
+
+    def close(self) -> None:
+        """Nothing is held; there because every vector env has it."""
+
+
+def twin_of(task: type[ScriptedTask]) -> type[BatchedTask]:
+    """The class of vector envs that play `task`: a `BatchedTask` whose constructor says which settings it takes."""
+    lanes = inspect.Parameter("num_lanes", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="int")
+    signature = inspect.Signature([lanes, *inspect.signature(task).parameters.values()])
+    about = f"Many `{task.__name__}` in one: a `VectorEnv` of one agent, one row a lane."
+    return type(f"Batched{task.__name__}", (BatchedTask,), {
+        "task": task, "__signature__": signature, "__doc__": about, "__module__": task.__module__
+    })  # fmt: skip
