@@ -1,0 +1,132 @@
+"""Entities: attention over the things an observation has a variable number of.
+
+After ML-Agents' encoder of variable-length observations (Cohen et al. 2022, section 4, has it in mathematics): an
+entity and what else is observed ("self") are embedded together by a linear layer, entities attend to each other by
+multi-head attention (Vaswani et al. 2017) with a residual, and the mean over those present is what is known of all of
+them. It does not depend on their order, nor on what stands in memory where none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rookery.core.batch import TensorTree
+from rookery.core.errors import ConfigError
+from rookery.core.spaces import Leaf
+from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
+
+ABSENT = -1e9
+"""Added to the scores of absent entities, whose weight is then exactly zero; infinity would make NaN of an empty set."""
+
+
+class EntityEmbedding(nn.Module):
+    """A linear layer on each entity of a set, side by side with what else is observed.
+
+    It equals one layer on the concatenation, but multiplies what else is observed once and not for every entity.
+
+    Args:
+        leaf: The set: of kind ``entities``, or a box ``[max, k]`` whose absent rows are zeros.
+        num_self: Numbers observed besides.
+        size: Width of the embedding.
+        generator: Draws the weights, orthogonal as a whole.
+    """
+
+    def __init__(self, leaf: Leaf, num_self: int, size: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.path = leaf.path
+        self.flagged = leaf.kind == "entities"
+        self.scale = leaf.scale
+        self.num_entities = leaf.shape[0]
+        num_columns = leaf.shape[1] - self.flagged
+        whole = orthogonal(size, num_columns + num_self, gain=HIDDEN_GAIN, generator=generator)
+        self.weight = nn.Parameter(whole[:, :num_columns].clone())
+        self.self_weight = nn.Parameter(whole[:, num_columns:].clone()) if num_self else None
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, entities: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Embeddings ``[N, C, size]`` of entities as stored, ``[N, max, columns]``, and which are present, ``[N, C]``.
+
+        C is `max`, or fewer if all that come after are absent everywhere.
+
+        Args:
+            entities: The set.
+            own: ``[N, num_self]``, what else is observed; None if there is nothing.
+        """
+        if self.flagged:
+            present, entities = entities[..., 0] > 0, entities[..., 1:]
+        else:
+            present = (entities != 0).any(-1)
+            entities = entities.to(torch.float32) / self.scale
+        used = _columns_in_use(present)
+        present, entities = present[:, :used], entities[:, :used]
+        entities = torch.where(present.unsqueeze(-1), entities, 0.0)
+        embedded = functional.linear(entities, self.weight)
+        if self.self_weight is None or own is None:
+            return embedded + self.bias, present
+        return embedded + functional.linear(own, self.self_weight, self.bias).unsqueeze(1), present
+
+
+class EntityEncoder(nn.Module):
+    """Features of all sets of an observation: an embedding for each set, one attention over all of them together.
+
+    Args:
+        leaves: The sets.
+        num_self: Numbers observed besides.
+        size: Width of embeddings and of the features.
+        heads: Heads of attention, which share `size`.
+        generator: Draws the weights.
+
+    Raises:
+        ConfigError: If the heads cannot share the width evenly.
+    """
+
+    def __init__(
+        self, leaves: Sequence[Leaf], num_self: int, size: int, heads: int, *, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        if size % heads:
+            allowed = ", ".join(str(number) for number in range(1, min(size, 16) + 1) if size % number == 0)
+            raise ConfigError(
+                f"model.entity_heads is {heads}, which does not divide model.entity_size = {size}: use one of {allowed}"
+            )
+        self.heads = heads
+        self.num_features = size
+        embeddings = [EntityEmbedding(leaf, num_self, size, generator=generator) for leaf in leaves]
+        self.embeddings = nn.ModuleList(embeddings)
+        self.paths = tuple(leaf.path for leaf in leaves)
+        self.num_entities = sum(leaf.shape[0] for leaf in leaves)
+        self.query_key_value = linear(size, 3 * size, gain=1.0, generator=generator)
+        self.output = linear(size, size, gain=1.0, generator=generator)
+
+    def forward(self, obs: TensorTree, own: Tensor | None) -> Tensor:
+        """Features ``[N, size]`` of the sets in observations ``[N, ...]`` by leaf path; zeros where all are empty.
+
+        Args:
+            obs: Observations.
+            own: ``[N, num_self]``, what else is observed; None if there is nothing.
+        """
+        pairs = [embed(obs[path], own) for path, embed in zip(self.paths, self.embeddings, strict=True)]
+        embedded, present = pairs[0] if len(pairs) == 1 else (torch.cat(parts, 1) for parts in zip(*pairs, strict=True))
+        num, count, size = embedded.shape
+        x = functional.layer_norm(embedded, (size,))
+        heads = self.query_key_value(x).view(num, count, 3, self.heads, size // self.heads)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        bias = torch.where(present, 0.0, ABSENT)[:, None, None]
+        attended = functional.scaled_dot_product_attention(query, key, value, bias)
+        x = functional.layer_norm(x + self.output(attended.transpose(1, 2).reshape(num, count, size)), (size,))
+        share = present / present.sum(1, keepdim=True).clamp(min=1)
+        return (x * share.unsqueeze(-1)).sum(1)
+
+
+def _columns_in_use(present: Tensor) -> int:
+    """How many columns of ``[N, C]`` are needed to hold all that is present: the cost of attention grows as its square.
+
+    All of them where finding out would cost more: on a device that must be waited for, or under a compiler.
+    """
+    if present.device.type != "cpu" or torch.compiler.is_compiling():
+        return present.shape[1]
+    return int(present.any(0).nonzero()[-1:].sum()) + 1

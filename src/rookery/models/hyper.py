@@ -1,0 +1,78 @@
+"""Goal conditioning: a layer whose weights depend on the goal, made by a hypernetwork (Ha et al. 2017).
+
+As in ML-Agents, the last hidden layer is such a layer and the others are plain. First weights follow Chang et al. 2020,
+"Principled weight initialization for hypernetworks": the generated layer starts with the variance of a plain one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rookery.core.batch import TensorTree
+from rookery.models.activations import ACTIVATIONS
+from rookery.models.encoders import Encoder
+from rookery.models.layers import HIDDEN_GAIN, orthogonal
+
+
+class HyperLinear(nn.Module):
+    """A linear layer with weights of its own for each row: ``W(e) x + b(e)``, linear in what is known of the goal, e.
+
+    ``W(e)`` is a weight that all goals share, plus one that e mixes from E others. e is scaled to a mean square of 1
+    first; as in Chang et al., the E others then start with 1 / E of the variance that the generated weight is to have.
+    That is half of a plain layer's, and the shared weight has the other half: together they start like a plain layer,
+    whatever the goal. A goal of all zeros leaves the shared one. Biases start at zero.
+
+    Args:
+        num_inputs: Width of x.
+        num_outputs: Width of the output.
+        goal_size: E, width of e.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, num_inputs: int, num_outputs: int, goal_size: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.shape = (num_inputs, num_outputs)
+        shared = orthogonal(num_outputs, num_inputs, gain=HIDDEN_GAIN / math.sqrt(2), generator=generator)
+        self.shared = nn.Parameter(shared.T.contiguous())
+        # an orthogonal weight of this gain has elements of variance gain^2 / max(inputs, outputs)
+        std = HIDDEN_GAIN / math.sqrt(2 * max(num_inputs, num_outputs) * goal_size)
+        self.mixed = nn.Parameter(torch.empty(num_inputs * num_outputs, goal_size).normal_(0, std, generator=generator))
+        self.bias = nn.Parameter(torch.zeros(num_outputs))
+        self.mixed_bias = nn.Parameter(torch.zeros(num_outputs, goal_size))
+
+    def forward(self, x: Tensor, goal: Tensor) -> Tensor:
+        """Outputs ``[N, num_outputs]`` of inputs ``[N, num_inputs]`` for what is known of goals, ``[N, goal_size]``."""
+        goal = functional.rms_norm(goal, goal.shape[-1:], eps=1e-6)
+        weight = functional.linear(goal, self.mixed, self.shared.flatten()).view(-1, *self.shape)
+        bias = functional.linear(goal, self.mixed_bias, self.bias)
+        return torch.baddbmm(bias.unsqueeze(1), x.unsqueeze(1), weight).squeeze(1)
+
+
+class GoalTrunk(nn.Module):
+    """A trunk that ends in a layer whose weights come from the goal.
+
+    Args:
+        trunk: Encodes the whole observation, the goal with it; all hidden layers but the last.
+        goal: Encodes the goal alone.
+        width: Of the last hidden layer.
+        activation: A name in `ACTIVATIONS`, after that layer.
+        generator: Draws its weights.
+    """
+
+    def __init__(
+        self, trunk: Encoder, goal: Encoder, width: int, *, activation: str, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.goal = goal
+        self.layer = HyperLinear(trunk.num_features, width, goal.num_features, generator=generator)
+        self.num_features = width
+        self._activate = ACTIVATIONS[activation]
+
+    def forward(self, obs: TensorTree) -> Tensor:
+        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
+        return self._activate(self.layer(self.trunk(obs), self.goal(obs)))
