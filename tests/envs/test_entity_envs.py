@@ -7,10 +7,12 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from rookery import ModelConfig, PPOConfig, Trainer, load_policy
+from rookery import EntitySet, ModelConfig, PPOConfig, Trainer, load_policy
 from rookery.core.errors import EnvError
+from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
+from rookery.policies.policy import Policy
 
 ENTITY = spaces.Dict(at=spaces.Box(-1, 1, (2,)), kind=spaces.Discrete(3, start=1))
 
@@ -171,6 +173,33 @@ def test_a_number_of_an_entity_that_is_not_finite_stops_the_run_with_its_place()
     env = make_env(Broken, {}, (), 2, "serial", max_entities=7)
     with pytest.raises(EnvError, match=r"lane \d.*birds: non-finite observation nan"):
         played(env)
+
+
+def weights_after(iterations, trainer):
+    """The weights of the one policy, as bytes."""
+    trainer.train(stop={"iterations": iterations})
+    return [weight.detach().numpy().tobytes() for weight in trainer.policies["main"].state_dict().values()]
+
+
+def test_training_on_sets_does_not_depend_on_helpers_and_goes_on_after_a_stop(tmp_path):
+    model = ModelConfig(entity_size=8, entity_heads=2, hidden=(8,), normalize_obs=True)
+    cfg = PPOConfig(fragment_length=8, epochs=1, model=model)
+    settings = {"num_envs": 4, "seed": 0, "max_entities": 7}
+    alone = weights_after(3, Trainer(Flock, cfg, **settings))
+    with Trainer(Flock, cfg, **settings, config={"env.implementation": "processes", "sampling.helpers": 2}) as helped:
+        assert weights_after(3, helped) == alone
+    with Trainer(Flock, cfg, **settings, run_dir=tmp_path / "run") as stopped:
+        weights_after(1, stopped)
+    with Trainer.load(tmp_path / "run", env=Flock) as resumed:
+        assert weights_after(3, resumed) == alone
+
+
+def test_sets_are_not_normalized_and_what_stands_beside_them_is():
+    space = spaces.Dict(own=spaces.Box(-9, 9, (2,)), box=spaces.Box(-9, 9, (4, 3)), birds=EntitySet(ENTITY, 4))
+    spec, action = obs_spec(space, spaces.Discrete(2)), action_spec(spaces.Discrete(2))
+    model = ModelConfig(normalize_obs=True, entities=("box",), entity_size=8)
+    policy = Policy(spec, action, model, generator=torch.Generator().manual_seed(0))
+    assert policy.normalizer.paths == ("own",)
 
 
 def test_a_policy_on_sets_is_trained_saved_and_predicts_one_or_a_batch(tmp_path):

@@ -58,7 +58,7 @@ def test_tiles_in_ascending_order_pay_one_in_all_and_the_last_ends_the_episode()
 
 
 def test_only_the_lowest_tile_that_was_not_visited_counts():
-    env = Sorter(max_tiles=3, size=3)
+    env = Sorter(max_tiles=3, side=3)
     env.reset(seed=0)
     state = env.get_state()
     three = np.zeros((3, NUMBER + 12), np.float32)
@@ -78,7 +78,7 @@ def test_only_the_lowest_tile_that_was_not_visited_counts():
 
 
 def test_walls_stop_moves_and_time_truncates():
-    env = Sorter(max_tiles=2, size=9, max_steps=3)
+    env = Sorter(max_tiles=2, side=9, max_steps=3)
     for seed in range(20):
         obs, _ = env.reset(seed=seed)
         own = [obs["own"][0]]
@@ -93,7 +93,7 @@ def test_walls_stop_moves_and_time_truncates():
 
 @pytest.mark.parametrize(
     ("num_lanes", "settings"),
-    [(1, {"max_steps": 9}), (9, {"max_steps": 12}), (16, {"max_tiles": 3, "size": 3, "max_steps": 7})],
+    [(1, {"max_steps": 9}), (9, {"max_steps": 12}), (16, {"max_tiles": 3, "side": 3, "max_steps": 7})],
 )
 def test_the_twin_gives_the_same_numbers_bit_for_bit(num_lanes, settings):
     batched = BatchedSorter(num_lanes, **settings)
@@ -159,8 +159,8 @@ def test_one_copy_goes_on_where_it_was_too():
         ({"max_tiles": 1}, "max_tiles is 1, it must be an integer of at least 2"),
         ({"numbers": 5}, "numbers is 5, it must be an integer of at least 6"),
         (
-            {"max_tiles": 9, "size": 3},
-            "size 3 has 9 places, too few for max_tiles 9 and the explorer; make it 4 or more",
+            {"max_tiles": 9, "side": 3},
+            "side 3 has 9 places, too few for max_tiles 9 and the explorer; make it 4 or more",
         ),
         ({"max_steps": 0}, "max_steps is 0"),
     ],

@@ -8,9 +8,11 @@ from torch.nn import functional
 
 from rookery.core.entity_set import EntitySet
 from rookery.core.errors import ConfigError
+from rookery.core.native import why_none
 from rookery.core.spaces import obs_spec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.entities import EntityEmbedding, EntityEncoder
+from rookery.models.native import obstacle
 
 TWO = spaces.Discrete(2)
 SETS = spaces.Dict(
@@ -161,6 +163,31 @@ def test_read_flat_a_set_is_a_box_with_a_column_that_says_who_is_there():
 def test_settings_that_do_not_fit_are_refused_with_what_does(settings, problem):
     with pytest.raises(ConfigError, match=problem):
         trunk(**settings)
+
+
+def test_networks_on_sets_run_in_torch():
+    assert obstacle(ModelConfig(), [trunk()], []) == "entities"
+    assert obstacle(ModelConfig(), [trunk(entities_as="flat")], []) in ("", why_none())
+
+
+def test_a_model_of_ones_own_gets_sets_as_they_are_stored():
+    seen = []
+
+    class Own(torch.nn.Module):
+        num_features = 2
+
+        def __init__(self, space):
+            super().__init__()
+            assert space["food"].max_entities == 6
+
+        def forward(self, obs):
+            seen.append({path: tuple(value.shape) for path, value in obs.items()})
+            return obs["food"][..., 1:].sum(1)
+
+    net = trunk(module=Own, entity_size=64, hidden=(64, 64))
+    tree = rows(SETS)
+    torch.testing.assert_close(net(tree), tree["food"][..., 1:].sum(1))
+    assert seen[-1] == {"own": (16, 3), "kind": (16,), "food": (16, 6, 3), "foes": (16, 4, 6)}
 
 
 def test_nets_without_entities_draw_the_weights_they_always_drew():

@@ -6,11 +6,13 @@ from gymnasium import spaces
 from torch.nn import functional
 
 from rookery.core.errors import ConfigError
+from rookery.core.native import why_none
 from rookery.core.spaces import obs_spec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.encoders import Encoder
 from rookery.models.hyper import GoalTrunk, HyperLinear
 from rookery.models.layers import linear
+from rookery.models.native import obstacle
 
 SPACE = spaces.Dict(own=spaces.Box(-1, 1, (6,)), target=spaces.Box(-1, 1, (2,)), goal=spaces.Discrete(5))
 
@@ -105,6 +107,24 @@ def test_without_conditioning_the_goal_is_an_input_like_any_other():
 def test_settings_that_do_not_fit_are_refused_with_the_remedy(settings, problem):
     with pytest.raises(ConfigError, match=problem):
         trunk(**settings)
+
+
+def test_what_one_goal_wants_can_be_the_contrary_of_what_another_wants():
+    net, tree = trunk(goals=("goal",), hidden=(16, 1)), rows(256)
+    sign = torch.where(tree["goal"] % 2 == 0, 1.0, -1.0)
+    wanted = torch.tanh(tree["own"][:, :1] * sign.unsqueeze(1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(200):
+        loss = (net(tree) - wanted).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.02  # 0.4 for a net that is not told
+
+
+def test_networks_with_goals_run_in_torch():
+    assert obstacle(ModelConfig(), [trunk()], []) == "goal conditioning"
+    assert obstacle(ModelConfig(), [trunk(goal_conditioning="none")], []) in ("", why_none())
 
 
 def test_equal_generators_give_equal_nets():

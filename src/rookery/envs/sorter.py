@@ -37,25 +37,25 @@ class SorterSettings:
 
     Attributes:
         max_tiles: Most tiles of an episode, at least 2.
-        size: Rows and columns of the grid, which must have room for the tiles and the explorer.
+        side: Rows and columns of the grid, which must have room for the tiles and the explorer.
         numbers: Largest number of a tile, at least `max_tiles`.
         max_steps: Steps after which an episode is truncated.
     """
 
     max_tiles: int = 6
-    size: int = 5
+    side: int = 5
     numbers: int = 12
     max_steps: int = 30
 
     def __post_init__(self) -> None:
-        least = {"max_tiles": 2, "size": 2, "numbers": self.max_tiles, "max_steps": 1}
+        least = {"max_tiles": 2, "side": 2, "numbers": self.max_tiles, "max_steps": 1}
         for name, low in least.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
                 raise ValueError(f"Sorter: {name} is {value!r}, it must be an integer of at least {low}")
-        if self.max_tiles >= self.size**2:
+        if self.max_tiles >= self.side**2:
             raise ValueError(
-                f"Sorter: size {self.size} has {self.size**2} places, too few for max_tiles {self.max_tiles} and the "
+                f"Sorter: side {self.side} has {self.side**2} places, too few for max_tiles {self.max_tiles} and the "
                 f"explorer; make it {int(self.max_tiles**0.5) + 1} or more"
             )
 
@@ -67,7 +67,7 @@ class SorterSettings:
     def lay_out(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Rows and columns of explorer and tiles in an episode, ``[1 + n, 2]``, and their numbers, ``[n]`` from 0."""
         num = int(rng.integers(2, self.max_tiles + 1))
-        places = np.stack(np.divmod(rng.permutation(self.size**2)[: num + 1], self.size), 1)
+        places = np.stack(np.divmod(rng.permutation(self.side**2)[: num + 1], self.side), 1)
         return places, rng.permutation(self.numbers)[:num]
 
 
@@ -91,7 +91,7 @@ class Sorter(gymnasium.Env[Any, Any]):
     def __init__(
         self,
         max_tiles: int = SorterSettings.max_tiles,
-        size: int = SorterSettings.size,
+        side: int = SorterSettings.side,
         numbers: int = SorterSettings.numbers,
         max_steps: int = SorterSettings.max_steps,
     ) -> None:
@@ -100,10 +100,10 @@ class Sorter(gymnasium.Env[Any, Any]):
         Raises:
             ValueError: If one is out of range.
         """
-        self.settings = SorterSettings(max_tiles, size, numbers, max_steps)
+        self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         self.observation_space = self.settings.observation_space()
         self.action_space = spaces.Discrete(len(MOVES))
-        self._span = np.float32(size - 1)
+        self._span = np.float32(side - 1)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -139,7 +139,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         """
         if not 0 <= action < len(MOVES):
             raise EnvError(f"Sorter: step {self._steps}: action {action!r} is not 0, 1, 2 or 3")
-        last = self.settings.size - 1
+        last = self.settings.side - 1
         down, right = MOVES[action].tolist()
         row, column = self._place
         self._place = (min(max(row + down, 0), last), min(max(column + right, 0), last))
@@ -184,7 +184,7 @@ class BatchedSorter:
         self,
         num_lanes: int,
         max_tiles: int = SorterSettings.max_tiles,
-        size: int = SorterSettings.size,
+        side: int = SorterSettings.side,
         numbers: int = SorterSettings.numbers,
         max_steps: int = SorterSettings.max_steps,
     ) -> None:
@@ -195,7 +195,7 @@ class BatchedSorter:
         """
         if num_lanes < 1:
             raise ValueError(f"BatchedSorter: num_lanes is {num_lanes}, it must be at least 1")
-        self.settings = SorterSettings(max_tiles, size, numbers, max_steps)
+        self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         action_space = spaces.Discrete(len(MOVES))
         kind = Kind(("agent",), obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
         self.num_lanes = num_lanes
@@ -214,11 +214,11 @@ class BatchedSorter:
         self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
         self._no_rows, self._no_obs = np.zeros(0, dtype=np.int64), kind.obs.allocate(0)
         self._lanes = np.arange(num_lanes)
-        self._span = np.float32(size - 1)
+        self._span = np.float32(side - 1)
         self._place = np.zeros((num_lanes, 2), dtype=np.int64)
         self._places = np.zeros((num_lanes, max_tiles, 2), dtype=np.float32)
-        self._rank = np.zeros((num_lanes, size, size), dtype=np.int64)  # of the tile at each place, -1 where none is
-        self._shown = np.zeros((num_lanes, size, size), dtype=np.int64)  # as which tile it is shown
+        self._rank = np.zeros((num_lanes, side, side), dtype=np.int64)  # of the tile at each place, -1 where none is
+        self._shown = np.zeros((num_lanes, side, side), dtype=np.int64)  # as which tile it is shown
         self._count, self._visited, self._steps = np.zeros((3, num_lanes), dtype=np.int64)
         entities = self._rows.obs["tiles"]
         self._present, self._tiles = entities[:, :, 0], entities[:, :, 1:]
@@ -273,7 +273,7 @@ class BatchedSorter:
         action, seeds = self._checked(actions)
         rows, ended, lanes = self._rows, self._step.ended, self._lanes
         self._place += MOVES[action]
-        np.clip(self._place, 0, self.settings.size - 1, out=self._place)
+        np.clip(self._place, 0, self.settings.side - 1, out=self._place)
         self._steps += 1
         row, column = self._place.T
         rank = self._rank[lanes, row, column]

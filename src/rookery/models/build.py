@@ -6,7 +6,7 @@ for Dict and Tuple. Boxes and MultiBinary come as float32 in the space's own sha
 bound, 255 for images; float boxes normalized if `normalize_obs` is on); Discrete and MultiDiscrete come as int64
 counted from 0. A set of entities comes as float32 ``[N, max, 1 + k]``, the first column 1 for those that are there. An
 action mask in the space is left out (the head applies it), and so are parts that cannot be used (in
-a tuple, None stands in their place).
+a tuple, None stands in their place). One with a memory of its own has two lines more: `models/custom_memory.py`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
 from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import Leaf, ObsSpec
+from rookery.models.custom_memory import CustomMemory, Untouched
 from rookery.models.encoders import Encoder
 from rookery.models.hyper import GoalTrunk
-from rookery.models.memory import MemoryConfig
+from rookery.models.memory import Memory, MemoryConfig, build_memory
 
 CONTRACT = (
     "a custom model is MyModel(obs_space, **module_config) with forward(obs) -> float features [N, F] "
     "and an attribute num_features = F"
+)
+REMEMBERS = (
+    "a custom model that remembers has initial_memory(n), which gives a tensor [n, ...] or a tuple of them, and "
+    "forward(obs, memory) -> features [N, F], memory"
 )
 
 
@@ -114,6 +119,29 @@ class ModelConfig(Settings):
     """Keyword arguments of `module`."""
 
 
+def build_body(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -> tuple[nn.Module, Memory | None, int]:
+    """What stands below the heads of a policy: trunk, memory if there is any, and the width of their features.
+
+    Args:
+        obs: Layout of what the trunk sees.
+        cfg: What to build.
+        generator: All first weights come from it; equal states give equal weights.
+
+    Raises:
+        ConfigError: As `build_trunk`; and if a custom model is to have a memory that is not its own.
+    """
+    trunk = build_trunk(obs, cfg, generator=generator)
+    if isinstance(trunk, CustomTrunk):
+        _check_custom_memory(cfg, trunk)
+        if trunk.remembers:
+            memory = CustomMemory(trunk, trunk.initial_memory(1))
+            return Untouched(), memory, memory.num_features
+    width = trunk.num_features
+    assert isinstance(width, int)
+    cell = build_memory(cfg.memory, width, generator)
+    return trunk, cell, width if cell is None else cell.num_features
+
+
 def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -> nn.Module:
     """A module from observations (tensors ``[N, ...]`` by leaf path) to features ``[N, F]``, with `num_features` = F.
 
@@ -192,10 +220,20 @@ class CustomTrunk(nn.Module):
         self.module = module
         self.num_features: int = module.num_features  # type: ignore[assignment]
 
-    def forward(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
-        features: Tensor = self.module(self._nested(self.layout, obs))
-        return features
+    @property
+    def remembers(self) -> bool:
+        """Whether the module has a memory of its own."""
+        return hasattr(self.module, "initial_memory")
+
+    def initial_memory(self, num_rows: int) -> Any:
+        """What the module remembers of so many slots before an episode."""
+        return self.module.initial_memory(num_rows)  # type: ignore[operator]
+
+    def forward(self, obs: TensorTree, *memory: Any) -> Any:
+        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path; and the memory after, if it has one
+        and is given what it remembers.
+        """
+        return self.module(self._nested(self.layout, obs), *memory)
 
     def _nested(self, layout: Any, obs: TensorTree) -> Any:
         if isinstance(layout, dict):
@@ -256,18 +294,47 @@ def _try_out(trunk: CustomTrunk, obs: ObsSpec, name: str) -> None:
     rows = {path: torch.from_numpy(array) for path, array in obs.allocate(2).items()}
     training = trunk.training
     trunk.eval()  # zeros must not enter the statistics of a batch norm
+    contract = f"{CONTRACT}; {REMEMBERS}" if trunk.remembers else CONTRACT
+    memory = [trunk.initial_memory(2)] if trunk.remembers else []
     try:
         with torch.no_grad():
-            features: Any = trunk(rows)
+            given: Any = trunk(rows, *memory)
+            features, after = given if trunk.remembers else (given, None)
     except Exception as error:
-        raise ConfigError(f"model.module {name} failed on two rows of zeros: {_told(error)}; {CONTRACT}") from error
+        raise ConfigError(f"model.module {name} failed on two rows of zeros: {_told(error)}; {contract}") from error
     trunk.train(training)
     if not isinstance(features, Tensor):
-        raise ConfigError(f"model.module {name} put out a {type(features).__name__}, not a tensor; {CONTRACT}")
+        raise ConfigError(f"model.module {name} put out a {type(features).__name__}, not a tensor; {contract}")
     if features.shape != (2, trunk.num_features) or not features.is_floating_point():
         raise ConfigError(
             f"model.module {name} put out {features.dtype} {tuple(features.shape)} for 2 rows, "
-            f"not floats (2, {trunk.num_features}) as its num_features says; {CONTRACT}"
+            f"not floats (2, {trunk.num_features}) as its num_features says; {contract}"
+        )
+    if trunk.remembers and _shapes(after) != _shapes(memory[0]):
+        raise ConfigError(
+            f"model.module {name} remembers {_shapes(after)} after two rows, and initial_memory(2) gives "
+            f"{_shapes(memory[0])}; {contract}"
+        )
+
+
+def _shapes(memory: Any) -> list[tuple[int, ...]]:
+    parts = (memory,) if isinstance(memory, Tensor) else memory
+    return [tuple(part.shape) for part in parts]
+
+
+def _check_custom_memory(cfg: ModelConfig, trunk: CustomTrunk) -> None:
+    asked = cfg.memory
+    if trunk.remembers and asked.kind != "none":
+        raise ConfigError(
+            f"model.memory.kind = {asked.kind!r}, but model.module has a memory of its own (initial_memory): "
+            "leave one of them out"
+        )
+    widened = {"previous_action": asked.previous_action, "previous_reward": asked.previous_reward}
+    told = [name for name, given in {**widened, "frames": asked.frames > 1}.items() if given]
+    if told:
+        raise ConfigError(
+            f"model.memory.{told[0]}: a custom model (model.module) sees the observations of its space alone; "
+            f"leave it out, or let the model remember by itself: {REMEMBERS}"
         )
 
 

@@ -13,10 +13,9 @@ from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import RookeryError, SpaceError
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
-from rookery.models.build import ModelConfig, build_trunk
+from rookery.models.build import ModelConfig, build_body
 from rookery.models.distributions import Distribution, NoiseSpec
 from rookery.models.heads import ActionHead
-from rookery.models.memory import build_memory
 from rookery.models.native import kernels_for
 from rookery.models.recall import build_recall
 from rookery.policies.native_actor import NativeActor
@@ -61,11 +60,7 @@ class Policy(nn.Module):
         self.normalizer = normalizer if normalizer is not None and normalizer.paths else None
         self.recall = build_recall(obs, action, model.memory)
         self.input_spec = obs if self.recall is None else self.recall.spec
-        self.trunk = build_trunk(self.input_spec, model, generator=generator)
-        width = self.trunk.num_features
-        assert isinstance(width, int)
-        self.memory = build_memory(model.memory, width, generator)
-        self.num_features = width if self.memory is None else self.memory.num_features
+        self.trunk, self.memory, self.num_features = build_body(self.input_spec, model, generator=generator)
         self.head = ActionHead(self.num_features, action, log_std_init=model.log_std_init, generator=generator)
         self._recalled = 0 if self.recall is None else self.recall.size
         self.memory_size = self._recalled + (0 if self.memory is None else self.memory.size)
@@ -112,17 +107,25 @@ class Policy(nn.Module):
             obs: By leaf path.
             memory: ``[N, memory_size]``; None = that of an episode's start.
         """
+        return self._head(self.features(obs, memory), obs)
+
+    def features(self, obs: TensorTree, memory: Tensor | None = None) -> Tensor:
+        """What the head stands on, ``[N, num_features]``; arguments as of `forward`."""
         if memory is None and self.memory_size:
             memory = self.initial_memory(len(next(iter(obs.values()))))
-        return self._decide(obs, memory)[0]
+        return self._advance(obs, memory)[0]
 
-    def _decide(self, obs: TensorTree, memory: Tensor | None) -> tuple[Distribution, Tensor | None, Tensor | None]:
-        """The distribution, frames to remember, and what `memory` keeps."""
+    def _advance(self, obs: TensorTree, memory: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Features, and of what is to be remembered: frames, and what `memory` keeps."""
         seen, frames = self.look(obs, memory)
         features, learned = self.trunk(seen), None
         if self.memory is not None and memory is not None:
             features, learned = self.memory.advance(features, self.learned(memory))
-        return self.head(features, obs[MASK] if self.obs_spec.has_mask else None), frames, learned
+        return features, frames, learned
+
+    def _head(self, features: Tensor, obs: TensorTree) -> Distribution:
+        distribution: Distribution = self.head(features, obs[MASK] if self.obs_spec.has_mask else None)
+        return distribution
 
     def act(
         self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
@@ -139,7 +142,8 @@ class Policy(nn.Module):
             memory: ``[N, memory_size]`` what is remembered, zeros where an episode starts; changes in place. None for
                 a policy that remembers nothing.
         """
-        distribution, frames, learned = self._decide(obs, memory)
+        features, frames, learned = self._advance(obs, memory)
+        distribution = self._head(features, obs)
         if deterministic:
             action = distribution.mode()
             logp = distribution.log_prob(action)

@@ -18,8 +18,8 @@ enum CellKind { LSTM, GRU, SCAN };
 
 struct Cell {
   int kind, width, gates;
-  const float* weight;     // U [gates * width, width], or null
-  float* weight_gradient;  // or null if nobody wants it
+  const float* weight;          // U [gates * width, width], or null
+  float* weight_gradient;       // or null if nobody wants it
   int stride;                   // padded width
   int row_stride;               // of a row of gates as `enter` leaves it: a padded width for each of `columns_of`
   int state_stride;             // of a state
