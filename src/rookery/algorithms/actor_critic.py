@@ -63,11 +63,12 @@ class ActorCritic(nn.Module):
 
     def forward(self, batch: Minibatch) -> Outputs:
         """Distribution and value for each row."""
-        features = self.policy.trunk(batch.obs)
+        obs = put_together(batch.obs)  # in a batch that is no part of another, pictures may still stand once each
+        features = self.policy.trunk(obs)
         if self.policy.memory is not None:
             features, _ = self.policy.memory(features, batch.memory, batch.sequences)
-        distribution = self.policy.head(features, batch.obs.get(MASK))
-        seen = features if self.critic_trunk is None else self.critic_trunk(batch.obs)
+        distribution = self.policy.head(features, obs.get(MASK))
+        seen = features if self.critic_trunk is None else self.critic_trunk(obs)
         return Outputs(distribution, self.value_head(seen))
 
     def value(self, obs: TensorTree) -> Tensor:

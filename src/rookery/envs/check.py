@@ -211,7 +211,7 @@ class _Check:
             value = np.asarray(reward)
             if value.size != 1 or value.dtype.kind not in "fiub":
                 text = f"reward is {reward!r}, expected a finite number"
-                self.findings.add("error", text, agent, kind="reward type")
+                self.findings.add("error", text, agent, sort="reward type")
             elif not np.isfinite(value).all():
                 self.findings.add("error", f"reward is {value.item()}, expected a finite number", agent)
             else:
@@ -234,7 +234,7 @@ class _Check:
             if leaf.kind == "mask" and final:
                 continue  # nobody acts on it, and environments often allow nothing after the end
             if problem := part.check(tree, slice(None)):
-                self.findings.add("error", f"observation {problem}", agent, kind=f"value {leaf.path}")
+                self.findings.add("error", f"observation {problem}", agent, sort=f"value {leaf.path}")
         for path, problem in _doubts(layout.space, obs, ""):
             self.findings.add(
                 "warning", f"observation {path or 'obs'}: {problem}", agent, kind=f"{path} {problem.split()[0]}"
@@ -245,7 +245,7 @@ class _Check:
         if idle == IDLE:
             text = f"nobody had to act for {IDLE} steps and the episode did not end"
             hint = "; if all have ended, say so: terminateds['__all__'] = True" if "dict" in probe.style else ""
-            self.findings.add("error", text + hint, kind="idle")
+            self.findings.add("error", text + hint, sort="idle")
         elif shown.ended:
             self.lengths.append(step)
             self.ends.append("truncated" if shown.truncated and not shown.terminated else "terminated")
@@ -254,7 +254,7 @@ class _Check:
             if isinstance(self.env, str) and ":" not in self.env:
                 limit = "set a limit, as in env.config.max_episode_steps=1000"
             text = f"the episode did not end within {self.max_steps:,} steps; returns are of whole episodes: {limit}"
-            self.findings.add("warning", text, kind="endless")
+            self.findings.add("warning", text, sort="endless")
 
     # --- over all episodes --------------------------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ def _check_batched(
             who = kind.agents[0] if len(kind.agents) == 1 else ", ".join(kind.agents)
             waiting = {path: array[rows.waiting] for path, array in rows.obs.items()}
             if problem := kind.obs.check(waiting, slice(None)):
-                findings.add("error", f"observation {problem}", who, kind="obs")
+                findings.add("error", f"observation {problem}", who, sort="obs")
             if not np.isfinite(rows.reward).all():
                 findings.add("error", "a reward is not finite", who)
             same = all(np.array_equal(rows.obs[path], twin.obs[path]) for path in rows.obs)

@@ -68,17 +68,17 @@ class Findings:
     where: str = ""
     found: dict[tuple[str, str], Finding] = field(default_factory=dict)
 
-    def add(self, severity: Severity, text: str, agent: Agent | None = None, kind: str = "") -> None:
+    def add(self, severity: Severity, text: str, agent: Agent | None = None, sort: str = "") -> None:
         """Notes something.
 
         Args:
             severity: How bad it is.
             text: What it is.
             agent: Whom it concerns.
-            kind: What makes it the same as an earlier one of the agent, where the text has changing numbers in it.
+            sort: What makes it the same as an earlier one of the agent, where the text has changing numbers in it.
         """
         where = ", ".join(filter(None, (self.where, "" if agent is None else f"agent {str(agent)!r}")))
-        key = (str(agent), kind or text)
+        key = (str(agent), sort or text)
         before = self.found.get(key)
         self.found[key] = Finding(severity, where, text) if before is None else replace(before, count=before.count + 1)
 
@@ -185,7 +185,7 @@ class Probe:
             given = (*given[:2], given[2], False, given[3])
         obs, reward, terminated, truncated, info = given
         if not isinstance(info, Mapping):
-            self.findings.add("error", f"info is {shape_of(info)}, expected a dict", kind="info")
+            self.findings.add("error", f"info is {shape_of(info)}, expected a dict", sort="info")
             info = {}
         over, cut = self._flag("terminated", terminated), self._flag("truncated", truncated)
         shown = Shown(reward={AGENT: reward}, masks={AGENT: info[MASK]} if MASK in info else {}, ended=over or cut)
@@ -196,7 +196,7 @@ class Probe:
     def _flag(self, name: str, value: Any, agent: Agent | None = None) -> bool:
         if not isinstance(value, bool | np.bool_):
             text = f"{name} is {value!r} ({type(value).__name__}), expected True or False"
-            self.findings.add("warning", text, agent, kind=f"flag {name}")
+            self.findings.add("warning", text, agent, sort=f"flag {name}")
         try:
             return bool(value)
         except ValueError:
@@ -233,7 +233,7 @@ class Probe:
                 text = (
                     f"gets a reward although it {self._ended[agent]}; it counts in its return, nothing learns from it"
                 )
-                self.findings.add("warning", text, agent, kind="reward after the end")
+                self.findings.add("warning", text, agent, sort="reward after the end")
         now = self.findings.where.rpartition(", ")[2]
         left = shown.terminated | shown.truncated
         self._ended |= dict.fromkeys(left, f"ended in {now}")
@@ -267,7 +267,7 @@ class Probe:
                     f"must act again although it {self._ended[agent]}: it is taken as coming back; if that is not "
                     f"meant, give no observation of agents that have ended"
                 )
-                self.findings.add("warning", text, agent, kind="acts after the end")
+                self.findings.add("warning", text, agent, sort="acts after the end")
         for agent in shown.truncated - shown.terminated:
             if agent not in obs:
                 text = "was truncated without a last observation: its value is taken from what it saw before"
@@ -326,10 +326,10 @@ class Probe:
                 self.lane.spaces(agent)
             except Breach:
                 text = f"is in {name} but not among the agents ({known}), and its spaces are not known"
-                self.findings.add("error", text, agent, kind="unknown")
+                self.findings.add("error", text, agent, sort="unknown")
             else:
                 text = f"is in {name} but not among the agents announced ({known})"
-                self.findings.add("warning", text, agent, kind="unknown")
+                self.findings.add("warning", text, agent, sort="unknown")
 
     def close(self) -> None:
         """Frees what the copy holds."""
@@ -351,7 +351,7 @@ class Probe:
             return FAILED
         except Exception as error:
             text = f"{what} raised {type(error).__name__}: {error}{_line_of(error)}"
-            self.findings.add("error", text, kind=f"{what} {type(error).__name__}{_line_of(error)}")
+            self.findings.add("error", text, sort=f"{what} {type(error).__name__}{_line_of(error)}")
             return FAILED
         finally:
             self._spent += perf_counter() - began

@@ -1,9 +1,9 @@
 """Entities: attention over the things an observation has a variable number of.
 
-After ML-Agents' encoder of variable-length observations (Cohen et al. 2022, section 4, has it in mathematics): an
-entity and what else is observed ("self") are embedded together by a linear layer, entities attend to each other by
-multi-head attention (Vaswani et al. 2017) with a residual, and the mean over those present is what is known of all of
-them. It does not depend on their order, nor on what stands in memory where none is.
+After ML-Agents' encoder of variable-length observations and Baker et al. 2019 (arXiv:1909.07528): an entity and what
+else is observed ("self") are embedded together by a linear layer, entities attend to each other by multi-head attention
+(Vaswani et al. 2017) with a residual, and the mean over those present is what is known of all of them. It does not
+depend on their order, nor on what stands in memory where none is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rookery.core.spaces import Leaf
 from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
 
 ABSENT = -1e9
-"""Added to the scores of absent entities, whose weight is then exactly zero; infinity would make NaN of an empty set."""
+"""Added to the scores of absent entities: their weight is then exactly 0, and that of an empty set no NaN."""
 
 
 class EntityEmbedding(nn.Module):

@@ -27,7 +27,7 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
         return usable_cores()
     rows = getattr(learner.cfg, "minibatch_size", None) or demand.decisions or demand.fragment_length * num_lanes
     weights = sum(weight.numel() for weight in policy.parameters())
-    critic = 1 if learner.cfg.model.shared_trunk else 2
+    critic = 1 if learner.cfg.model.shared_trunk or policy.memory is not None else 2
     flops = 6.0 * rows * weights * critic  # forward and twice that backward, two operations a product
     if learner.on_kernels:
         return min(critic, thread_rule(flops, KERNELS_WORTH_THREADS))

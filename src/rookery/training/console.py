@@ -209,7 +209,8 @@ def opening(trainer: Trainer, criteria: Mapping[str, float]) -> list[str]:
         size = sum(parameter.numel() for parameter in policy.parameters())
         what = "frozen" if name in trainer.frozen else type(trainer.learners[name]).__name__
         path = told_path(trainer.paths[name], policy)
-        lines.append(f"policy {name}: {what} ({path}), {size:,} weights, acts in {policy.action_spec.space}")
+        kept = f", remembers {policy.memory_size:,} numbers" if policy.memory_size else ""
+        lines.append(f"policy {name}: {what} ({path}), {size:,} weights{kept}, acts in {policy.action_spec.space}")
     lines.extend(trainer.notes)
     lines.append(f"until {until or 'the stop function says so'}")
     return lines
