@@ -237,7 +237,7 @@ class _Check:
                 self.findings.add("error", f"observation {problem}", agent, sort=f"value {leaf.path}")
         for path, problem in _doubts(layout.space, obs, ""):
             self.findings.add(
-                "warning", f"observation {path or 'obs'}: {problem}", agent, kind=f"{path} {problem.split()[0]}"
+                "warning", f"observation {path or 'obs'}: {problem}", agent, sort=f"{path} {problem.split()[0]}"
             )
 
     def finish(self, probe: Probe, shown: Shown, step: int, idle: int) -> None:
