@@ -1,5 +1,7 @@
 """Every learning claim, measured: several seeds each, deterministic evaluation, with controls that must fail.
 
+The control of a claim about learning learns nothing; that of a claim about memory or entities learns as long, without.
+
 Run it with ``make test-learning``; ``--list`` says how long each claim takes. It writes
 `benchmarks/results/learning.md` and `.json`, and exits 1 if a claim does not hold. ``python benchmarks/learning.py
 cartpole pendulum`` runs some and keeps the other rows as they were; ``--seeds 1`` runs fewer seeds. Settings were
@@ -14,7 +16,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +27,9 @@ from rookery import MultiAgentArena, PPOConfig, Trainer
 
 RESULTS = Path(__file__).parent / "results"
 CONTROL_STEPS = 100_000  # without learning more steps change nothing
+NOTHING: dict[str, Any] = {}
+FORGETFUL = {"algorithm.model.memory.kind": "none"}
+FLAT = {"algorithm.model.entities_as": "flat", "algorithm.model.hidden": (96, 64)}  # with more weights than the set's
 SHARED: dict[str, Any] = {"algorithm": PPOConfig()}
 TWO: dict[str, Any] = {
     "policies": {"pol1": PPOConfig(lr=3e-4), "pol2": PPOConfig(lr=4e-4)},
@@ -38,26 +43,30 @@ class Claim:
 
     Attributes:
         name: How to call it.
-        make: A trainer for a seed.
+        make: A trainer for a seed, with settings laid over those of the claim.
         env_steps: Budget.
         score: What counts, from a trained trainer.
         threshold: The median over seeds must reach it.
         minutes: About how long one seed takes on one core.
         until: Stop at this training return, so that steps and seconds to it are measured too.
         control: Whether to play as long, 100,000 steps at most, with nothing learned (learning rate 1e-12): the score
-            of that must stay below the threshold.
+            of that must stay below `control_below`.
+        without: Settings of another control, which learns as long with as many seeds; it takes that one's place.
+        control_below: What the score of the control must stay below; None = the threshold.
         times_control: The threshold counts in scores of the control.
         seeds: How many seeds, at most.
     """
 
     name: str
-    make: Callable[[int], Trainer]
+    make: Callable[[int, Mapping[str, Any]], Trainer]
     env_steps: int
     score: Callable[[Trainer], float]
     threshold: float
     minutes: float
     until: float | None = None
     control: bool = True
+    without: Mapping[str, Any] | None = None
+    control_below: float | None = None
     times_control: bool = False
     seeds: int = 3
 
@@ -65,6 +74,11 @@ class Claim:
 def evaluation_return(trainer: Trainer) -> float:
     """Mean return of 20 deterministic evaluation episodes."""
     return trainer.evaluate(20).return_mean
+
+
+def evaluation_return_of_100(trainer: Trainer) -> float:
+    """Mean return of 100 deterministic evaluation episodes, for tasks in which an episode is won or lost."""
+    return trainer.evaluate(100).return_mean
 
 
 def training_return(trainer: Trainer) -> float:
@@ -77,14 +91,36 @@ def training_return_an_agent(trainer: Trainer) -> float:
     return training_return(trainer) / sum(len(kind.agents) for kind in trainer.env.kinds)
 
 
-def preset(env: str, algorithm: str = "ppo") -> Callable[[int], Trainer]:
-    """A trainer with the preset of an algorithm for an environment."""
-    return lambda seed: Trainer(env, config={"algorithm.name": algorithm}, preset="auto", seed=seed)
+def preset(
+    env: str, algorithm: str = "ppo", settings: Mapping[str, Any] = NOTHING
+) -> Callable[[int, Mapping[str, Any]], Trainer]:
+    """A trainer with the preset of an algorithm for an environment, and settings laid over it."""
+    config = {"algorithm.name": algorithm, **settings}
+    return lambda seed, without: Trainer(env, config=[config, without], preset="auto", seed=seed)
 
 
-def arena(**settings: Any) -> Callable[[int], Trainer]:
+def arena(**settings: Any) -> Callable[[int, Mapping[str, Any]], Trainer]:
     """A trainer of the arena with 16 copies."""
-    return lambda seed: Trainer(MultiAgentArena, num_envs=16, seed=seed, **settings)
+    return lambda seed, without: Trainer(MultiAgentArena, num_envs=16, seed=seed, config=without, **settings)
+
+
+def remembering(kind: str, **settings: Any) -> dict[str, Any]:
+    """Settings of a policy with a memory of a kind, and of its environment."""
+    return {"algorithm.model.memory.kind": kind, **({"env.config": settings} if settings else {})}
+
+
+def corridor(kind: str) -> Claim:
+    """The corridor of 20 steps, solved by a kind of memory."""
+    return Claim(
+        f"cue-corridor-{kind}",
+        preset("CueCorridor", settings=remembering(kind)),
+        100_000,
+        evaluation_return_of_100,
+        0.95,
+        1 if kind == "attention" else 0.2,
+        without=FORGETFUL,
+        control_below=0.5,
+    )
 
 
 CLAIMS = [

@@ -199,3 +199,23 @@ def test_a_subclass_has_no_twin_unless_it_names_one():
     assert Sorter.batched is BatchedSorter
     assert Own.batched is None
     assert len(MOVES) == 4
+
+
+def test_both_draw_the_same_pictures_and_tiles_turn_green_when_they_are_visited():
+    pytest.importorskip("PIL")
+    one, many = Sorter(render_mode="rgb_array"), BatchedSorter(1)
+    assert one.render() is None
+    obs, _ = one.reset(seed=plan(0, 0))
+    many.reset(plan)
+    before, over = one.render(), False
+    assert np.array_equal(before, many.render(0))
+    while not over:
+        action = towards(obs)
+        obs, _, terminated, truncated, _ = one.step(action)
+        over = terminated or truncated
+        many.step([np.array([action])])
+        if not over:
+            assert np.array_equal(one.render(), many.render(0))
+    assert not np.array_equal(before, one.render())
+    with pytest.raises(ValueError, match="render_mode is 'human'"):
+        Sorter(render_mode="human")

@@ -104,9 +104,9 @@ def check_rollout(rollout, book, every):
     return checked
 
 
-def dealt(seed):
-    """A mapping that deals agents to two policies anew in each episode."""
-    return lambda agent, episode: "ab"[crc32(f"{seed} {agent} {episode.lane} {episode.index}".encode()) % 2]
+def dealt(seed, names="ab"):
+    """A mapping that deals agents to policies anew in each episode."""
+    return lambda agent, episode: names[crc32(f"{seed} {agent} {episode.lane} {episode.index}".encode()) % len(names)]
 
 
 def sides(agents):
@@ -304,22 +304,27 @@ def check_lives(decided):
 def test_real_policies_begin_each_life_with_an_empty_memory_in_training_and_in_evaluation(env, memory, native, decided):
     settings = cfg(memory)
     settings = settings.replace(model=settings.model.replace(native=native))
-    with Trainer(env, settings, seed=1, num_envs=3, config={"env.implementation": "serial"}) as trainer:
+    with Trainer(env, settings, seed=1, num_envs=4, config={"env.implementation": "serial"}) as trainer:
         for iteration in range(3):
             trainer.train_iteration()
-            assert check_lives(decided) > 5
+            assert check_lives(decided) >= 4
             decided.clear()
-            trainer.evaluate(episodes=7, deterministic=iteration % 2 == 0)
-            assert check_lives(decided) > 5
+            trainer.evaluate(episodes=9, deterministic=iteration % 2 == 0)
+            assert check_lives(decided) >= 9
             decided.clear()
 
 
-@pytest.mark.parametrize("rule", [{"x": "a", "y": "b", "z": "c"}, dealt(0), {"x": "a", "y": "a", "z": "b"}])
+@pytest.mark.parametrize(
+    "rule",
+    [{"x": "a", "y": "b", "z": "c"}, {"x": "a", "y": "a", "z": "b"}, dealt(0, "abc")],
+    ids=["one each", "one for two", "dealt anew"],
+)
 def test_policies_with_other_memories_and_none_play_together_and_each_learns(rule, decided):
-    policies = {"a": cfg("lstm"), "b": cfg("gru and all that is recalled"), "c": {"model": {"hidden": (8,)}}}
-    with Trainer(Relay, cfg("last action"), policies=policies, policy_mapping=rule, seed=1, num_envs=4) as trainer:
+    plain = PPOConfig(fragment_length=10, epochs=1, minibatch_size=32)
+    policies = {"a": cfg("lstm"), "b": cfg("gru and all that is recalled"), "c": plain}
+    with Trainer(Relay, plain, policies=policies, policy_mapping=rule, seed=1, num_envs=4) as trainer:
         before = {name: weights_of(policy) for name, policy in trainer.policies.items()}
-        for _ in range(4):
+        for _ in range(6):
             trainer.train_iteration()
         playing = trainer.pool.worker.seats
         assert len(playing) >= 2
@@ -339,11 +344,11 @@ def test_frozen_policies_remember_as_those_that_learn(decided):
     policies = {"a": cfg("lstm"), "b": {"frozen": True, "model": {"memory": MEMORIES["scan"]}}}
     rule = {"x": "a", "y": "b", "z": "b"}
     with Trainer(Relay, cfg("lstm"), policies=policies, policy_mapping=rule, seed=1, num_envs=2) as trainer:
-        for _ in range(3):
+        for _ in range(6):
             trainer.train_iteration()
         assert trainer.pool.worker.seats["b"].store is None
-    assert check_lives([entry for entry in decided if entry[0] == "a"]) > 10
-    assert check_lives([entry for entry in decided if entry[0] == "b"]) > 10
+    for name in "ab":
+        assert check_lives([entry for entry in decided if entry[0] == name]) > 10
 
 
 def test_an_episode_that_raises_is_forgotten(decided):
@@ -372,13 +377,9 @@ def test_over_the_turns_of_others_nothing_moves():
         worker.after_step = look
         for _ in range(3):
             trainer.train_iteration()
-    assert len(now_slots(trainer)) == 6
+        assert len(worker.seats["main"].memory.memory) == 6
     assert set(moved) <= {0, 1, 2}  # one agent of each lane
     assert moved.count(2) > len(moved) / 2
-
-
-def now_slots(trainer):
-    return trainer.pool.worker.seats["main"].memory.starts
 
 
 @pytest.mark.parametrize("memory", ["lstm", "gru and all that is recalled"])

@@ -31,21 +31,18 @@ def list_envs() -> None:
 
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
-    from rookery.core.settings import object_name
-    from rookery.envs import memory_tasks
-    from rookery.envs.arena import MultiAgentArena
+    from rookery.core.layers import import_object
     from rookery.envs.classic import TWINS
     from rookery.envs.make import OURS
     from rookery.training.presets import ENV_PRESETS
 
-    tasks = {name for name in OURS if getattr(vars(memory_tasks).get(name), "batched", None)}
-    twins = {*TWINS, object_name(MultiAgentArena), *tasks}
+    twins = {*TWINS, *(name for name, path in OURS.items() if getattr(import_object(path), "batched", None))}
     presets: dict[str, list[str]] = {}
     for algorithm, by_env in ENV_PRESETS.items():
         for name, values in by_env.items():
             size = f"{values['stop.env_steps']:,} steps in {values['sampling.num_envs']} copies"
             presets.setdefault(name, []).append(f"{algorithm}: {size}")
-    names = [*presets, *sorted(twins - presets.keys())]
+    names = [*presets, *sorted({*twins, *OURS} - presets.keys())]
     width = max(len(name) for name in names)
     typer.echo(f"{'environment':<{width}}  {'implementation':<14}  preset")
     for name in names:

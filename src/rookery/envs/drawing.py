@@ -71,6 +71,40 @@ def draw_arena(
     return picture
 
 
+def draw_sorter(
+    side: int,
+    explorer: tuple[int, int],
+    tiles: Sequence[tuple[int, int, int, bool]],
+    timestep: int,
+    max_timesteps: int,
+) -> np.ndarray:
+    """The sorter: numbered tiles, green once they were visited in their turn, and the explorer, a disc.
+
+    Args:
+        side: Places in a row and in a column.
+        explorer: Its row and column.
+        tiles: Row, column, number, and whether it was visited.
+        timestep: Steps of this episode so far.
+        max_timesteps: Steps of a whole episode.
+    """
+    empty, pixels, left = _empty_board(side, side)
+    image = Image.fromarray(empty.copy())
+    draw = ImageDraw.Draw(image)
+    for row, column, number, visited in tiles:
+        x, y = left + column * pixels, MARGIN + row * pixels
+        image.paste(Image.fromarray(_tile(pixels, GREEN if visited else WOOD)), (x, y))
+        middle = (x + pixels / 2, y + pixels / 2)
+        draw.text(middle, str(number), fill=PAPER, font=_font(round(pixels * 0.45)), anchor="mm")
+    row, column = explorer
+    x, y, edge = left + column * pixels, MARGIN + row * pixels, max(pixels // 14, 2)
+    box = (x + edge, y + edge, x + pixels - 1 - edge, y + pixels - 1 - edge)
+    draw.ellipse(box, outline=INK, width=edge)
+    picture = np.array(image)
+    sorted_tiles = sum(visited for *_, visited in tiles)
+    _draw_footer(picture, [("in order", GREEN, f"{sorted_tiles} of {len(tiles)}")], timestep, max_timesteps)
+    return picture
+
+
 def _draw_footer(
     picture: np.ndarray, earned: Sequence[tuple[str, Color, str]], timestep: int, max_timesteps: int
 ) -> None:

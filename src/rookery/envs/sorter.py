@@ -80,7 +80,7 @@ class Sorter(gymnasium.Env[Any, Any]):
             None unless it names its own.
     """
 
-    metadata: dict[str, Any] = {"name": "sorter", "render_modes": []}  # as gymnasium.Env declares it
+    metadata: dict[str, Any] = {"name": "sorter", "render_modes": ["rgb_array"], "render_fps": 6}  # as gymnasium.Env
     batched: ClassVar[type[BatchedSorter] | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -94,12 +94,16 @@ class Sorter(gymnasium.Env[Any, Any]):
         side: int = SorterSettings.side,
         numbers: int = SorterSettings.numbers,
         max_steps: int = SorterSettings.max_steps,
+        render_mode: str | None = None,
     ) -> None:
-        """Makes a sorter; the arguments are those of `SorterSettings`.
+        """Makes a sorter; the arguments are those of `SorterSettings`, and a render mode, ``"rgb_array"`` or None.
 
         Raises:
             ValueError: If one is out of range.
         """
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"Sorter: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        self.render_mode = render_mode
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         self.observation_space = self.settings.observation_space()
         self.action_space = spaces.Discrete(len(MOVES))
@@ -157,6 +161,12 @@ class Sorter(gymnasium.Env[Any, Any]):
         tiles = self._tiles.copy()
         tiles[:, DISTANCE] = (self._places - here) / self._span
         return {"own": here / self._span * np.float32(2) - np.float32(1), "tiles": tiles}
+
+    def render(self) -> Any:
+        """A picture ``[height, width, 3]`` uint8, or None before the first episode."""
+        if not hasattr(self, "_tiles"):
+            return None
+        return _picture(self.settings, self._place, self._places, self._tiles, self._steps)
 
     def get_state(self) -> dict[str, Any]:
         """Where the episode is."""
@@ -347,11 +357,28 @@ class BatchedSorter:
             )
         return action, self._seeds
 
-    def render(self, lane: int) -> None:
-        """None: there are no pictures of it."""
+    def render(self, lane: int) -> np.ndarray:
+        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        there = np.flatnonzero(self._present[lane])
+        place = int(self._place[lane, 0]), int(self._place[lane, 1])
+        places, tiles = self._places[lane, there], self._tiles[lane, there]
+        return _picture(self.settings, place, places, tiles, int(self._steps[lane]))
 
     def close(self) -> None:
         """Nothing is held; there because every vector env has it."""
+
+
+def _picture(
+    settings: SorterSettings, explorer: tuple[int, int], places: np.ndarray, tiles: np.ndarray, steps: int
+) -> np.ndarray:
+    """Tiles ``[n, 3 + numbers]`` as they are observed, at ``[n, 2]``, and the explorer among them."""
+    from rookery.envs import drawing  # only those who look pay for loading Pillow
+
+    shown = [
+        (int(row), int(column), int(tile[NUMBER:].argmax()) + 1, bool(tile[VISITED]))
+        for (row, column), tile in zip(places, tiles, strict=True)
+    ]
+    return drawing.draw_sorter(settings.side, explorer, shown, steps, settings.max_steps)
 
 
 Sorter.batched = BatchedSorter  # here, because the class above had to exist first
