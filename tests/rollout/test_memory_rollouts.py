@@ -348,7 +348,7 @@ def test_frozen_policies_remember_as_those_that_learn(decided):
             trainer.train_iteration()
         assert trainer.pool.worker.seats["b"].store is None
     for name in "ab":
-        assert check_lives([entry for entry in decided if entry[0] == name]) > 10
+        assert check_lives([entry for entry in decided if entry[0] == name]) >= 5
 
 
 def test_an_episode_that_raises_is_forgotten(decided):

@@ -65,6 +65,21 @@ MUJOCO: dict[str, Any] = {
 gradient steps (benchmarks/results/learning.md); of the others that is not measured.
 """
 
+RECURRENT: dict[str, Any] = {
+    "sampling.num_envs": 16,
+    "algorithm.lr": 1e-3,
+    "algorithm.fragment_length": 128,
+    "algorithm.minibatch_size": 256,
+    "algorithm.epochs": 10,
+    "algorithm.entropy_coef": 0.0,
+    "algorithm.scale_rewards": True,
+    "algorithm.model.hidden": (64,),
+    "algorithm.model.memory.kind": "lstm",
+}
+"""What the presets of tasks that need memory share: updates of 2048 decisions in 8 minibatches, and one layer before
+the cell. The critic stands on the actor's memory, so the scale of the returns must not drown the actor's gradient.
+"""
+
 ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "ppo": {
         "CartPole-v1": {
@@ -178,6 +193,28 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "algorithm.entropy_coef": 0.01,
             "algorithm.model.hidden": (),
             "stop.env_steps": 10_000_000,
+        },
+        "StatelessCartPole": {
+            **RECURRENT,
+            "algorithm.gamma": 0.98,
+            "algorithm.gae_lambda": 0.9,
+            "stop.env_steps": 300_000,
+        },
+        "RepeatAfterMe": {**RECURRENT, "stop.env_steps": 100_000},
+        "RepeatPrevious": {**RECURRENT, "stop.env_steps": 400_000},
+        "CueCorridor": {**RECURRENT, "stop.env_steps": 100_000},
+        "TwoCues": {**RECURRENT, "stop.env_steps": 100_000},
+        "Sorter": {
+            "sampling.num_envs": 32,
+            "algorithm.lr": 1e-3,
+            "algorithm.gamma": 0.95,
+            "algorithm.fragment_length": 64,
+            "algorithm.minibatch_size": 512,
+            "algorithm.epochs": 4,
+            "algorithm.entropy_coef": 0.003,
+            "algorithm.model.shared_trunk": True,
+            "algorithm.model.entity_size": 32,
+            "stop.env_steps": 250_000,
         },
         "simple_spread_*": {
             "sampling.num_envs": 32,
