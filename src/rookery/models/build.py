@@ -27,7 +27,7 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
 from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import Leaf, ObsSpec
-from rookery.models.custom_memory import CustomMemory, Untouched
+from rookery.models.custom_memory import CustomMemory, Untouched, parts_of
 from rookery.models.encoders import Encoder
 from rookery.models.hyper import GoalTrunk
 from rookery.models.memory import Memory, MemoryConfig, build_memory
@@ -130,12 +130,17 @@ def build_body(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) ->
     Raises:
         ConfigError: As `build_trunk`; and if a custom model is to have a memory that is not its own.
     """
+    if cfg.module is not None:
+        _check_recall(cfg)
     trunk = build_trunk(obs, cfg, generator=generator)
-    if isinstance(trunk, CustomTrunk):
-        _check_custom_memory(cfg, trunk)
-        if trunk.remembers:
-            memory = CustomMemory(trunk, trunk.initial_memory(1))
-            return Untouched(), memory, memory.num_features
+    if isinstance(trunk, CustomTrunk) and trunk.remembers:
+        if cfg.memory.kind != "none":
+            raise ConfigError(
+                f"model.memory.kind = {cfg.memory.kind!r}, but model.module has a memory of its own (initial_memory): "
+                "leave one of them out"
+            )
+        memory = CustomMemory(trunk)
+        return Untouched(), memory, memory.num_features
     width = trunk.num_features
     assert isinstance(width, int)
     cell = build_memory(cfg.memory, width, generator)
@@ -299,16 +304,26 @@ def _try_out(trunk: CustomTrunk, obs: ObsSpec, name: str) -> None:
     try:
         with torch.no_grad():
             given: Any = trunk(rows, *memory)
-            features, after = given if trunk.remembers else (given, None)
     except Exception as error:
         raise ConfigError(f"model.module {name} failed on two rows of zeros: {_told(error)}; {contract}") from error
     trunk.train(training)
+    features, after = given, None
+    if trunk.remembers:
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise ConfigError(
+                f"model.module {name} put out a {type(given).__name__}, not features and memory; {contract}"
+            )
+        features, after = given
     if not isinstance(features, Tensor):
         raise ConfigError(f"model.module {name} put out a {type(features).__name__}, not a tensor; {contract}")
     if features.shape != (2, trunk.num_features) or not features.is_floating_point():
         raise ConfigError(
             f"model.module {name} put out {features.dtype} {tuple(features.shape)} for 2 rows, "
             f"not floats (2, {trunk.num_features}) as its num_features says; {contract}"
+        )
+    if trunk.remembers and not all(part.is_floating_point() for part in parts_of(after)):
+        raise ConfigError(
+            f"model.module {name} remembers {[part.dtype for part in parts_of(after)]}, not floats; {contract}"
         )
     if trunk.remembers and _shapes(after) != _shapes(memory[0]):
         raise ConfigError(
@@ -318,17 +333,12 @@ def _try_out(trunk: CustomTrunk, obs: ObsSpec, name: str) -> None:
 
 
 def _shapes(memory: Any) -> list[tuple[int, ...]]:
-    parts = (memory,) if isinstance(memory, Tensor) else memory
-    return [tuple(part.shape) for part in parts]
+    return [tuple(part.shape) for part in parts_of(memory)]
 
 
-def _check_custom_memory(cfg: ModelConfig, trunk: CustomTrunk) -> None:
+def _check_recall(cfg: ModelConfig) -> None:
+    """Refuses to widen what a custom model sees."""
     asked = cfg.memory
-    if trunk.remembers and asked.kind != "none":
-        raise ConfigError(
-            f"model.memory.kind = {asked.kind!r}, but model.module has a memory of its own (initial_memory): "
-            "leave one of them out"
-        )
     widened = {"previous_action": asked.previous_action, "previous_reward": asked.previous_reward}
     told = [name for name, given in {**widened, "frames": asked.frames > 1}.items() if given]
     if told:

@@ -23,7 +23,7 @@ from rookery.core.settings import PositiveInt, Settings
 from rookery.models.attention import AttentionBlock
 from rookery.models.layers import linear
 from rookery.models.pieces import Pieces
-from rookery.models.recurrence import InputLayer, RecurrentLayer, blend, fused_pass, spread_memories, weights_of
+from rookery.models.recurrence import InputLayer, RecurrentLayer, biases, blend, fused_pass, spread_memories, weights_of
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class LSTM(Memory):
         after: list[Tensor] = []
         remembered = memory.split(self.num_features, 1)
         for layer, (weight, recurrent, bias) in enumerate(self._weights):
-            x, c = torch.lstm_cell(x, remembered[2 * layer : 2 * layer + 2], weight, recurrent, bias)
+            x, c = torch.lstm_cell(x, remembered[2 * layer : 2 * layer + 2], weight, recurrent, *biases(bias))
             after += [x, c]
         return x, torch.cat(after, 1)
 
@@ -173,7 +173,7 @@ class GRU(Memory):
         """One decision of N slots; see `Memory.advance`."""
         after: list[Tensor] = []
         for h, (weight, recurrent, bias) in zip(memory.split(self.num_features, 1), self._weights, strict=True):
-            x = torch.gru_cell(x, h, weight, recurrent, bias)
+            x = torch.gru_cell(x, h, weight, recurrent, *biases(bias))
             after.append(x)
         return x, torch.cat(after, 1)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Rollout, TensorTree
+from rookery.core.errors import ConfigError
 from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
 from rookery.models.memory import MemoryConfig
 from rookery.models.pictures import image_layout
@@ -34,6 +35,7 @@ class Recall:
         obs: Layout of the environment's observations.
         action: Layout of the actions.
         cfg: How many observations, and whether the last action and reward.
+        entities: Leaves that are read as sets, of which only the present ones are seen.
 
     Attributes:
         spec: Layout of what the trunk sees.
@@ -41,9 +43,15 @@ class Recall:
         reward_column: Where among them whoever plays adds up what an action earns; None if that is not seen.
     """
 
-    def __init__(self, obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig) -> None:
+    def __init__(self, obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig, entities: tuple[str, ...]) -> None:
         self._frames = cfg.frames
-        stacked = [leaf for leaf in obs.leaves if leaf.kind in STACKABLE] if cfg.frames > 1 else []
+        can_stack = [leaf for leaf in obs.leaves if leaf.kind in STACKABLE and leaf.path not in entities]
+        stacked = can_stack if cfg.frames > 1 else []
+        if cfg.frames > 1 and not stacked:
+            raise ConfigError(
+                f"model.memory.frames = {cfg.frames}: nothing in {obs.space} can be stacked, "
+                "sets of entities least of all; leave it at 1, or remember by memory.kind"
+            )
         self._stacked = {leaf.path: leaf for leaf in stacked}
         self._choices = len(action.sizes) if cfg.previous_action else 0
         self._numbers = action.num_flags + action.num_numbers if cfg.previous_action else 0
@@ -190,9 +198,13 @@ class Recall:
         return [before, *[t * fragments + f for t, f in after]]
 
 
-def build_recall(obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig) -> Recall | None:
-    """What widens observations by the past; None if the settings ask for nothing of it."""
-    recall = Recall(obs, action, cfg)
+def build_recall(obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig, entities: tuple[str, ...]) -> Recall | None:
+    """What widens observations by the past, arguments as of `Recall`; None if the settings ask for nothing of it.
+
+    Raises:
+        ConfigError: If nothing that is observed can be stacked, as was asked.
+    """
+    recall = Recall(obs, action, cfg, entities)
     return recall if recall.size else None
 
 

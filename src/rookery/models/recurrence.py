@@ -63,6 +63,11 @@ def spread_memories(size: int, horizon: int) -> Tensor:
     return math.log(horizon) * torch.linspace(0.0, 1.0, size)
 
 
+def biases(bias: Tensor) -> tuple[Tensor, ...]:
+    """The bias of a layer as torch's cells take it: alone on the processor, elsewhere with a second one of zeros."""
+    return (bias,) if bias.is_cpu else (bias, torch.zeros_like(bias))
+
+
 def fused_pass(
     fused: Callable[..., tuple[Tensor, ...]],
     x: Tensor,

@@ -58,7 +58,7 @@ class Policy(nn.Module):
         self.model = model
         normalizer = ObsNormalizer(obs, model.obs_clip, model.entities) if model.normalize_obs else None
         self.normalizer = normalizer if normalizer is not None and normalizer.paths else None
-        self.recall = build_recall(obs, action, model.memory)
+        self.recall = build_recall(obs, action, model.memory, model.entities)
         self.input_spec = obs if self.recall is None else self.recall.spec
         self.trunk, self.memory, self.num_features = build_body(self.input_spec, model, generator=generator)
         self.head = ActionHead(self.num_features, action, log_std_init=model.log_std_init, generator=generator)
@@ -221,6 +221,8 @@ class Policy(nn.Module):
             return None
         if reward is not None and column is None:
             raise RookeryError(f"policy {self.name!r} does not see rewards (memory.previous_reward): leave reward out")
+        rewards = self._for_rows("reward", reward, num_rows)
+        starts = self._for_rows("first", first, num_rows)
         if memory is None:
             return self.initial_memory(num_rows)
         if not isinstance(memory, Tensor) or memory.shape != (num_rows, self.memory_size):
@@ -234,12 +236,24 @@ class Policy(nn.Module):
                 f"policy {self.name!r} sees what its last action earned (memory.previous_reward): "
                 "predict(obs, memory, reward=...)"
             )
-        remembered: Tensor = memory.clone()
-        if column is not None:
-            remembered[:, column] = torch.as_tensor(reward, dtype=torch.float32)
-        if first is not None:
-            remembered[torch.as_tensor(first, dtype=torch.bool).expand(num_rows)] = 0.0
+        remembered = self.initial_memory(num_rows).copy_(memory)
+        if column is not None and rewards is not None:
+            remembered[:, column] = rewards
+        if starts is not None:
+            remembered[starts > 0] = 0.0
         return remembered
+
+    def _for_rows(self, name: str, value: Any, num_rows: int) -> Tensor | None:
+        """What `predict` was given under a name, ``[N]`` float32; None if nothing was."""
+        if value is None:
+            return None
+        given = torch.as_tensor(value, dtype=torch.float32, device=device_of(self))
+        if given.shape not in ((), (num_rows,)):
+            raise RookeryError(
+                f"policy {self.name!r}: {name} must be one value, or one for each of {num_rows} rows, not an array of "
+                f"shape {tuple(given.shape)}"
+            )
+        return given.expand(num_rows)
 
     def _answer(self, obs: Tree, noise: Tensor | None, memory: Tensor | None) -> np.ndarray:
         """Actions ``[N, ...]`` as they are stored, for raw observations in this process; `memory` changes in place."""

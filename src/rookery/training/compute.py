@@ -81,8 +81,8 @@ def changed_paths(before: Mapping[str, str], now: Mapping[str, str]) -> list[str
 
 
 def sees_pictures(policy: Policy) -> bool:
-    """Whether there is a picture large enough for the Nature network among what a policy observes; those of grid worlds
-    are as little work as numbers.
+    """Whether there is a picture large enough for the Nature network among what a policy's trunk sees; those of grid
+    worlds are as little work as numbers.
     """
-    layouts = [image_layout(leaf) for leaf in policy.obs_spec.leaves]
+    layouts = [image_layout(leaf) for leaf in policy.input_spec.leaves]
     return any(min(layout[1:3]) >= SMALLEST_NATURE for layout in layouts if layout is not None)
