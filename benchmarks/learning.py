@@ -186,9 +186,7 @@ CLAIMS = [
 ]
 
 
-def measure(
-    claim: Claim, seed: int, *, learning: bool = True, without: Mapping[str, Any] = NOTHING
-) -> dict[str, Any]:
+def measure(claim: Claim, seed: int, *, learning: bool = True, without: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
     """Trains once and scores."""
     began = time.perf_counter()
     trainer = claim.make(seed, without)
@@ -289,8 +287,8 @@ def write(rows: list[dict[str, Any]]) -> None:
         + ", ".join(f"{name} {value}" for name, value in machine.items())
         + ".",
         "",
-        "A control learns nothing; where settings stand beside its score, it learns as long as the claim, with these in",
-        "place of the claim's (the median of as many seeds).",
+        "A control learns nothing; where settings stand beside its score, it learns as long as the claim, with these",
+        "in place of the claim's (the median of as many seeds).",
         "",
         "| claim | env steps | score | needed | median | each seed | control | seconds, each | holds |",
         "|---|---|---|---|---|---|---|---|---|",

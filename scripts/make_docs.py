@@ -17,7 +17,7 @@ from rookery.core.layers import flow
 from rookery.core.settings import default_of, describe, fields_of, hints_of, object_name
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
-from rookery.training.presets import ENV_PRESETS, SPACE_PRESETS
+from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS
 from rookery.training.settings import (
     SHORTHANDS,
     CheckpointConfig,
@@ -91,6 +91,9 @@ def presets_page() -> str:
         for kind, values in kinds.items():
             text = ", ".join(f"`{path}={flow(value)}`" for path, value in values.items()) or "the defaults as they are"
             lines.append(f"- **{algorithm}, {kind}**: {text}")
+    for algorithm, values in MEMORY_PRESETS.items():
+        text = ", ".join(f"`{path}={flow(value)}`" for path, value in values.items())
+        lines.append(f"- **{algorithm}, of any kind, with `model.memory.kind` other than none**: also {text}")
     lines += [
         "",
         "## By environment",

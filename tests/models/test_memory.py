@@ -346,3 +346,22 @@ def test_a_memory_learns_to_recall_at_the_end_what_stood_at_the_start(kind):
 
 def test_without_memory_recall_is_chance():
     assert accuracy_of_recall(None, updates=200, seed=0) < 0.5
+
+
+def test_long_sequences_pass_through_attention_in_stretches_to_the_same_numbers(monkeypatch):
+    memory = build_memory(MemoryConfig(kind="attention", size=8, heads=2, context=3, layers=2), 5, generator(3))
+    gen = torch.Generator().manual_seed(1)
+    first = torch.rand(40, 3, generator=gen) < 0.1
+    length = torch.tensor([40, 13, 27])
+    place = (torch.arange(40).unsqueeze(1) < length).flatten().nonzero().squeeze(1)
+    sequences = Sequences(first, length, place)
+    x = torch.randn(len(place), 5, generator=gen, requires_grad=True)
+    before = torch.zeros(3, memory.size)
+    features, after = memory(x, before, sequences)
+    (gradient,) = torch.autograd.grad(features.square().sum(), x)
+    monkeypatch.setattr("rookery.models.memory.STRETCH", 1000)
+    whole, after_whole = memory(x, before, sequences)
+    (gradient_whole,) = torch.autograd.grad(whole.square().sum(), x)
+    assert torch.allclose(features, whole, atol=1e-6)
+    assert torch.allclose(after, after_whole, atol=1e-6)
+    assert torch.allclose(gradient, gradient_whole, atol=1e-5)

@@ -471,7 +471,7 @@ def test_frames_are_those_of_gymnasiums_wrapper(name):
             obs, _, terminated, truncated, _ = raw.step(action)
             stack = stacked.step(action)[0]
             over = terminated or truncated
-    assert len(np.unique(actions)) == 3
+    assert len(np.unique(actions)) > 1
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -15,6 +15,16 @@ from rookery.core.encoding import encode
 FAST = PPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
 SLOWER = PPOConfig(fragment_length=37, epochs=1, minibatch_size=48)
 
+RECALLING = FAST.replace(
+    model={
+        "normalize_obs": True,
+        "memory": {
+            "kind": "lstm", "size": 8, "sequence_length": 7, "previous_action": True, "previous_reward": True, "frames": 2,
+        },
+    }
+)  # fmt: skip
+ATTENDING = SLOWER.replace(model={"memory": {"kind": "attention", "size": 8, "sequence_length": 9, "context": 5}})
+
 
 def either(agent, episode):
     """One of two policies, drawn for each agent and episode."""
@@ -201,6 +211,12 @@ CASES = {
     "reinforce": {"env": "CartPole-v1", "cfg": ReinforceConfig(), "config": {"sampling.iteration_steps": 200}},
     "ppo with a penalty": {"env": "Pendulum-v1", "cfg": FAST.replace(kl_coef=0.3, lr=Linear(1e-3, 0.0, steps=500))},
     "turns, late agents": {"env": Turns, "policies": {"a": FAST, "b": SLOWER}, "policy_mapping": either},
+    "memory": {"env": "CartPole-v1", "cfg": RECALLING},
+    "memories, late agents": {
+        "env": Turns,
+        "policies": {"a": RECALLING, "b": ATTENDING},
+        "policy_mapping": either,
+    },
     "mujoco": {"env": "InvertedPendulum-v5", "needs": "mujoco"},
     "mujoco, wrapped": {"env": "Hopper-v5", "num_envs": 2, "needs": "mujoco"},
     "box2d": {"env": "LunarLander-v3", "num_envs": 2, "needs": "Box2D"},

@@ -15,7 +15,8 @@ from rookery.core.config import resolve
 from rookery.core.layers import Layer
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.make import env_name
-from rookery.training.presets import ENV_PRESETS, SPACE_PRESETS, find_preset, space_kind, space_layer
+from rookery.envs.memory_tasks import CueCorridor
+from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS, find_preset, space_kind, space_layer
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name
 
 NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
@@ -54,7 +55,7 @@ class Toy(gymnasium.Env):
 def test_the_space_decides_which_preset_fits(obs, action, kind):
     specs = obs_spec(obs, action), action_spec(action)
     assert space_kind(*specs) == kind
-    layer = space_layer("ppo", *specs, "policies.a")
+    layer = space_layer("ppo", *specs, "policies.a", remembers=False)
     assert layer.source == f"space preset {kind}"
     assert layer.values == {f"policies.a.{path}": value for path, value in SPACE_PRESETS["ppo"][kind].items()}
 
@@ -63,6 +64,12 @@ def test_the_space_decides_which_preset_fits(obs, action, kind):
 @pytest.mark.parametrize("kind", ["discrete", "continuous", "image"])
 def test_every_space_preset_is_made_of_settings_that_exist(algorithm, kind):
     values = {f"algorithm.{path}": value for path, value in SPACE_PRESETS[algorithm][kind].items()}
+    resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], algorithm_class)
+
+
+@pytest.mark.parametrize("algorithm", MEMORY_PRESETS)
+def test_every_memory_preset_is_made_of_settings_that_exist(algorithm):
+    values = {f"algorithm.{path}": value for path, value in MEMORY_PRESETS[algorithm].items()}
     resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], algorithm_class)
 
 
@@ -90,6 +97,10 @@ def test_an_environment_preset_is_found_by_id_or_pattern_and_only_if_asked():
     [
         ("ALE/Pong-v5", "ALE/*"),
         ("HalfCheetah-v5", "HalfCheetah-v5"),
+        ("StatelessCartPole", "StatelessCartPole"),
+        (CueCorridor, "CueCorridor"),
+        ("MiniGrid-MemoryS7-v0", "MiniGrid-Memory*"),
+        ("MiniGrid-Empty-5x5-v0", "MiniGrid-*"),
         ("mpe2.simple_spread_v3", "simple_spread_*"),
         ("mpe2.simple_spread_v3:parallel_env", "simple_spread_*"),
         ("pettingzoo.butterfly.knights_archers_zombies_v11", "knights_archers_zombies_*"),
@@ -148,6 +159,37 @@ def test_a_space_preset_always_applies_and_stands_below_what_a_user_says():
     mine = Trainer(Toy, PPOConfig(fragment_length=64), num_envs=1)
     assert mine.config.algorithm.fragment_length == 64
     assert mine.config.algorithm.scale_rewards is True  # what was not said stays the preset's
+
+
+@pytest.mark.parametrize("algorithm", [PPOConfig, A2CConfig])
+@pytest.mark.parametrize(("memory", "scaled"), [({"kind": "gru"}, True), ({"frames": 3}, False), ({}, False)])
+def test_a_policy_that_learns_what_to_remember_has_its_rewards_scaled(algorithm, memory, scaled):
+    with Trainer("CueCorridor", algorithm(model={"memory": memory}), num_envs=1) as trainer:
+        assert trainer.config.algorithm.scale_rewards is scaled
+        told = trainer.resolved.explain("algorithm.scale_rewards")
+        assert ("space preset discrete with memory" in told) == scaled
+
+
+def test_the_memory_preset_stands_on_that_of_the_space_and_below_what_a_user_says():
+    trainer = Trainer(Toy, A2CConfig(model={"memory": {"kind": "scan"}}), num_envs=1)
+    assert (trainer.config.algorithm.scale_rewards, trainer.config.algorithm.model.normalize_obs) == (True, True)
+    mine = PPOConfig(scale_rewards=False, model={"memory": {"kind": "scan"}})
+    assert Trainer("CueCorridor", mine, num_envs=1).config.algorithm.scale_rewards is False
+
+
+def test_the_memory_preset_sees_the_memory_that_an_environment_preset_chooses_and_a_user_can_take_away():
+    with Trainer("CueCorridor", num_envs=1, preset="auto") as trainer:
+        assert trainer.resolved.history["algorithm.scale_rewards"][1] == ("space preset discrete with memory", True)
+    forgetful = {"algorithm.model.memory.kind": "none"}
+    with Trainer("CueCorridor", num_envs=1, preset="auto", config=forgetful) as trainer:
+        history = [source for source, _ in trainer.resolved.history["algorithm.scale_rewards"]]
+        assert history == ["default", "preset CueCorridor"]
+
+
+def test_of_two_policies_the_one_that_remembers_gets_the_memory_preset():
+    policies = {"agent1": {"model": {"memory": {"kind": "lstm"}}}, "agent2": {}}
+    with Trainer("TwoCues", policies=policies, num_envs=1) as trainer:
+        assert [learner.cfg.scale_rewards for learner in trainer.learners.values()] == [True, False]
 
 
 def test_in_code_no_environment_preset_is_used_unless_asked_for():

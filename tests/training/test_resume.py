@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from lives import CASES, FAST, SLOWER, Restless, Saying, Turns, Walk, digest, make, rows, weights
+from lives import CASES, FAST, RECALLING, SLOWER, Restless, Saying, Turns, Walk, digest, make, rows, weights
 
 from rookery import Callback, ConfigError, MultiAgentArena, Trainer
 from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
@@ -106,6 +106,8 @@ def interrupted_at(trainer, step, ending=False):
         "by actions",
         "turns, late agents",
         "tictactoe",
+        "memory",
+        "memories, late agents",
         "mujoco",
     ],
 )
@@ -545,7 +547,7 @@ def differences(a, b):
 GRAPHS = [
     "one policy", "serial, by state", "normalizers, evaluation", "random mapping, batched", "random mapping, serial",
     "a frozen policy", "by its own word", "turns, late agents", "by actions", "tictactoe", "composite actions", "a2c",
-    "reinforce",
+    "reinforce", "memory", "memories, late agents",
 ]  # fmt: skip
 
 
@@ -590,7 +592,7 @@ class CountingTurns(Callback):
 
 def test_our_networks_keep_nothing_beside_their_tensors():
     # what a module keeps in a plain attribute, or in a buffer that is not persistent, is not in its state
-    for name in ("normalizers, evaluation", "composite actions", "tictactoe", "a2c", "reinforce"):
+    for name in ("normalizers, evaluation", "composite actions", "tictactoe", "a2c", "reinforce", "memories, late agents"):
         trainer = make(**arguments_of(name))
         modules = {
             f"{part}.{path}": module
@@ -645,6 +647,7 @@ RICH = {
     "rows in lockstep": lambda: stopped_after(1, 30, env=Walk, cfg=FAST.replace(batch_size=500)),
     "rows just taken": lambda: stopped_after(1, 24, env=MultiAgentArena, env_config={"max_timesteps": 10}),
     "rows taken, some pending": lambda: trained(1, env=Turns),
+    "players who remember": lambda: stopped_after(1, 9, env=Turns, cfg=RECALLING),
     "rows played ahead": lambda: trained(2, staleness=1, env="CartPole-v1"),
 }  # fmt: skip
 """Trainers in whose state nothing is zero by chance, one or another."""

@@ -462,6 +462,8 @@ FORGETTABLE = {
     "Layout": "likewise",
     "NativeActor": "reads a policy's weights and statistics where they lie",
     "ActorCriticKernels": "likewise; what it keeps of a batch is used up within a gradient step",
+    "RecurrentKernels": "likewise",
+    "Recall": "made again from the settings; what it makes a policy remember stands in a SlotMemory",
     "Scorer": "holds a policy and nothing else",
     "Staging": "memory on the way to a device; nothing stays in it",
     "Decisions": "views of the storage of a SlotStore, made when first needed",
@@ -507,6 +509,8 @@ def reached():
             cart_pole(),
             arena(policies={"a": None, "b": {"frozen": True}}, policy_mapping=TWO),
             cart_pole(A2CConfig(), callbacks=[Watching()]),
+            cart_pole(FAST.replace(model={"memory": {"kind": "lstm", "size": 8, "previous_reward": True}})),
+            cart_pole(FAST.replace(model={"memory": {"kind": "attention", "size": 8, "frames": 2}})),
             cart_pole(ReinforceConfig(batch_size=16), iteration_steps=400),
         )
     ):
@@ -534,6 +538,7 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
         "RolloutWorker",
         "Seat",
         "SlotStore",
+        "SlotMemory",
         "Desk",
         "PPO",
         "A2C",
@@ -571,7 +576,7 @@ def test_every_other_object_that_changes_is_known_to():
 
 
 def test_what_need_not_be_remembered_is_still_there():
-    of_kernels = set() if best_build() else {"NativeActor", "ActorCriticKernels"}
+    of_kernels = set() if best_build() else {"NativeActor", "ActorCriticKernels", "RecurrentKernels"}
     assert FORGETTABLE.keys() - of_kernels <= {type(thing).__name__ for thing in reached().values()}
 
 

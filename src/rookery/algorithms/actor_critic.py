@@ -128,14 +128,12 @@ class Seen:
 
     Attributes:
         obs: ``[T * F, ...]`` its observations as the trunk takes them.
-        output: ``[T * F, W]`` what the policy's head puts out; None where each row stands for itself.
         value: ``[T, F]``.
         last_value: ``[F]``, of the last observations.
         final_value: ``[K]``, of the final ones; None if there are none.
     """
 
     obs: TensorTree
-    output: Tensor | None
     value: Tensor
     last_value: Tensor
     final_value: Tensor | None
@@ -155,19 +153,40 @@ def look(net: ActorCritic, rollout: Rollout) -> Seen:
     if policy.memory is None:
         value, last_value = net.value(whole).view(shape), net.value(last)
         final_value = net.value(final) if len(rollout.boot_index) else None
-        return Seen(obs, None, value, last_value, final_value)
+        return Seen(obs, value, last_value, final_value)
     rows, memory = rollout.valid_rows(), rollout.memory
     assert memory is not None
     decided = whole if rows is None else {path: leaf.index_select(0, rows) for path, leaf in whole.items()}
     together = {path: torch.cat((leaf, last[path], final[path])) for path, leaf in decided.items()}
-    output, value = net.along(together, policy.learned(memory[0]), rollout.timeline())
+    _, value = net.along(together, policy.learned(memory[0]), rollout.timeline())
     num, fragments = len(rollout.reward.flatten()) if rows is None else len(rows), len(rollout.length)
     values, last_value, final_value = value.split((num, fragments, len(rollout.boot_index)))
-    if rows is None:
-        return Seen(obs, output[:num], values.view(shape), last_value, final_value)
-    output = output.new_zeros(shape.numel(), output.shape[1]).index_copy(0, rows, output[:num])
-    values = values.new_zeros(shape.numel()).index_copy(0, rows, values)
-    return Seen(obs, output, values.view(shape), last_value, final_value)
+    if rows is not None:
+        values = values.new_zeros(shape.numel()).index_copy(0, rows, values)
+    return Seen(obs, values.view(shape), last_value, final_value)
+
+
+@torch.no_grad()
+def logp_now(net: ActorCritic, rollout: Rollout, obs: TensorTree) -> Tensor:
+    """Log-probabilities ``[T, F]`` of what was played, under the policy that learns, as its minibatches will find them:
+    of a policy that remembers, from the memories that were kept.
+
+    Args:
+        net: The networks.
+        rollout: What was played.
+        obs: ``[T * F, ...]`` as the trunk takes them.
+    """
+    policy, rows, action = net.policy, rollout.valid_rows(), rollout.action.flatten(0, 1)
+    if policy.memory is None:
+        output = policy.head.linear(policy.trunk(put_together(obs)))
+    else:
+        decided = obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()}
+        sequences, memory = rollout.sequences()
+        output, _ = net.along(put_together(decided), policy.learned(memory), sequences)
+        if rows is not None:
+            output = output.new_zeros(len(action), output.shape[1]).index_copy(0, rows, output)
+    distribution = distribution_for(policy.action_spec, output, policy.head.log_std, obs.get(MASK))
+    return distribution.log_prob(action).view_as(rollout.reward)
 
 
 @torch.no_grad()
@@ -194,11 +213,7 @@ def advantage_targets(
     next_value = following_values(rollout, seen)
     ended = rollout.terminated | rollout.truncated | rollout.last
     if stale:
-        head, output = policy.head, seen.output
-        if output is None:
-            output = head.linear(policy.trunk(put_together(obs)))
-        distribution = distribution_for(policy.action_spec, output, head.log_std, obs.get(MASK))
-        logp = distribution.log_prob(rollout.action.flatten(0, 1)).view_as(reward)
+        logp = logp_now(net, rollout, obs)
         ratio = (logp - rollout.logp).exp()
         advantage, value_target = vtrace(
             reward, value, next_value, ended, ratio, gamma=gamma, gae_lambda=gae_lambda, rho_bar=RHO_BAR, c_bar=C_BAR

@@ -74,11 +74,21 @@ class Sequences:
             which: ``[b]`` int64.
         """
         length = self.length.index_select(0, which)
-        steps = int(length.max())
-        numbers = self._numbers[:steps].index_select(1, which).flatten()
-        place = None if int(length.min()) == steps else (numbers >= 0).nonzero().squeeze(1)
+        return self._part(which, length, slice(0, int(length.max())))
+
+    def between(self, start: int, end: int) -> tuple[Tensor, Tensor, Sequences]:
+        """A stretch of time: which sequences reach into it ``[b]``, the numbers of their rows there, and how these lie."""
+        which = (self.length > start).nonzero().squeeze(1)
+        length = (self.length.index_select(0, which) - start).clamp_(max=end - start)
+        return which, *self._part(which, length, slice(start, end))
+
+    def _part(self, which: Tensor, length: Tensor, steps: slice) -> tuple[Tensor, Sequences]:
+        numbers = self._numbers[steps].index_select(1, which)
+        whole = int(length.min()) == len(numbers)
+        numbers = numbers.flatten()
+        place = None if whole else (numbers >= 0).nonzero().squeeze(1)
         rows = numbers if place is None else numbers.index_select(0, place)
-        return rows, Sequences(self.first[:steps].index_select(1, which), length, place)
+        return rows, Sequences(self.first[steps].index_select(1, which), length, place)
 
     @cached_property
     def _numbers(self) -> Tensor:

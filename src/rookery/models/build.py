@@ -118,6 +118,12 @@ class ModelConfig(Settings):
     module_config: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of `module`."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether there is a memory that is learned, a cell or the module's own."""
+        module = import_object(self.module) if isinstance(self.module, str) else self.module
+        return self.memory.kind != "none" or hasattr(module, "initial_memory")
+
 
 def build_body(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -> tuple[nn.Module, Memory | None, int]:
     """What stands below the heads of a policy: trunk, memory if there is any, and the width of their features.
@@ -300,10 +306,12 @@ def _try_out(trunk: CustomTrunk, obs: ObsSpec, name: str) -> None:
     training = trunk.training
     trunk.eval()  # zeros must not enter the statistics of a batch norm
     contract = f"{CONTRACT}; {REMEMBERS}" if trunk.remembers else CONTRACT
-    memory = [trunk.initial_memory(2)] if trunk.remembers else []
+    memory: Any = None
     try:
         with torch.no_grad():
-            given: Any = trunk(rows, *memory)
+            if trunk.remembers:
+                memory = trunk.initial_memory(2)
+            given: Any = trunk(rows, memory) if trunk.remembers else trunk(rows)
     except Exception as error:
         raise ConfigError(f"model.module {name} failed on two rows of zeros: {_told(error)}; {contract}") from error
     trunk.train(training)
@@ -314,6 +322,8 @@ def _try_out(trunk: CustomTrunk, obs: ObsSpec, name: str) -> None:
                 f"model.module {name} put out a {type(given).__name__}, not features and memory; {contract}"
             )
         features, after = given
+        for told, what in (("initial_memory(2)", memory), ("the memory after two rows", after)):
+            _check_memory(what, f"model.module {name}: {told}", contract)
     if not isinstance(features, Tensor):
         raise ConfigError(f"model.module {name} put out a {type(features).__name__}, not a tensor; {contract}")
     if features.shape != (2, trunk.num_features) or not features.is_floating_point():
@@ -321,15 +331,22 @@ def _try_out(trunk: CustomTrunk, obs: ObsSpec, name: str) -> None:
             f"model.module {name} put out {features.dtype} {tuple(features.shape)} for 2 rows, "
             f"not floats (2, {trunk.num_features}) as its num_features says; {contract}"
         )
-    if trunk.remembers and not all(part.is_floating_point() for part in parts_of(after)):
-        raise ConfigError(
-            f"model.module {name} remembers {[part.dtype for part in parts_of(after)]}, not floats; {contract}"
-        )
-    if trunk.remembers and _shapes(after) != _shapes(memory[0]):
+    if trunk.remembers and _shapes(after) != _shapes(memory):
         raise ConfigError(
             f"model.module {name} remembers {_shapes(after)} after two rows, and initial_memory(2) gives "
-            f"{_shapes(memory[0])}; {contract}"
+            f"{_shapes(memory)}; {contract}"
         )
+
+
+def _check_memory(memory: Any, told: str, contract: str) -> None:
+    """Refuses what is no memory of two rows."""
+    parts = list(memory) if isinstance(memory, tuple | list) else [memory]
+    if not parts or not all(isinstance(part, Tensor) and part.dim() > 0 and len(part) == 2 for part in parts):
+        found = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in parts]
+        raise ConfigError(f"{told} is {found}, not tensors of two rows; {contract}")
+    if not all(part.is_floating_point() and part.numel() for part in parts):
+        found = [f"{part.dtype} {tuple(part.shape)}" for part in parts]
+        raise ConfigError(f"{told} is {found}, not floats; {contract}")
 
 
 def _shapes(memory: Any) -> list[tuple[int, ...]]:

@@ -52,7 +52,7 @@ class CustomMemory(Memory):
 
     def advance(self, x: Any, memory: Tensor) -> tuple[Tensor, Tensor]:
         """One decision of N slots; `x` are observations by leaf path."""
-        initial = torch.cat([part.reshape(1, -1) for part in parts_of(self._initial())], 1)
+        initial = torch.cat([part.reshape(1, -1).to(memory) for part in parts_of(self._initial())], 1)
         remembered = torch.where(memory[:, :1] > 0, memory[:, 1:], initial).split(self._widths, 1)
         parts = tuple(part.reshape(-1, *shape) for part, shape in zip(remembered, self._shapes, strict=True))
         features, after = self.model(x, parts[0] if self._is_one else parts)

@@ -239,6 +239,9 @@ class Scan(Memory):
         return pieces.unpack(x), torch.cat(after, 1)
 
 
+STRETCH = 4  # times the context of attention: so much of a sequence goes through it at once
+
+
 class Attention(Memory):
     """Gated attention over the last decisions of the episode (GTrXL, Parisotto et al. 2019, arXiv:1910.06764).
 
@@ -281,7 +284,22 @@ class Attention(Memory):
         return x, torch.cat(after, 1)
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences, each layer's at once; see `Memory.forward`."""
+        """All decisions of B sequences; see `Memory.forward`. Long ones go through in stretches: what a decision looks at
+        is bounded, and what all of one pass might look at grows with the square of its length.
+        """
+        steps, stretch = len(sequences.first), STRETCH * (self.num_past + 1)
+        if steps <= stretch:
+            return self._forward(x, memory, sequences)
+        features = x.new_zeros(len(x), self.num_features)
+        for start in range(0, steps, stretch):
+            which, rows, part = sequences.between(start, start + stretch)
+            seen, after = self._forward(x.index_select(0, rows), memory.index_select(0, which), part)
+            features = features.index_copy(0, rows, seen)
+            memory = memory.index_copy(0, which, after)
+        return features, memory
+
+    def _forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
+        """All decisions, each layer's at once."""
         past, count = self._parts(memory.masked_fill(sequences.first[0].unsqueeze(1), 0.0))
         steps, device = len(sequences.first), x.device
         now = torch.arange(steps, device=device).unsqueeze(1)

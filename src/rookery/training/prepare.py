@@ -152,7 +152,8 @@ def _space_layers(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping, na
         entry = entries.get(name)
         cfg = resolved.config.algorithm if entry is None else entry.algorithm
         kind = kinds.get(name, env.kinds[0])
-        made = space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix)
+        remembers = isinstance(cfg.model, ModelConfig) and cfg.model.remembers
+        made = space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix, remembers=remembers)
         if _sees_pictures(kind, cfg) and cfg.model.cnn != "impala" and has_bfloat16(resolved.config.device):
             return Layer(made.source, {**made.values, f"{prefix}.model.precision": "bfloat16"})
         return made

@@ -1,0 +1,47 @@
+"""Memory from the command line: it is asked for in words like any setting, told back, and refused where it must be."""
+
+from __future__ import annotations
+
+import pytest
+from commands import TINY
+
+from rookery import load_policy
+
+
+def train(rookery, *words):
+    return rookery(
+        "train", "StatelessCartPole", "--seed", 3, "--stop", "env_steps=64", *TINY, "--evaluate", 0, "--run-id", "x",
+        *words,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "scan", "attention"])
+def test_a_memory_is_asked_for_in_words(rookery, kind, tmp_path):
+    words = [f"algorithm.model.memory.{word}" for word in (f"kind={kind}", "size=8", "previous_reward=true")]
+    code, _, error = train(rookery, *words)
+    assert code == 0, error
+    memory = load_policy(tmp_path / "runs" / "x").model.memory
+    assert (memory.kind, memory.size, memory.previous_reward) == (kind, 8, True)
+    code, out, _ = rookery("explain", "runs/x", "algorithm.model.memory.kind")
+    assert code == 0
+    assert kind in out
+    assert "command line" in out
+    code, _, error = rookery("evaluate", "runs/x", "--episodes", 2)
+    assert code == 0, error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["algorithm.model.memory.kind=lsmt"], "lstm"),
+        (["algorithm.model.memory.knd=lstm"], "kind"),
+        (["algorithm.model.memory.kind=attention", "algorithm.model.memory.size=10"], "4 heads cannot share"),
+        (["algorithm.name=reinforce", "algorithm.model.memory.kind=lstm"], "use ppo or a2c"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(rookery, words, message, tmp_path):
+    kept = [word for word in TINY if "fragment_length" not in word and "epochs" not in word]
+    code, _, error = rookery("train", "StatelessCartPole", "--stop", "env_steps=64", *kept, "--evaluate", 0, *words)
+    assert code == 2
+    assert message in error
+    assert "Traceback" not in error

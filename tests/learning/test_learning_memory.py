@@ -1,0 +1,36 @@
+"""What a memory is for: tasks that a policy solves with one, and the same policy, trained as long, without does not."""
+
+import pytest
+
+from rookery import Trainer
+
+FORGETFUL = {"algorithm.model.memory.kind": "none"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "solved"), [("lstm", True), ("gru", True), ("scan", True), ("attention", True), ("none", False)]
+)
+def test_a_cue_is_remembered_over_five_steps_after_10000_steps_of_learning(kind, solved):
+    model = {"algorithm.model.hidden": (32,), "algorithm.model.memory": {"kind": kind, "size": 32, "context": 8}}
+    with Trainer("CueCorridor", config=model, env_config={"length": 5}, preset="auto", seed=0) as trainer:
+        trainer.train(stop={"env_steps": 10_000})
+        score = trainer.evaluate(100).return_mean
+    assert (score >= 0.9) == solved
+    assert (score < 0.5) != solved
+
+
+@pytest.mark.parametrize(("settings", "solved"), [({}, True), (FORGETFUL, False)], ids=["memory", "none"])
+def test_a_pole_is_kept_up_without_seeing_velocities_after_60000_steps(settings, solved):
+    with Trainer("StatelessCartPole", config=settings, preset="auto", seed=0) as trainer:
+        score = trainer.train(stop={"env_steps": 60_000}).return_mean
+    assert (score >= 150) == solved
+    assert (score < 80) != solved
+
+
+@pytest.mark.parametrize(("settings", "solved"), [({}, True), (FORGETFUL, False)], ids=["memory", "none"])
+def test_what_was_shown_two_steps_ago_is_repeated_after_30000_steps(settings, solved):
+    with Trainer("RepeatAfterMe", config=settings, env_config={"delay": 2}, preset="auto", seed=0) as trainer:
+        trainer.train(stop={"env_steps": 30_000})
+        score = trainer.evaluate(20).return_mean
+    assert (score >= 50) == solved
+    assert (score < 15) != solved
