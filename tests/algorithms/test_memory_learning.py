@@ -7,7 +7,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, Trainer
-from rookery.algorithms.actor_critic import look
+from rookery.algorithms.actor_critic import values_of
 from rookery.core.spaces import MASK
 
 KINDS = ["lstm", "gru", "scan", "attention"]
@@ -94,7 +94,7 @@ def test_values_are_those_of_a_walk_step_by_step_also_where_episodes_are_cut_off
     policy, net = learner.policy, learner.net
     cut = 0
     for rollout in rollouts_of(trainer, 3):
-        seen = look(net, rollout)
+        seen = values_of(net, rollout)
         finals = {(t, f): number for number, (t, f) in enumerate(rollout.boot_index.tolist())}
 
         def value_at(obs, memory, net=net, policy=policy):
@@ -117,11 +117,9 @@ def test_values_are_those_of_a_walk_step_by_step_also_where_episodes_are_cut_off
                     before = memory_now.clone()
                     policy.act({path: leaf.unsqueeze(0) for path, leaf in obs.items()}, None, True, memory_now)
                     if policy.recall is not None:  # what was done, not what is most probable now
-                        frames = policy.recall.look(
-                            {path: leaf.unsqueeze(0) for path, leaf in obs.items()}, before, policy.normalize
-                        )[1]
-                        size = policy.recall.size
-                        memory_now[:, :size] = policy.recall.remember(frames, rollout.action[t, f].unsqueeze(0))
+                        row = {path: leaf.unsqueeze(0) for path, leaf in obs.items()}
+                        stacks = policy.look(row, before)[1]
+                        policy.recall.remember(memory_now, stacks, rollout.action[t, f].unsqueeze(0))
                     if policy.reward_column is not None:
                         memory_now[:, policy.reward_column] += rollout.reward[t, f]
                     if (t, f) in finals:

@@ -349,8 +349,8 @@ def test_without_memory_recall_is_chance():
 
 
 def test_long_sequences_pass_through_attention_in_stretches_to_the_same_numbers(monkeypatch):
-    memory = build_memory(MemoryConfig(kind="attention", size=8, heads=2, context=3, layers=2), 5, generator(3))
     gen = torch.Generator().manual_seed(1)
+    memory = build_memory(MemoryConfig(kind="attention", size=8, heads=2, context=3, layers=2), 5, gen)
     first = torch.rand(40, 3, generator=gen) < 0.1
     length = torch.tensor([40, 13, 27])
     place = (torch.arange(40).unsqueeze(1) < length).flatten().nonzero().squeeze(1)

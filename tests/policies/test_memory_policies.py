@@ -423,7 +423,9 @@ class Rearranged(gymnasium.ObservationWrapper):
             self.observation_space = spaces.MultiDiscrete(sizes * FRAMES)
         elif isinstance(raw, spaces.Box) and len(raw.shape) == 3:
             self.kind = "last" if raw.shape[2] < raw.shape[0] else "first"
-            self.observation_space = spaces.Box(0, 255, self.observation(env.observation_space.sample()).shape, np.uint8)
+            self.observation_space = spaces.Box(
+                0, 255, self.observation(env.observation_space.sample()).shape, np.uint8
+            )
 
     def observation(self, stack):
         stack = np.asarray(stack)

@@ -191,6 +191,27 @@ def test_in_lockstep_it_is_the_same():
     assert min(first, later, partial) > 20
 
 
+@pytest.mark.parametrize("decisions", [1, 2, 5])
+def test_what_was_remembered_in_lockstep_goes_with_decisions_that_must_wait_for_their_reward(decisions):
+    carried = 0
+    for calm in range(2, 14):
+        env = ScriptedEnv(calm, 2, 2, 0.0)
+        worker, book = diaries(env, ["main"], None, T=6, every=4, decisions=decisions)
+
+        def look(worker, env=env, calm=calm):
+            if worker.vector_steps == calm - 1:
+                assert worker.seats["main"].store._lockstep
+                env.restless = 0.7  # from the next step on agents pause
+
+        worker.after_step = look
+        while worker.vector_steps < calm + 12:
+            for rollout in worker.sample().values():
+                carried += worker.vector_steps == calm and worker.seats["main"].store._carried is not None
+                check_rollout(rollout, book, 4)
+        check_notes(env, book)
+    assert carried > 3
+
+
 # --- real policies, in training and in evaluation ---------------------------------------------------------------------
 
 NUMBER = spaces.Box(0, 100, (1,), np.float32)

@@ -19,7 +19,8 @@ RECALLING = FAST.replace(
     model={
         "normalize_obs": True,
         "memory": {
-            "kind": "lstm", "size": 8, "sequence_length": 7, "previous_action": True, "previous_reward": True, "frames": 2,
+            "kind": "lstm", "size": 8, "sequence_length": 7, "previous_action": True, "previous_reward": True,
+            "frames": 2,
         },
     }
 )  # fmt: skip

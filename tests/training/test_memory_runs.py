@@ -233,7 +233,7 @@ def test_an_evaluation_is_what_predict_does_episode_by_episode(memory, monkeypat
 
 @pytest.mark.parametrize("memory", [{"kind": "lstm"}, {"frames": 4}, {"previous_reward": True}])
 def test_an_algorithm_that_takes_every_decision_for_itself_is_refused_a_memory(memory):
-    message = "policies.main.model.memory: policy 'main' is learned by .*einforce.*; use ppo or a2c, or leave memory out"
+    message = "policies.main.model.memory: policy 'main' is learned by .*; use ppo or a2c, or leave memory out"
     with pytest.raises(ConfigError, match=message):
         Trainer("CartPole-v1", ReinforceConfig(model={"memory": memory}))
 

@@ -592,7 +592,8 @@ class CountingTurns(Callback):
 
 def test_our_networks_keep_nothing_beside_their_tensors():
     # what a module keeps in a plain attribute, or in a buffer that is not persistent, is not in its state
-    for name in ("normalizers, evaluation", "composite actions", "tictactoe", "a2c", "reinforce", "memories, late agents"):
+    names = "normalizers, evaluation", "composite actions", "tictactoe", "a2c", "reinforce", "memories, late agents"
+    for name in names:
         trainer = make(**arguments_of(name))
         modules = {
             f"{part}.{path}": module

@@ -12,13 +12,14 @@ from rookery.algorithms.algorithm import Row
 from rookery.algorithms.kernels import ActorCriticKernels, RecurrentKernels
 from rookery.core.batch import Minibatch, Rollout, Sequences, TensorTree, flat
 from rookery.core.device import device_of
+from rookery.core.errors import RookeryError
 from rookery.core.native import places
 from rookery.core.ops import following, gae, vtrace
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.heads import Outputs, ValueHead, distribution_for
 from rookery.models.native import is_hooked, kernels_for
-from rookery.models.recall import put_together
+from rookery.models.recall import put_together, rows_of
 from rookery.policies.policy import Policy
 
 RHO_BAR = 2.0
@@ -72,7 +73,9 @@ class ActorCritic(nn.Module):
         return Outputs(distribution, self.value_head(seen))
 
     def value(self, obs: TensorTree) -> Tensor:
-        """Values ``[N]`` alone."""
+        """Values ``[N]`` alone, of rows that stand for themselves; `along` gives those of a policy that remembers."""
+        if self.policy.memory is not None:
+            raise RookeryError(f"policy {self.policy.name!r} remembers: its values are along sequences (`along`)")
         if not torch.is_grad_enabled() and isinstance(kernels := self.kernels, ActorCriticKernels):
             return kernels.value(obs)
         trunk = self.policy.trunk if self.critic_trunk is None else self.critic_trunk
@@ -140,7 +143,7 @@ class Seen:
 
 
 @torch.no_grad()
-def look(net: ActorCritic, rollout: Rollout) -> Seen:
+def values_of(net: ActorCritic, rollout: Rollout) -> Seen:
     """Passes a rollout through the networks: row by row, or, for a policy with a memory, along the time line."""
     policy, shape = net.policy, rollout.reward.shape
     if policy.recall is None:
@@ -180,7 +183,7 @@ def logp_now(net: ActorCritic, rollout: Rollout, obs: TensorTree) -> Tensor:
     if policy.memory is None:
         output = policy.head.linear(policy.trunk(put_together(obs)))
     else:
-        decided = obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()}
+        decided = obs if rows is None else rows_of(obs, rows)
         sequences, memory = rollout.sequences()
         output, _ = net.along(put_together(decided), policy.learned(memory), sequences)
         if rows is not None:
@@ -208,7 +211,7 @@ def advantage_targets(
         ``[N]`` rows, observations as the trunk takes them; in sequences, if the policy has a memory that is learned.
     """
     net.look_again()
-    policy, seen = net.policy, look(net, rollout)
+    policy, seen = net.policy, values_of(net, rollout)
     obs, value = seen.obs, seen.value
     next_value = following_values(rollout, seen)
     ended = rollout.terminated | rollout.truncated | rollout.last
@@ -225,7 +228,7 @@ def advantage_targets(
     rows = rollout.valid_rows()
     sequences, memory = (None, None) if policy.memory is None else rollout.sequences()
     return Minibatch(
-        obs=obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()},
+        obs=obs if rows is None else rows_of(obs, rows),
         action=flat(rollout.action, rows),
         logp=flat(logp, rows),
         advantage=flat(advantage, rows),

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rookery.core.errors import RookeryError
+
 TensorTree = dict[str, Tensor]
 """An observation: tensors by leaf path (see `core/spaces.py`)."""
 
@@ -77,7 +79,7 @@ class Sequences:
         return self._part(which, length, slice(0, int(length.max())))
 
     def between(self, start: int, end: int) -> tuple[Tensor, Tensor, Sequences]:
-        """A stretch of time: which sequences reach into it ``[b]``, the numbers of their rows there, and how these lie."""
+        """A stretch of time: which sequences reach into it ``[b]``, the numbers of their rows there, how these lie."""
         which = (self.length > start).nonzero().squeeze(1)
         length = (self.length.index_select(0, which) - start).clamp_(max=end - start)
         return which, *self._part(which, length, slice(start, end))
@@ -197,7 +199,7 @@ class Rollout:
         column[kept] = torch.arange(len(kept), device=device)
         first = torch.zeros(parts * every, fragments, dtype=torch.bool, device=device)
         first[:steps] = self.begins & self.valid
-        first = first.view(parts, every, fragments).transpose(0, 1).reshape(every, -1)[:, kept]
+        first = first.view(parts, every, fragments).transpose(0, 1).reshape(every, -1)[: int(length.max()), kept]
         t, f = self.valid.nonzero(as_tuple=True)
         place = t % every * len(kept) + column[t // every * fragments + f]
         return Sequences(first, length[kept], place), self.memory.flatten(0, 1)[kept]
@@ -271,7 +273,12 @@ class Minibatch:
 
         Raises:
             IndexError: If there is no such row.
+            RookeryError: If rows stand in sequences, which only `shuffled` takes apart.
         """
+        if self.sequences is not None:
+            raise RookeryError(
+                "rows of a policy that remembers stand in sequences, and mean nothing alone: use shuffled"
+            )
         if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self)):
             raise IndexError(f"rows {int(rows.min())} to {int(rows.max())} of a batch of {len(self)}")
         return self._part(rows)
@@ -312,27 +319,25 @@ class Minibatch:
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
         """One epoch: the rows in random order, in near-equal parts of at most `size` rows, so never a tail of one.
 
-        Where rows stand in sequences, these are what is shuffled and parted, and parts have about so many rows.
+        Where rows stand in sequences, these are what is shuffled and parted, and parts differ by less than one of them.
         """
         total, device = len(self), self.advantage.device
         count = -(-total // size)
         if self.sequences is None:
             order = torch.from_numpy(rng.permutation(total)).to(device)
-            return map(self._part, order.split(_near_equal(total, count)))
-        whole, memory = self.sequences, self.memory
+            sizes = [total * (part + 1) // count - total * part // count for part in range(count)]
+            return map(self._part, order.split(sizes))
+        length, memory = self.sequences.length, self.memory
         assert memory is not None
-        num = len(whole.length)
-        order = torch.from_numpy(rng.permutation(num)).to(device)
-        return (self._picked(which, memory) for which in order.split(_near_equal(num, min(count, num))))
+        order = torch.from_numpy(rng.permutation(len(length))).to(device)
+        rows = length.index_select(0, order)
+        part = (2 * rows.cumsum(0) - rows) * count // (2 * total)  # where the middle of each one falls
+        return (self._picked(which, memory) for which in order.split(part.bincount().tolist()) if len(which))
 
     def _picked(self, which: Tensor, memory: Tensor) -> Self:
         assert self.sequences is not None
         rows, sequences = self.sequences.pick(which)
         return self._part(rows, sequences, memory.index_select(0, which))
-
-
-def _near_equal(total: int, count: int) -> list[int]:
-    return [total * (part + 1) // count - total * part // count for part in range(count)]
 
 
 @cache

@@ -27,7 +27,7 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
 from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import Leaf, ObsSpec
-from rookery.models.custom_memory import CustomMemory, Untouched, parts_of
+from rookery.models.custom_memory import CustomMemory, parts_of
 from rookery.models.encoders import Encoder
 from rookery.models.hyper import GoalTrunk
 from rookery.models.memory import Memory, MemoryConfig, build_memory
@@ -121,7 +121,10 @@ class ModelConfig(Settings):
     @property
     def remembers(self) -> bool:
         """Whether there is a memory that is learned, a cell or the module's own."""
-        module = import_object(self.module) if isinstance(self.module, str) else self.module
+        try:
+            module = import_object(self.module) if isinstance(self.module, str) else self.module
+        except ConfigError:  # which is told when the model is built
+            module = None
         return self.memory.kind != "none" or hasattr(module, "initial_memory")
 
 
@@ -146,7 +149,7 @@ def build_body(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) ->
                 "leave one of them out"
             )
         memory = CustomMemory(trunk)
-        return Untouched(), memory, memory.num_features
+        return nn.Identity(), memory, memory.num_features
     width = trunk.num_features
     assert isinstance(width, int)
     cell = build_memory(cfg.memory, width, generator)

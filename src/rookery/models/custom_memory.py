@@ -13,17 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rookery.core.batch import Sequences, TensorTree
+from rookery.core.batch import Sequences
 from rookery.models.memory import Memory
 from rookery.models.pieces import Pieces
-
-
-class Untouched(nn.Module):
-    """In the place of a trunk: hands observations on as they are."""
-
-    def forward(self, obs: TensorTree) -> TensorTree:
-        """The same observations."""
-        return obs
 
 
 class CustomMemory(Memory):

@@ -17,6 +17,9 @@ from rookery.models.activations import ACTIVATIONS
 from rookery.models.encoders import Encoder
 from rookery.models.layers import HIDDEN_GAIN, orthogonal
 
+MOST_ROWS = 1024
+"""Rows that have weights of their own at a time where no gradient needs them afterwards: each takes a whole layer's."""
+
 
 class HyperLinear(nn.Module):
     """A linear layer with weights of its own for each row: ``W(e) x + b(e)``, linear in what is known of the goal, e.
@@ -46,6 +49,12 @@ class HyperLinear(nn.Module):
 
     def forward(self, x: Tensor, goal: Tensor) -> Tensor:
         """Outputs ``[N, num_outputs]`` of inputs ``[N, num_inputs]`` for what is known of goals, ``[N, goal_size]``."""
+        if torch.is_grad_enabled() or len(x) <= MOST_ROWS:
+            return self._forward(x, goal)
+        parts = zip(x.split(MOST_ROWS), goal.split(MOST_ROWS), strict=True)
+        return torch.cat([self._forward(some, their) for some, their in parts])
+
+    def _forward(self, x: Tensor, goal: Tensor) -> Tensor:
         goal = functional.rms_norm(goal, goal.shape[-1:], eps=1e-6)
         weight = functional.linear(goal, self.mixed, self.shared.flatten()).view(-1, *self.shape)
         bias = functional.linear(goal, self.mixed_bias, self.bias)

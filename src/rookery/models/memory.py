@@ -284,8 +284,8 @@ class Attention(Memory):
         return x, torch.cat(after, 1)
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences; see `Memory.forward`. Long ones go through in stretches: what a decision looks at
-        is bounded, and what all of one pass might look at grows with the square of its length.
+        """All decisions of B sequences; see `Memory.forward`. Long ones go through in stretches: what a decision looks
+        at is bounded, and what all of one pass might look at grows with the square of its length.
         """
         steps, stretch = len(sequences.first), STRETCH * (self.num_past + 1)
         if steps <= stretch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,7 +77,7 @@ class Recall:
 
     # --- one decision -------------------------------------------------------------------------------------------------
 
-    def look(self, obs: TensorTree, memory: Tensor, normalize: Normalize) -> tuple[TensorTree, Tensor]:
+    def look(self, obs: TensorTree, memory: Tensor, normalize: Normalize) -> tuple[TensorTree, TensorTree]:
         """What the trunk sees in one decision of N slots.
 
         Args:
@@ -85,34 +86,38 @@ class Recall:
             normalize: Of observations with leading dimensions.
 
         Returns:
-            The trunk's input, and the columns of frames of the memory from here on.
+            The trunk's input, and raw stacks ``[N, frames, ...]`` for `remember`.
         """
-        tree, kept = dict(obs), []
-        if self._begun:
-            begun = memory[:, 0] > 0
-            kept.append(torch.ones_like(memory[:, :1]))
+        stacks: TensorTree = {}
+        begun = memory[:, 0] > 0
         for (path, leaf), columns in zip(self._stacked.items(), self._frame_columns, strict=True):
             now = obs[path].unsqueeze(1)
             past = memory[:, columns].view(len(now), self._frames - 1, *leaf.shape).to(now.dtype)
-            past = torch.where(begun.view(-1, *[1] * (now.dim() - 1)), past, now)
-            tree[path] = torch.cat((past, now), 1)
-            kept.append(tree[path][:, 1:].flatten(1).to(memory.dtype))
-        tree = normalize(tree)
+            if not begun.all():
+                past = torch.where(begun.view(-1, *[1] * (now.dim() - 1)), past, now)
+            stacks[path] = torch.cat((past, now), 1)
+        tree = dict(normalize({**obs, **stacks}))
         for path, leaf in self._stacked.items():
             tree[path] = _arranged(leaf, tree[path])
         action = memory[:, self._action_columns]
         reward = None if self.reward_column is None else memory[:, self.reward_column]
-        return self._with_previous(tree, action, reward), torch.cat([memory[:, :0], *kept], 1)
+        return self._with_previous(tree, action, reward), stacks
 
-    def remember(self, frames: Tensor, action: Tensor) -> Tensor:
-        """The memory ``[N, size]`` after a decision, whose reward is yet to come.
+    def remember(self, memory: Tensor, stacks: TensorTree, action: Tensor) -> None:
+        """Writes what is remembered after a decision, whose reward is yet to come.
 
         Args:
-            frames: As `look` gave them.
+            memory: ``[N, size]``, changed in place.
+            stacks: As `look` gave them.
             action: ``[N, ...]`` as it is stored.
         """
-        reward = frames.new_zeros(len(frames), 0 if self.reward_column is None else 1)
-        return torch.cat((frames, self._written(action), reward), 1)
+        if self._begun:
+            memory[:, 0] = 1.0
+        for path, columns in zip(self._stacked, self._frame_columns, strict=True):
+            memory[:, columns] = stacks[path][:, 1:].flatten(1)
+        memory[:, self._action_columns] = self._written(action)
+        if self.reward_column is not None:
+            memory[:, self.reward_column] = 0.0
 
     def _written(self, action: Tensor) -> Tensor:
         """Actions ``[N, ...]`` as numbers, choices counted from 1, because 0 is that of an episode's start."""
@@ -154,11 +159,10 @@ class Recall:
                     stacked = Stacked(leaf, base, index)
                     tree[path] = stacked if image_layout(_stacked_leaf(leaf, self._frames)) else stacked.tensor()  # type: ignore[assignment]
         written = self._written(rollout.action.flatten(0, 1))
-        first = rollout.begins[0].unsqueeze(1)
-        action = torch.cat((written, memory[:, self._action_columns].masked_fill(first, 0), written[:1] * 0))
+        action = torch.cat((written, memory[:, self._action_columns], written.new_zeros(1, written.shape[1])))
         reward = None
         if self.reward_column is not None:
-            earned = memory[:, self.reward_column].masked_fill(first.squeeze(1), 0)
+            earned = memory[:, self.reward_column]
             reward = torch.cat((rollout.reward.flatten(), earned, earned.new_zeros(1)))
         for tree, previous in zip(trees, self._previous(rollout, at), strict=True):
             self._with_previous(tree, action[previous], None if reward is None else reward[previous])
@@ -230,9 +234,21 @@ class Stacked:
         assert dim == 0
         return _arranged(self.leaf, self.base[self.index[rows]])
 
+    def at(self, rows: Tensor) -> Stacked:
+        """The rows of these numbers, not put together yet."""
+        return Stacked(self.leaf, self.base, self.index[rows])
+
     def tensor(self) -> Tensor:
         """All rows, put together."""
         return _arranged(self.leaf, self.base[self.index])
+
+
+def rows_of(tree: TensorTree, rows: Tensor) -> TensorTree:
+    """The rows of these numbers of each leaf, `Stacked` ones not put together yet."""
+    picked: dict[str, Any] = {}
+    for path, leaf in tree.items():
+        picked[path] = leaf.at(rows) if isinstance(leaf, Stacked) else leaf.index_select(0, rows)
+    return picked
 
 
 def put_together(tree: TensorTree) -> TensorTree:

@@ -20,6 +20,9 @@ from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 
+MEMORY_SETTINGS = ("kind", "layers", "context", "heads", "previous_action", "previous_reward", "frames")
+"""What decides how a memory works, as its size and weights do."""
+
 FILE = "policies.json"
 ARRAYS = "policies.safetensors"
 
@@ -81,7 +84,21 @@ def start_from(policy: Policy, other: Policy, source: str) -> None:
         raise ConfigError(
             f"init_from = {source!r}: that policy has another network; give {policy.name!r} the same model"
         )
+    ours, other_model = _computed(policy.model), _computed(other.model)
+    for name, value in ours.items():
+        if value != other_model[name]:
+            raise ConfigError(
+                f"init_from = {source!r}: that policy has model.{name} = {other_model[name]!r}, {policy.name!r} has "
+                f"{value!r}; give {policy.name!r} the same model"
+            )
     policy.load_state_dict(theirs)
+
+
+def _computed(model: ModelConfig) -> dict[str, Any]:
+    """Settings of a network that decide what the same weights compute."""
+    names = ("activation", "obs_clip", "cnn", "entities", "entities_as", "entity_heads", "goals", "goal_conditioning")
+    memory = {f"memory.{name}": getattr(model.memory, name) for name in MEMORY_SETTINGS}
+    return {**{name: getattr(model, name) for name in names}, **memory}
 
 
 def split_name(path: str | Path) -> tuple[Path, str | None]:

@@ -151,11 +151,8 @@ class NativeActor:
     ) -> None:
         """A decision whose observations are widened by the past first."""
         assert self._recall is not None
-        tree, remembered, size = {}, torch.from_numpy(memory), self._recall.size
-        for path, array in obs.items():
-            tree[path] = torch.from_numpy(array)
-        seen, frames = self._look(tree, remembered)
-        assert frames is not None
+        remembered = torch.from_numpy(memory)
+        seen, stacks = self._look({path: torch.from_numpy(array) for path, array in obs.items()}, remembered)
         inputs = [seen[path].contiguous() for path in self._trunk.paths]
         decide((ADDRESS * len(inputs))(*[leaf.data_ptr() for leaf in inputs]), noise, memory)
-        remembered[:, :size] = self._recall.remember(frames, torch.from_numpy(action))
+        self._recall.remember(remembered, stacks, torch.from_numpy(action))

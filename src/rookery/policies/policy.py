@@ -91,14 +91,14 @@ class Policy(nn.Module):
         """The part ``[..., memory.size]`` that `memory` keeps of what is remembered, ``[..., memory_size]``."""
         return memory[..., self._recalled :]
 
-    def look(self, obs: TensorTree, memory: Tensor | None) -> tuple[TensorTree, Tensor | None]:
-        """What the trunk sees, given raw observations ``[N, ...]`` and what is remembered ``[N, memory_size]``; and the
-        frames to remember, if any.
+    def look(self, obs: TensorTree, memory: Tensor | None) -> tuple[TensorTree, TensorTree]:
+        """What the trunk sees, given raw observations ``[N, ...]`` and what is remembered ``[N, memory_size]``; and
+        what `recall.remember` takes.
         """
         if self.recall is None:
-            return self.normalize(obs), None
+            return self.normalize(obs), {}
         assert memory is not None
-        return self.recall.look(obs, memory[:, : self._recalled], self.normalize)
+        return self.recall.look(obs, memory, self.normalize)
 
     def forward(self, obs: TensorTree, memory: Tensor | None = None) -> Distribution:
         """The distribution of each row's action, from raw observations ``[N, ...]``; a mask among them is applied.
@@ -115,13 +115,13 @@ class Policy(nn.Module):
             memory = self.initial_memory(len(next(iter(obs.values()))))
         return self._advance(obs, memory)[0]
 
-    def _advance(self, obs: TensorTree, memory: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Features, and of what is to be remembered: frames, and what `memory` keeps."""
-        seen, frames = self.look(obs, memory)
+    def _advance(self, obs: TensorTree, memory: Tensor | None) -> tuple[Tensor, TensorTree, Tensor | None]:
+        """Features, and of what is to be remembered: stacked observations, and what `memory` keeps."""
+        seen, stacks = self.look(obs, memory)
         features, learned = self.trunk(seen), None
         if self.memory is not None and memory is not None:
             features, learned = self.memory.advance(features, self.learned(memory))
-        return features, frames, learned
+        return features, stacks, learned
 
     def _head(self, features: Tensor, obs: TensorTree) -> Distribution:
         distribution: Distribution = self.head(features, obs[MASK] if self.obs_spec.has_mask else None)
@@ -142,7 +142,7 @@ class Policy(nn.Module):
             memory: ``[N, memory_size]`` what is remembered, zeros where an episode starts; changes in place. None for
                 a policy that remembers nothing.
         """
-        features, frames, learned = self._advance(obs, memory)
+        features, stacks, learned = self._advance(obs, memory)
         distribution = self._head(features, obs)
         if deterministic:
             action = distribution.mode()
@@ -151,8 +151,8 @@ class Policy(nn.Module):
             assert noise is not None
             action, logp = distribution.sample_logp(noise)
         if memory is not None:
-            if self.recall is not None and frames is not None:
-                memory[:, : self._recalled] = self.recall.remember(frames, action)
+            if self.recall is not None:
+                self.recall.remember(memory, stacks, action)
             if learned is not None:
                 memory[:, self._recalled :] = learned
         return action, logp

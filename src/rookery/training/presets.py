@@ -147,6 +147,13 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "algorithm.scale_rewards": True,
             "stop.env_steps": 1_000_000,
         },
+        "MiniGrid-Memory*": {
+            **RECURRENT,
+            "env.wrappers": ("rookery.envs.grids:OneHotView",),
+            "algorithm.epochs": 4,
+            "algorithm.entropy_coef": 0.01,
+            "stop.env_steps": 1_000_000,
+        },
         "MiniGrid-*": {
             "sampling.num_envs": 8,
             "algorithm.lr": Linear(2.5e-4, 0.0),
