@@ -53,6 +53,8 @@ class AWR(Algorithm[AWRConfig]):
 
     saved = ("net", "optimizer", "rng")
 
+    learns_memory = True  # rows of `advantage_targets` come in sequences, where the policy remembers
+
     def __init__(self, policy: Policy, cfg: AWRConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))

@@ -17,6 +17,7 @@ from rookery.core.layers import flow
 from rookery.core.settings import default_of, describe, fields_of, hints_of, object_name
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
+from rookery.models.memory import MemoryConfig
 from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS
 from rookery.training.settings import (
     SHORTHANDS,
@@ -39,6 +40,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm: a2c", "algorithm.", A2CConfig),
     ("algorithm: reinforce", "algorithm.", ReinforceConfig),
     ("algorithm.model", "algorithm.model.", ModelConfig),
+    ("algorithm.model.memory", "algorithm.model.memory.", MemoryConfig),
     ("policies.NAME (beside the settings of its algorithm)", "policies.NAME.", PolicyEntry),
     ("evaluation", "evaluation.", EvaluationConfig),
     ("checkpoint", "checkpoint.", CheckpointConfig),

@@ -6,7 +6,7 @@ import contextlib
 import signal
 
 import pytest
-from lives import FAST, Turns, Walk, digest, either, make, rows, weights
+from lives import FAST, Restless, Turns, Walk, digest, either, make, rows, weights
 
 from rookery import A2CConfig, ConfigError, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.interrupt import Interrupted
@@ -226,6 +226,26 @@ def test_an_evaluation_is_what_predict_does_episode_by_episode(memory, monkeypat
                 total, over = total + reward, terminated or truncated
             expected.append(total)
     assert returns == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_episode_that_cannot_be_taken_up_is_forgotten(tmp_path):
+    with make(Restless, run_dir=tmp_path, cfg=remembering("lstm"), num_envs=6) as trainer:
+
+        def come(worker):
+            if worker.vector_steps == 9:
+                trainer.interrupt.number = signal.SIGINT
+
+        trainer.pool.worker.after_step = come
+        with pytest.raises(Interrupted):
+            trainer.train({"iterations": 2})
+        odd = [lane.env.odd for lane in trainer.env._lanes]
+    assert 0 < sum(odd) < 6
+    with Trainer.load(tmp_path, resume=True) as trainer:
+        memory = trainer.pool.worker.seats["main"].memory
+        assert memory.starts.tolist() == odd
+        assert memory.memory.any(1).all()
+        remembered = memory.before(None)
+        assert remembered.any(1).tolist() == [not lost for lost in odd]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

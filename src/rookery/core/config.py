@@ -18,6 +18,7 @@ from rookery.core.settings import (
     FEW,
     LIST,
     Settings,
+    advice,
     alternatives,
     bare,
     build,
@@ -364,9 +365,8 @@ class _Merge:
                 self.history.pop(path, None)
                 kept.append((i, mapping_of(part)))
             else:
-                self.refuse(
-                    i, path, part, f"must be {'a section of settings' if bare(hint) is Any else describe(hint)}"
-                )
+                wanted = "a section of settings" if bare(hint) is Any else describe(hint)
+                self.refuse(i, path, part, f"must be {wanted}{advice(hint, part)}")
         return kept, start
 
     def begin(self, path: str, start: Any, inherits: str) -> None:

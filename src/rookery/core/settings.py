@@ -238,14 +238,19 @@ def check(hint: Any, value: Any) -> tuple[Any, str]:
         if detail["type"] == "schedule":
             return None, detail["msg"]
     own = [detail["msg"] for detail in details if detail["type"] in ("value_error", "assertion_error")]
-    return None, f"must be {describe(hint)}{''.join(f'; {text}' for text in own)}{_advice(hint, value)}"
+    return None, f"must be {describe(hint)}{''.join(f'; {text}' for text in own)}{advice(hint, value)}"
 
 
-def _advice(hint: Any, value: Any) -> str:
+def advice(hint: Any, value: Any) -> str:
     """The way out, where the mistake is a common one."""
     if not isinstance(value, str):
         return ""
     kinds = {bare(part) for part in alternatives(hint)}
+    for section in kinds:
+        if isinstance(section, type) and issubclass(section, Settings):
+            for name, inside in hints_of(section).items():
+                if any(value in get_args(bare(part)) for part in alternatives(inside)):
+                    return f"; write its {name} = {show(value)}"
     if kinds & {int, float}:
         try:
             float(value)

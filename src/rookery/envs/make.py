@@ -296,8 +296,8 @@ def _find_name(name: str) -> Any:
 
 
 def _like(name: str) -> str:
-    """A hint that names the registered ids nearest to `name`: other versions of it first."""
-    known = list(gymnasium.registry)
+    """A hint that names the ids and names of ours that are nearest to `name`: other versions of it first."""
+    known = [*OURS, *gymnasium.registry]
     base = re.sub(r"-v\d+$", "", name)
     versions = [other for other in known if re.sub(r"-v\d+$", "", other) == base]
     if versions:

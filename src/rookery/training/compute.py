@@ -28,6 +28,8 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
     rows = getattr(learner.cfg, "minibatch_size", None) or demand.decisions or demand.fragment_length * num_lanes
     weights = sum(weight.numel() for weight in policy.parameters())
     critic = 1 if learner.cfg.model.shared_trunk or policy.memory is not None else 2
+    if not learner.on_kernels and policy.memory is not None:  # torch takes one time step after the other
+        rows //= policy.model.memory.sequence_length
     flops = 6.0 * rows * weights * critic  # forward and twice that backward, two operations a product
     if learner.on_kernels:
         return min(critic, thread_rule(flops, KERNELS_WORTH_THREADS))
@@ -68,6 +70,16 @@ def told_path(path: str, policy: Policy) -> str:
     """A path with the reason why it is not that of kernels."""
     why = "" if path != "torch" else obstacle(policy.model, [policy.trunk], [policy.head], policy.memory)
     return f"{path}: {why}" if why else path
+
+
+def told_memory(policy: Policy) -> str:
+    """What a policy remembers, in a few words."""
+    cfg, parts = policy.model.memory, []
+    if policy.memory is not None:
+        parts.append("model.module" if cfg.kind == "none" else f"{cfg.kind} {cfg.size}")
+    parts += [f"{cfg.frames} frames"] * (cfg.frames > 1)
+    parts += ["previous action"] * cfg.previous_action + ["previous reward"] * cfg.previous_reward
+    return ", ".join(parts)
 
 
 def changed_paths(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rookery.training.compute import told_path
+from rookery.training.compute import told_memory, told_path
 from rookery.training.panel import Panel, span
 from rookery.training.results import IterationResult
 
@@ -209,7 +209,7 @@ def opening(trainer: Trainer, criteria: Mapping[str, float]) -> list[str]:
         size = sum(parameter.numel() for parameter in policy.parameters())
         what = "frozen" if name in trainer.frozen else type(trainer.learners[name]).__name__
         path = told_path(trainer.paths[name], policy)
-        kept = f", remembers {policy.memory_size:,} numbers" if policy.memory_size else ""
+        kept = f", remembers {policy.memory_size:,} numbers ({told_memory(policy)})" if policy.memory_size else ""
         lines.append(f"policy {name}: {what} ({path}), {size:,} weights{kept}, acts in {policy.action_spec.space}")
     lines.extend(trainer.notes)
     lines.append(f"until {until or 'the stop function says so'}")
