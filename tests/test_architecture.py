@@ -26,6 +26,7 @@ LAYERS = [
     {"tune", "board"},
     {"compat"},
     {"cli"},
+    {"__main__"},
 ]
 """Lowest first. A package imports from itself and from lower layers; siblings never import each other."""
 

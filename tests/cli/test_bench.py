@@ -93,7 +93,7 @@ def test_forward_passes_of_two_policies_are_counted_together(monkeypatch):
     with Trainer("MultiAgentArena", num_envs=3, seed=0, **two) as trainer:
         acted = []
         for name, seat in trainer.pool.worker.seats.items():
-            monkeypatch.setattr(seat, "act", lambda obs, noise, name=name: acted.append((name, len(noise))))
+            monkeypatch.setattr(seat, "act", lambda obs, noise, memory, name=name: acted.append((name, len(noise))))
         speed.inference_limit(trainer, seconds=0.0)
     assert acted == [("pol1", 3), ("pol2", 3)]
 
