@@ -102,8 +102,8 @@ def stopped_and_taken_up(folder, steps, make_it):
         return digest(trainer), weights(trainer), rows(folder)
 
 
-# the first step; within a sequence and at its end, the last and the next step of a fragment of 24, and later
-STEPS = (1, 10, 14, 24, 25, 59)
+# within a sequence, after the first step of the second fragment of 24, and later
+STEPS = (10, 25, 59)
 
 
 @pytest.mark.parametrize("name", CASES)
