@@ -61,7 +61,6 @@ def trainer(settings: PPO, seed: int, env: Any = None, paths: dict[str, Any] | N
     }
     if settings.lstm:
         network |= {
-            "algorithm.scale_rewards": False,  # as the peers
             "algorithm.model.memory.kind": "lstm",
             "algorithm.model.memory.size": settings.lstm,
             "algorithm.model.memory.sequence_length": settings.sequence_length,

@@ -180,3 +180,34 @@ def test_minibatches_hold_whole_sequences_each_once_an_epoch():
             assert torch.equal(whole[:length, place], column[:length])
             seen.append(place)
     assert sorted(seen) == list(range(len(data.sequences.length)))
+
+
+class Bright(gymnasium.Env):
+    """A small grey picture; which of two frames came first tells what to do."""
+
+    observation_space = spaces.Box(0, 255, (8, 8), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.observation_space.sample(), 1.0, False, self.steps == 9, {}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [(PPOConfig, {}), (PPOConfig, {"kl_coef": 0.2}), (A2CConfig, {}), (A2CConfig, {"batch_size": 11})],
+)
+@pytest.mark.parametrize("kind", ["none", "gru"])
+def test_stacked_pictures_are_learned_from_by_every_way(algorithm, settings, kind):
+    model = {"hidden": (8,), "memory": {"kind": kind, "size": 8, "frames": 3}}
+    trainer = Trainer(Bright, algorithm(fragment_length=16, model=model, **settings), num_envs=2, seed=0)
+    before = [weight.detach().clone() for weight in trainer.policies["main"].trunk.parameters()]
+    trainer.train(stop={"iterations": 2})
+    assert trainer.policies["main"].trunk.pictures
+    after = trainer.policies["main"].trunk.parameters()
+    assert all(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
