@@ -174,7 +174,7 @@ CLAIMS = [
         1_000_000,
         evaluation_return_of_100,
         0.85,
-        7,
+        9,
         without=FORGETFUL,
         seeds=1,
     ),

@@ -31,7 +31,7 @@ def pytest_sessionfinish(session, exitstatus):
         "# Faults",
         "",
         "Written by `make test-faults`; `make test` runs the same with smaller numbers. A run is CartPole-v1 with PPO, "
-        "reward scaling, observation statistics and evaluations, checkpointed after every iteration.",
+        "reward scaling, observation statistics, a memory and evaluations, checkpointed after every iteration.",
         "",
         "| what | how many | outcome | seconds |",
         "|---|---|---|---|",

@@ -20,7 +20,14 @@ from rookery.core.interrupt import Interrupted
 
 OPERATIONS = ("open", "write", "fsync", "close", "mkdir", "rename", "replace")
 
-TINY = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32, scale_rewards=True, model={"normalize_obs": True})
+MEMORY = {"kind": "gru", "size": 16, "sequence_length": 8, "previous_action": True}
+TINY = PPOConfig(
+    fragment_length=16,
+    epochs=2,
+    minibatch_size=32,
+    scale_rewards=True,
+    model={"normalize_obs": True, "memory": MEMORY},
+)
 
 
 def make(folder, **arguments):
