@@ -41,7 +41,8 @@ class ActorCritic(nn.Module):
     def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.policy = policy
-        shared = model.shared_trunk or policy.memory is not None
+        self._remembers, self._recalls = policy.memory is not None, policy.recall is not None  # kept at hand
+        shared = model.shared_trunk or self._remembers
         self.critic_trunk = None if shared else build_trunk(policy.input_spec, model, generator=generator)
         self.value_head = ValueHead(policy.num_features, generator=generator)
         self.model = model
@@ -64,17 +65,19 @@ class ActorCritic(nn.Module):
 
     def forward(self, batch: Minibatch) -> Outputs:
         """Distribution and value for each row."""
-        obs = put_together(batch.obs)  # in a batch that is no part of another, pictures may still stand once each
+        obs = put_together(batch.obs) if self._recalls else batch.obs  # pictures may still stand once each
         features = self.policy.trunk(obs)
-        if self.policy.memory is not None:
-            features, _ = self.policy.memory(features, batch.memory, batch.sequences)
+        if self._remembers:
+            memory = self.policy.memory
+            assert memory is not None
+            features, _ = memory(features, batch.memory, batch.sequences)
         distribution = self.policy.head(features, obs.get(MASK))
         seen = features if self.critic_trunk is None else self.critic_trunk(obs)
         return Outputs(distribution, self.value_head(seen))
 
     def value(self, obs: TensorTree) -> Tensor:
         """Values ``[N]`` alone, of rows that stand for themselves; `along` gives those of a policy that remembers."""
-        if self.policy.memory is not None:
+        if self._remembers:
             raise RookeryError(f"policy {self.policy.name!r} remembers: its values are along sequences (`along`)")
         if not torch.is_grad_enabled() and isinstance(kernels := self.kernels, ActorCriticKernels):
             return kernels.value(obs)
@@ -226,7 +229,7 @@ def advantage_targets(
         advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
         value_target = advantage + value
     rows = rollout.valid_rows()
-    sequences, memory = (None, None) if policy.memory is None else rollout.sequences()
+    sequences, memory = rollout.sequences() if policy.memory is not None else (None, None)
     return Minibatch(
         obs=obs if rows is None else rows_of(obs, rows),
         action=flat(rollout.action, rows),
