@@ -73,7 +73,7 @@ gradient steps (benchmarks/results/learning.md); of the others that is not measu
 
 RECURRENT: dict[str, Any] = {
     "sampling.num_envs": 16,
-    "algorithm.lr": 1e-3,
+    "algorithm.lr": Linear(1e-3, 0.0),
     "algorithm.fragment_length": 128,
     "algorithm.minibatch_size": 256,
     "algorithm.epochs": 10,
@@ -83,7 +83,8 @@ RECURRENT: dict[str, Any] = {
     "algorithm.model.memory.kind": "lstm",
 }
 """What the presets of tasks that need memory share: updates of 2048 decisions in 8 minibatches, and one layer before
-the cell. The critic stands on the actor's memory, so the scale of the returns must not drown the actor's gradient.
+the cell. The critic stands on the actor's memory, so the scale of the returns must not drown the actor's gradient. The
+learning rate ends at 0, because a policy that has solved such a task can fall apart again.
 """
 
 ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
