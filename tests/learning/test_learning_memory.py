@@ -4,6 +4,7 @@ import pytest
 
 from rookery import Trainer
 
+LR = {"algorithm.lr": 1e-3}  # as steep to the end as in runs that are longer
 FORGETFUL = {"algorithm.model.memory.kind": "none"}
 
 
@@ -12,7 +13,7 @@ FORGETFUL = {"algorithm.model.memory.kind": "none"}
 )
 def test_a_cue_is_remembered_over_five_steps_after_10000_steps_of_learning(kind, solved):
     model = {"algorithm.model.hidden": (32,), "algorithm.model.memory": {"kind": kind, "size": 32, "context": 8}}
-    with Trainer("CueCorridor", config=model, env_config={"length": 5}, preset="auto", seed=0) as trainer:
+    with Trainer("CueCorridor", config={**LR, **model}, env_config={"length": 5}, preset="auto", seed=0) as trainer:
         trainer.train(stop={"env_steps": 10_000})
         score = trainer.evaluate(100).return_mean
     assert (score >= 0.9) == solved
@@ -21,7 +22,7 @@ def test_a_cue_is_remembered_over_five_steps_after_10000_steps_of_learning(kind,
 
 @pytest.mark.parametrize(("settings", "solved"), [({}, True), (FORGETFUL, False)], ids=["memory", "none"])
 def test_a_pole_is_kept_up_without_seeing_velocities_after_60000_steps(settings, solved):
-    with Trainer("StatelessCartPole", config=settings, preset="auto", seed=0) as trainer:
+    with Trainer("StatelessCartPole", config={**LR, **settings}, preset="auto", seed=0) as trainer:
         score = trainer.train(stop={"env_steps": 60_000}).return_mean
     assert (score >= 150) == solved
     assert (score < 80) != solved
@@ -29,7 +30,7 @@ def test_a_pole_is_kept_up_without_seeing_velocities_after_60000_steps(settings,
 
 @pytest.mark.parametrize(("settings", "solved"), [({}, True), (FORGETFUL, False)], ids=["memory", "none"])
 def test_what_was_shown_two_steps_ago_is_repeated_after_30000_steps(settings, solved):
-    with Trainer("RepeatAfterMe", config=settings, env_config={"delay": 2}, preset="auto", seed=0) as trainer:
+    with Trainer("RepeatAfterMe", config={**LR, **settings}, env_config={"delay": 2}, preset="auto", seed=0) as trainer:
         trainer.train(stop={"env_steps": 30_000})
         score = trainer.evaluate(20).return_mean
     assert (score >= 50) == solved
