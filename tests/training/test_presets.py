@@ -241,3 +241,12 @@ def test_a_setting_for_all_policies_beats_the_space_presets_of_each():
 def test_policies_of_equal_spaces_share_one_space_preset():
     trainer = Trainer(MultiAgentArena, policies=["agent1", "agent2"], num_envs=1)
     assert not trainer.resolved.given("policies.agent1.lr")
+
+
+def test_a_memory_that_learns_through_less_time_than_it_was_told_is_noted():
+    memory = {"kind": "gru", "sequence_length": 64}
+    short = Trainer("CartPole-v1", A2CConfig(model={"memory": memory}), seed=0)
+    told = "policy main learns through 5 decisions in a row, its fragment_length, and not through 64"
+    assert any(told in note for note in short.notes)
+    long = Trainer("CartPole-v1", PPOConfig(fragment_length=64, model={"memory": memory}), seed=0)
+    assert not any("decisions in a row" in note for note in long.notes)

@@ -110,7 +110,7 @@ def prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv,
     mapping = PolicyMapping(second.config.policy_mapping, names)
     space_layers = _space_layers(second, env, mapping, names)
     resolved = resolve(RunConfig, [*space_layers, *layers], algorithm_class)
-    notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping)])
+    notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)])
     return resolved, env, mapping, notes
 
 
@@ -211,6 +211,21 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
                 )
             found[name] = kind
     return found
+
+
+def _sequence_notes(resolved: Resolved) -> list[str]:
+    """Which memories learn through less time than their settings say."""
+    notes = []
+    for name, entry in resolved.config.policies.items():
+        length, model = getattr(entry.algorithm, "fragment_length", None), entry.algorithm.model
+        if entry.frozen or length is None or not isinstance(model, ModelConfig) or not model.remembers:
+            continue
+        if length < model.memory.sequence_length:
+            notes.append(
+                f"policy {name} learns through {length} decisions in a row, its fragment_length, and not through "
+                f"{model.memory.sequence_length} (model.memory.sequence_length)"
+            )
+    return notes
 
 
 def check_learner(learner: Algorithm[Any], resolved: Resolved) -> None:
