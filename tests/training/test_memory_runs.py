@@ -157,6 +157,7 @@ def test_helpers_and_threads_change_nothing(name, how, helpers, tmp_path, uninte
         assert (weights(trainer), rows(tmp_path)) == uninterrupted(name)[1:]
 
 
+@pytest.mark.skipif(best_build() is None, reason="there are no kernels here, and torch sums otherwise with two threads")
 @pytest.mark.parametrize("name", ["lstm", "gru", "scan"])
 def test_threads_of_kernels_change_nothing(name):
     found = []
