@@ -266,9 +266,7 @@ class _Check:
             text = (
                 f"all {len(lengths)} episodes were terminated after exactly {lengths[0]} steps, like by a limit of time"
             )
-            add(
-                "warning", f"{text}: if it is one, call that truncated, so that what comes after still counts"
-            )
+            add("warning", f"{text}: if it is one, call that truncated, so that what comes after still counts")
         for agent in probe.lane.agents:
             if agent not in self.met and self.specs.get(agent) is not None:
                 add("warning", "is announced but never had to act", agent)
