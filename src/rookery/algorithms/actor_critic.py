@@ -173,7 +173,9 @@ def values_of(net: ActorCritic, rollout: Rollout) -> Seen:
 
 
 @torch.no_grad()
-def logp_now(net: ActorCritic, rollout: Rollout, obs: TensorTree) -> Tensor:
+def logp_now(
+    net: ActorCritic, rollout: Rollout, obs: TensorTree, sequences: Sequences | None, memory: Tensor | None
+) -> Tensor:
     """Log-probabilities ``[T, F]`` of what was played, under the policy that learns, as its minibatches will find them:
     of a policy that remembers, from the memories that were kept.
 
@@ -181,14 +183,15 @@ def logp_now(net: ActorCritic, rollout: Rollout, obs: TensorTree) -> Tensor:
         net: The networks.
         rollout: What was played.
         obs: ``[T * F, ...]`` as the trunk takes them.
+        sequences: How minibatches have the rows; None if each stands for itself.
+        memory: ``[B, M]`` what was kept before each sequence.
     """
     policy, rows, action = net.policy, rollout.valid_rows(), rollout.action.flatten(0, 1)
-    if policy.memory is None:
+    if sequences is None or memory is None:
         output = policy.head.linear(policy.trunk(put_together(obs)))
     else:
         decided = obs if rows is None else rows_of(obs, rows)
-        sequences, memory = rollout.sequences()
-        output, _ = net.along(put_together(decided), policy.learned(memory), sequences)
+        output, _ = net.along(put_together(decided), memory, sequences)
         if rows is not None:
             output = output.new_zeros(len(action), output.shape[1]).index_copy(0, rows, output)
     distribution = distribution_for(policy.action_spec, output, policy.head.log_std, obs.get(MASK))
@@ -216,10 +219,14 @@ def advantage_targets(
     net.look_again()
     policy, seen = net.policy, values_of(net, rollout)
     obs, value = seen.obs, seen.value
+    sequences = memory = None
+    if policy.memory is not None:
+        sequences, kept = rollout.sequences()
+        memory = policy.learned(kept)
     next_value = following_values(rollout, seen)
     ended = rollout.terminated | rollout.truncated | rollout.last
     if stale:
-        logp = logp_now(net, rollout, obs)
+        logp = logp_now(net, rollout, obs, sequences, memory)
         ratio = (logp - rollout.logp).exp()
         advantage, value_target = vtrace(
             reward, value, next_value, ended, ratio, gamma=gamma, gae_lambda=gae_lambda, rho_bar=RHO_BAR, c_bar=C_BAR
@@ -229,7 +236,6 @@ def advantage_targets(
         advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
         value_target = advantage + value
     rows = rollout.valid_rows()
-    sequences, memory = rollout.sequences() if policy.memory is not None else (None, None)
     return Minibatch(
         obs=obs if rows is None else rows_of(obs, rows),
         action=flat(rollout.action, rows),
@@ -239,7 +245,7 @@ def advantage_targets(
         value=flat(value, rows),
         importance=None if ratio is None else flat(ratio.clamp(max=RHO_BAR), rows),
         sequences=sequences,
-        memory=None if memory is None else policy.learned(memory),
+        memory=memory,
     )
 
 
