@@ -10,6 +10,7 @@ What several layers remember lies side by side, layer by layer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
@@ -23,7 +24,16 @@ from rookery.core.settings import PositiveInt, Settings
 from rookery.models.attention import AttentionBlock
 from rookery.models.layers import linear
 from rookery.models.pieces import Pieces
-from rookery.models.recurrence import InputLayer, RecurrentLayer, biases, blend, fused_pass, spread_memories, weights_of
+from rookery.models.recurrence import (
+    InputLayer,
+    RecurrentLayer,
+    biases,
+    blend,
+    fused_pass,
+    spread_memories,
+    stacked,
+    weights_of,
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +113,22 @@ class Memory(nn.Module, ABC):
         """
 
 
-class LSTM(Memory):
+class Recurrent(Memory):
+    """Cells on top of each other, each of which looks at what the one below gives and at its own past.
+
+    Args:
+        made: The cells, as `stacked` makes them.
+        num_states: Vectors that each remembers.
+    """
+
+    def __init__(self, made: Sequence[InputLayer], num_states: int) -> None:
+        super().__init__()
+        self.num_features = made[0].size
+        self.size = len(made) * num_states * self.num_features
+        self.layers = nn.ModuleList(made)
+
+
+class LSTM(Recurrent):
     """Long short-term memory (Hochreiter & Schmidhuber 1997; forget gates by Gers et al. 2000).
 
     With gates i, f, g, o = ``W x + b + U h``, in the order of ``torch.nn.LSTM``:
@@ -118,12 +143,8 @@ class LSTM(Memory):
     """
 
     def __init__(self, num_inputs: int, *, size: int, layers: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.num_features = size
-        self.size = layers * 2 * size
-        widths = [num_inputs] + [size] * (layers - 1)
-        made = [RecurrentLayer(width, size, num_gates=4, generator=generator) for width in widths]
-        self.layers = nn.ModuleList(made)
+        made = stacked(RecurrentLayer, num_inputs, size=size, layers=layers, num_gates=4, generator=generator)
+        super().__init__(made, num_states=2)
         self._weights = weights_of(made)
         with torch.no_grad():
             for _, _, bias in self._weights:
@@ -143,7 +164,7 @@ class LSTM(Memory):
         return fused_pass(torch.lstm, x, memory, sequences, weights=self._weights, num_states=2)
 
 
-class GRU(Memory):
+class GRU(Recurrent):
     """Gated recurrent units (Cho et al. 2014), in the form of ``torch.nn.GRU``.
 
     With r, z, n = ``W x + b`` and, of the last output, ``U h``: ``r = sigmoid(r + U_r h)``,
@@ -158,12 +179,8 @@ class GRU(Memory):
     """
 
     def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.num_features = size
-        self.size = layers * size
-        widths = [num_inputs] + [size] * (layers - 1)
-        made = [RecurrentLayer(width, size, num_gates=3, generator=generator) for width in widths]
-        self.layers = nn.ModuleList(made)
+        made = stacked(RecurrentLayer, num_inputs, size=size, layers=layers, num_gates=3, generator=generator)
+        super().__init__(made, num_states=1)
         self._weights = weights_of(made)
         with torch.no_grad():
             for _, _, bias in self._weights:
@@ -182,7 +199,7 @@ class GRU(Memory):
         return fused_pass(torch.gru, x, memory, sequences, weights=self._weights, num_states=1)
 
 
-class Scan(Memory):
+class Scan(Recurrent):
     """Minimal gated recurrent units (minGRU, Feng et al. 2024, arXiv:2410.01201), which learn fast.
 
     With z, n = ``W x + b``: ``h = (1 - sigmoid(z)) h + sigmoid(z) n``. A layer remembers h, and gives ``tanh(h)``.
@@ -203,12 +220,8 @@ class Scan(Memory):
     """
 
     def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.num_features = size
-        self.size = layers * size
-        widths = [num_inputs] + [size] * (layers - 1)
-        made = [InputLayer(width, size, num_gates=2, generator=generator) for width in widths]
-        self.layers = nn.ModuleList(made)
+        made = stacked(InputLayer, num_inputs, size=size, layers=layers, num_gates=2, generator=generator)
+        super().__init__(made, num_states=1)
         self._weights = tuple((layer.input.weight, layer.input.bias) for layer in made)
         with torch.no_grad():
             for _, bias in self._weights:

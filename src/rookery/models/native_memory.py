@@ -11,7 +11,7 @@ from rookery.core.batch import Sequences, TensorTree
 from rookery.core.native import FLOATS, Build, Leaf, Linear, Network
 from rookery.core.native_memory import Cell, Recurrence
 from rookery.models.encoders import Encoder
-from rookery.models.memory import GRU, LSTM, Memory, Scan
+from rookery.models.memory import Memory, Recurrent
 from rookery.models.native import RECURRENT, NativeTrunk, Normalized
 from rookery.models.recurrence import InputLayer, RecurrentLayer
 
@@ -30,7 +30,7 @@ class NativeRecurrence:
     def __init__(
         self, build: Build, trunk: Encoder, memory: Memory, heads: Sequence[nn.Linear], normalized: Normalized
     ) -> None:
-        assert isinstance(memory, LSTM | GRU | Scan)
+        assert isinstance(memory, Recurrent)
         width, layers = memory.num_features, list(memory.layers)
         inputs = [layer.input for layer in layers if isinstance(layer, InputLayer)]
         self.trunk = NativeTrunk(build, trunk, inputs[:1], normalized)

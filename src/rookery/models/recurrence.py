@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ class InputLayer(nn.Module):
 
     def __init__(self, num_inputs: int, size: int, *, num_gates: int, generator: torch.Generator) -> None:
         super().__init__()
+        self.size = size
         self.input = linear(num_inputs, num_gates * size, gain=1.0, generator=generator)
 
 
@@ -42,6 +43,17 @@ class RecurrentLayer(InputLayer):
     def __init__(self, num_inputs: int, size: int, *, num_gates: int, generator: torch.Generator) -> None:
         super().__init__(num_inputs, size, num_gates=num_gates, generator=generator)
         self.recurrent = nn.Parameter(orthogonal(num_gates * size, size, gain=1.0, generator=generator))
+
+
+LayerT = TypeVar("LayerT", bound=InputLayer)
+
+
+def stacked(
+    kind: type[LayerT], num_inputs: int, *, size: int, layers: int, num_gates: int, generator: torch.Generator
+) -> list[LayerT]:
+    """Layers of a kind, the first on so many inputs, each other on what the one before it gives."""
+    widths = [num_inputs] + [size] * (layers - 1)
+    return [kind(width, size, num_gates=num_gates, generator=generator) for width in widths]
 
 
 Weights = tuple[tuple[Tensor, Tensor, Tensor], ...]
