@@ -27,7 +27,8 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step
+from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.batched import BatchedEnv
 
 AGENTS = ("agent1", "agent2")
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # (row, column) of up, right, down, left
@@ -241,7 +242,7 @@ class MultiAgentArena:
         """Nothing is held; there so that the arena is closed like any other environment."""
 
 
-class BatchedArena:
+class BatchedArena(BatchedEnv):
     """Many arenas stepped by a few array operations: a `VectorEnv` of one kind, rows ``lane * 2 + agent``.
 
     An episode ends only at its time limit, so all lanes begin and end theirs together and one clock serves all.
@@ -267,22 +268,10 @@ class BatchedArena:
         self.settings = ArenaSettings(width, height, max_timesteps, render_mode).updated(config)
         action_space = spaces.Discrete(4)
         kind = Kind(AGENTS, obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
-        self.num_lanes = num_lanes
-        self.kinds: tuple[Kind, ...] = (kind,)
-        self.layout = 0
-        self.episode = np.zeros(num_lanes, dtype=np.int64)
-        self.exact = True
-        self.name = f"MultiAgentArena {self.settings.width}x{self.settings.height}, batched"
-        self.notes: tuple[str, ...] = ()
-        self.want_infos = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
-        self.counters: dict[str, int] = {}
+        super().__init__(num_lanes, kind, f"MultiAgentArena {self.settings.width}x{self.settings.height}, batched")
         self.timestep = 0
-        self._seeds: SeedPlan | None = None
 
-        self._rows = Rows.allocate(kind, num_lanes)
-        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
-        self._all_rows, self._no_obs = np.arange(num_lanes * 2), kind.obs.allocate(0)
+        self._all_rows = np.arange(num_lanes * 2)
         self._moves = _move_table(self.settings.width, self.settings.height)
         self._rewards = np.array(REWARDS)
         self._lane_start = np.arange(num_lanes) * self.settings.num_tiles  # in `_visited`
@@ -445,9 +434,6 @@ class BatchedArena:
         tiles = self.settings.num_tiles
         visited = self._visited[lane * tiles : (lane + 1) * tiles]
         return self.settings.draw(self._own_tile[:, lane], visited, self.timestep, self._returns[lane].tolist())
-
-    def close(self) -> None:
-        """Nothing is held; there because every vector env has it."""
 
 
 def _move_table(width: int, height: int) -> np.ndarray:

@@ -10,7 +10,7 @@ CartPole-v1 forms them, and episodes are drawn from their seeds as it draws them
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,8 @@ from gymnasium import spaces
 from rookery.core.bulk_seeding import generator_of, seed_words
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step
+from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.batched import BatchedEnv
 
 GRAVITY = 9.8  # m / s^2
 POLE_MASS = 0.1  # kg
@@ -36,7 +37,7 @@ SEEDS_AT_ONCE = 256
 SEEDS_A_LANE = 8
 
 
-class BatchedCartPole:
+class BatchedCartPole(BatchedEnv):
     """Many CartPole-v1 in one: a `VectorEnv` of one agent, one row a lane.
 
     An observation is position, velocity, angle and angular velocity, float32; action 0 pushes left, 1 right. The reward
@@ -79,24 +80,12 @@ class BatchedCartPole:
         bound = bound if self.shows_velocities else bound[::2]
         action_space = spaces.Discrete(2)
         kind = Kind(("agent",), obs_spec(spaces.Box(-bound, bound), action_space), action_spec(action_space))
-        self.num_lanes = num_lanes
-        self.kinds: tuple[Kind, ...] = (kind,)
-        self.layout = 0
-        self.episode = np.zeros(num_lanes, dtype=np.int64)
-        self.exact = True
-        self.name = f"{self.title}, batched"
-        self.notes: tuple[str, ...] = ()
-        self.want_infos = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
-        self.counters: dict[str, int] = {}
+        super().__init__(num_lanes, kind, f"{self.title}, batched")
         self.max_episode_steps = int(max_episode_steps)
         self._rewards = (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)  # while it goes on, when it terminates
-        self._seeds: SeedPlan | None = None
         self._coming: dict[tuple[int, int], np.ndarray] = {}  # of a lane and episode to come, the words of its seed
 
-        self._rows = Rows.allocate(kind, num_lanes)
-        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
-        self._no_rows, self._no_obs = np.zeros(0, dtype=np.int64), kind.obs.allocate(0)
+        self._no_rows = np.zeros(0, dtype=np.int64)
         self._clock = 0  # vector steps since reset
         self._began = np.zeros(num_lanes, dtype=np.int64)  # the clock when a lane's episode began
         self._deadline = 0  # the clock at which the next episode reaches its time limit
@@ -301,9 +290,6 @@ class BatchedCartPole:
         position, angle = self._position_and_angle[:, lane].tolist()
         timestep = int(self._clock - self._began[lane])
         return drawing.draw_cart_pole(position, angle, timestep, self.max_episode_steps)
-
-    def close(self) -> None:
-        """Nothing is held; there because every vector env has it."""
 
 
 class BatchedStatelessCartPole(BatchedCartPole):

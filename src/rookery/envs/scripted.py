@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,8 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step
+from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.batched import BatchedEnv
 
 UNASKED = -1
 """The answer where none is asked for."""
@@ -155,7 +156,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         return None if self._script is None else self.picture(self._script, self._taken)
 
 
-class BatchedTask:
+class BatchedTask(BatchedEnv):
     """Many copies of a `ScriptedTask` in one: a `VectorEnv` of one agent, one row a lane.
 
     Attributes:
@@ -179,22 +180,11 @@ class BatchedTask:
         self._one = self.task(**settings)
         space, action_space = self._one.observation_space, self._one.action_space
         kind = Kind(("agent",), obs_spec(space, action_space), action_spec(action_space))
-        self.num_lanes = num_lanes
-        self.kinds: tuple[Kind, ...] = (kind,)
-        self.layout = 0
-        self.episode = np.zeros(num_lanes, dtype=np.int64)
-        self.exact = True
-        self.name = f"{self.task.__name__}, batched"
-        self.notes: tuple[str, ...] = ()
-        self.want_infos = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
-        self.counters: dict[str, int] = {}
-        self._seeds: SeedPlan | None = None
+        super().__init__(num_lanes, kind, f"{self.task.__name__}, batched")
 
-        self._rows = Rows.allocate(kind, num_lanes)
         self._rows.waiting[:] = True
         self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool), any_end=False)
-        self._no_rows, self._no_obs = np.zeros(0, dtype=np.int64), kind.obs.allocate(0)
+        self._no_rows = np.zeros(0, dtype=np.int64)
         self._lanes = np.arange(num_lanes)
         self._time, self._length = np.zeros((2, num_lanes), dtype=np.int64)  # of each lane's episode
         # the scripts of all lanes, [step, lane], of meaning up to each one's length
@@ -319,9 +309,6 @@ class BatchedTask:
         length = int(self._length[lane])
         script = Script(self._shown[: length + 1, lane], self._answer[:length, lane])
         return self._one.picture(script, self._taken[: int(self._time[lane]), lane].tolist())
-
-    def close(self) -> None:
-        """Nothing is held; there because every vector env has it."""
 
 
 def twin_of(task: type[ScriptedTask]) -> type[BatchedTask]:

@@ -22,7 +22,8 @@ from gymnasium import spaces
 from rookery.core.entity_set import EntitySet
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step
+from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.batched import BatchedEnv
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 """(row, column) of up, right, down, left."""
@@ -187,7 +188,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         self._rank, self._visited, self._steps = list(state["rank"]), state["visited"], state["steps"]
 
 
-class BatchedSorter:
+class BatchedSorter(BatchedEnv):
     """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, one row a lane."""
 
     def __init__(
@@ -208,21 +209,9 @@ class BatchedSorter:
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         action_space = spaces.Discrete(len(MOVES))
         kind = Kind(("agent",), obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
-        self.num_lanes = num_lanes
-        self.kinds: tuple[Kind, ...] = (kind,)
-        self.layout = 0
-        self.episode = np.zeros(num_lanes, dtype=np.int64)
-        self.exact = True
-        self.name = f"Sorter with up to {max_tiles} tiles, batched"
-        self.notes: tuple[str, ...] = ()
-        self.want_infos = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
-        self.counters: dict[str, int] = {}
-        self._seeds: SeedPlan | None = None
+        super().__init__(num_lanes, kind, f"Sorter with up to {max_tiles} tiles, batched")
 
-        self._rows = Rows.allocate(kind, num_lanes)
-        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
-        self._no_rows, self._no_obs = np.zeros(0, dtype=np.int64), kind.obs.allocate(0)
+        self._no_rows = np.zeros(0, dtype=np.int64)
         self._lanes = np.arange(num_lanes)
         self._span = np.float32(side - 1)
         self._place = np.zeros((num_lanes, 2), dtype=np.int64)
@@ -363,9 +352,6 @@ class BatchedSorter:
         place = int(self._place[lane, 0]), int(self._place[lane, 1])
         places, tiles = self._places[lane, there], self._tiles[lane, there]
         return _picture(self.settings, place, places, tiles, int(self._steps[lane]))
-
-    def close(self) -> None:
-        """Nothing is held; there because every vector env has it."""
 
 
 def _picture(
