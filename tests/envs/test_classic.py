@@ -67,25 +67,29 @@ def test_numpy_gives_the_same_sine_and_cosine_for_an_array_and_for_its_numbers()
             assert np.cos(part).tolist() == [np.cos(x) for x in part]
 
 
-def test_random_play_is_bit_equal_to_gymnasium():
-    seen = play_beside_gymnasium(8, 2000, random_actions)
-    assert seen["terminated"] > 500
+@pytest.mark.parametrize("num_lanes", [8, 1])
+def test_random_play_is_bit_equal_to_gymnasium(num_lanes):
+    seen = play_beside_gymnasium(num_lanes, 2000, random_actions)
+    assert seen["terminated"] > 60 * num_lanes
 
 
-def test_balanced_episodes_are_bit_equal_to_gymnasium_up_to_truncation():
-    seen = play_beside_gymnasium(8, 2600, balancing_actions)
-    assert seen["truncated"] >= 40
+@pytest.mark.parametrize("num_lanes", [8, 1])
+def test_balanced_episodes_are_bit_equal_to_gymnasium_up_to_truncation(num_lanes):
+    seen = play_beside_gymnasium(num_lanes, 2600, balancing_actions)
+    assert seen["truncated"] >= 5 * num_lanes
 
 
+@pytest.mark.parametrize("num_lanes", [5, 1])
 @pytest.mark.parametrize("max_episode_steps", [1, 9, 20])
-def test_other_time_limits_and_falls_in_the_last_step_are_gymnasiums_too(max_episode_steps):
-    seen = play_beside_gymnasium(5, 300, random_actions, max_episode_steps=max_episode_steps)
+def test_other_time_limits_and_falls_in_the_last_step_are_gymnasiums_too(max_episode_steps, num_lanes):
+    seen = play_beside_gymnasium(num_lanes, 1500 // num_lanes, random_actions, max_episode_steps=max_episode_steps)
     assert seen["truncated"] > 0
     assert (seen["both"] > 0) == (max_episode_steps > 1)  # a pole cannot fall in its first step
 
 
 def test_the_sutton_barto_reward_is_gymnasiums():
-    play_beside_gymnasium(3, 200, random_actions, sutton_barto_reward=True)
+    for num_lanes in (3, 1):
+        play_beside_gymnasium(num_lanes, 200, random_actions, sutton_barto_reward=True)
 
 
 def test_an_episode_does_not_depend_on_how_many_lanes_there_are():

@@ -171,18 +171,37 @@ class BatchedCartPole(BatchedEnv):
         action = self._checked(actions)
         if self._step.any_end:
             self._clear_ends()
+        fell = self._move_one(action.item()) if self.num_lanes == 1 else self._move(action)
+        self._clock += 1
+        self._rows.reward.fill(self._rewards[0])
+        if fell or self._clock == self._deadline:
+            self._end()
+        return self._step
+
+    def _move(self, action: np.ndarray) -> bool:
+        """Moves every lane on by a step and shows it; whether one of them fell."""
         self._accelerate(action)
         np.multiply(self._slope, self._tau, self._change)
         np.add(self._state, self._change, self._state)
         self._obs_by_state[...] = self._state_by_obs
-
-        self._clock += 1
-        self._rows.reward.fill(self._rewards[0])
         np.absolute(self._position_and_angle, self._reach)
         np.greater(self._reach, self._limit, self._fallen)
-        if self._clock == self._deadline or True in self._fallen.tobytes():
-            self._end()
-        return self._step
+        return True in self._fallen.tobytes()
+
+    def _move_one(self, action: int) -> bool:
+        """The same for a single lane, number by number: that costs a quarter of operations on arrays of one."""
+        position, angle, velocity, turning = self._state.ravel().tolist()
+        sin, cos = np.sin(angle).item(), np.cos(angle).item()  # NumPy's, whose last bits are not those of `math`
+        thrust = ((FORCE if action else -FORCE) + POLE_MASS_LENGTH * (turning * turning) * sin) / TOTAL_MASS
+        inertia = HALF_POLE * (4.0 / 3.0 - POLE_MASS * (cos * cos) / TOTAL_MASS)
+        turn = (GRAVITY * sin - cos * thrust) / inertia
+        push = thrust - POLE_MASS_LENGTH * turn * cos / TOTAL_MASS
+        position, angle = position + STEP_SECONDS * velocity, angle + STEP_SECONDS * turning
+        moved = (position, angle, velocity + STEP_SECONDS * push, turning + STEP_SECONDS * turn)
+        self._motion[:, 0] = (*moved, push, turn)
+        self._obs_by_state[...] = self._state_by_obs
+        self._fallen[:, 0] = fell = abs(position) > POSITION_LIMIT, abs(angle) > ANGLE_LIMIT
+        return True in fell
 
     def _accelerate(self, action: np.ndarray) -> None:
         """Fills in both accelerations; the order of operations is Gymnasium's, to the last bit.
