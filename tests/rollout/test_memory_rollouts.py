@@ -180,7 +180,7 @@ def test_the_account_above_sees_all_that_can_happen():
 
 def test_in_lockstep_it_is_the_same():
     env = ScriptedEnv(5, 3, 2, 0.0)
-    worker, book = diaries(env, ["main"], None, T=8, every=3, decisions=20)
+    worker, book = diaries(env, ["main"], None, T=8, every=3, decisions=60)
     partial = 0
     for _ in range(20):
         for rollout in worker.sample().values():

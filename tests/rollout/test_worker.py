@@ -121,7 +121,7 @@ def test_an_episode_that_breaks_in_its_reset_keeps_its_number_to_itself():
     [
         (128, 8, 1500, [128] * 8 + [60] * 8),  # 188 rows of 8: the first to reach 1500
         (5, 3, 37, [5] * 6 + [3] * 3),  # 13 rows of 3
-        (128, 8, 10, [2] * 8),  # less than a fragment
+        (128, 8, 10, [2] * 8),  # less than a fragment: the rollout has no more rows
         (4, 2, 24, [4] * 6),  # three fragments each
         (4, 2, None, [4] * 2),
     ],
@@ -134,7 +134,7 @@ def test_a_rollout_holds_the_decisions_that_were_demanded(T, lanes, decisions, l
         rollout = worker.sample()["main"]
         assert rollout.length.tolist() == lengths
         assert rollout.num_decisions == sum(lengths) == (worker.env_steps - steps)
-        assert rollout.num_cut == sum(length < T for length in lengths)
+        assert rollout.num_cut == sum(length < max(lengths) for length in lengths)
         assert rollout.version.tolist() == [version] * len(lengths)
         assert rollout.slot.tolist() == list(range(lanes)) * (len(lengths) // lanes)
         for f, slot in enumerate(rollout.slot.tolist()):

@@ -178,7 +178,7 @@ class Rollout:
 
     @property
     def num_cut(self) -> int:
-        """Fragments shorter than T."""
+        """Fragments shorter than T, the longest."""
         return int((self.length < len(self.reward)).sum())
 
     def valid_rows(self) -> Tensor | None:
@@ -344,3 +344,33 @@ class Minibatch:
 def _with_default(kind: type[Minibatch]) -> tuple[str, ...]:
     """Fields whose default is an attribute of the class."""
     return tuple(item.name for item in fields(kind) if hasattr(kind, item.name))
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Decisions drawn from a replay memory, for losses that learn from what came next; all fields ``[N, ...]``.
+
+    What a value of an observation should be is ``reward + discount * value(next_obs)``: of one step, or of as many as
+    were asked for and the episode had.
+
+    Attributes:
+        obs: What was decided on, raw as it was stored.
+        action: What was done, as the policy drew it.
+        reward: What it earned, and the discounted rewards of the further steps of its window.
+        next_obs: What was seen after the window; the true final observation where the episode was truncated. Of no
+            meaning where `discount` is 0.
+        discount: gamma to the power of the window's steps; 0 if the episode terminated in it.
+        weight: Importance weight of each row's loss; None if all count alike.
+        row: Serial number of each row in its memory, int64: what `update_priorities` takes.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    reward: Tensor
+    next_obs: TensorTree
+    discount: Tensor
+    weight: Tensor | None
+    row: Tensor
+
+    def __len__(self) -> int:
+        return len(self.reward)

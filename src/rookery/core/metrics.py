@@ -7,17 +7,21 @@ import math
 import torch
 from torch import Tensor
 
+from rookery.core.state import Stateful
+
 Metrics = dict[str, Tensor | float]
 """By name: detached tensors, scalars or a value for each row, of which means are taken once an update, not once a step;
 or plain numbers, where a kernel has computed them.
 """
 
 
-class Means:
+class Means(Stateful):
     """Collects the metrics of many gradient steps.
 
     None is read before `result`, so that nothing waits for the device.
     """
+
+    saved = ("_seen",)
 
     def __init__(self) -> None:
         self._seen: dict[str, list[Tensor | float]] = {}

@@ -381,3 +381,20 @@ def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | N
     scale = None if max_grad_norm is None else ((norm + 1e-6) / max_grad_norm).clamp_(min=1.0).float()
     optimizer.move(lr, bad, scale)
     return norm
+
+
+@torch.no_grad()
+def track(target: Tensor, source: Tensor, tau: float) -> None:
+    """Moves a target network towards the one that learns: ``target += tau * (source - target)``; 1 = a copy.
+
+    Beside `gradient_step` the only place where weights change.
+
+    Args:
+        target: Its flat vector (see `flatten`).
+        source: The flat vector of the network that learns, in the same order.
+        tau: Share of the way.
+    """
+    if tau == 1.0:
+        target.copy_(source)
+    else:
+        target.lerp_(source, tau)

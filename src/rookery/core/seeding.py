@@ -27,6 +27,7 @@ class Role(IntEnum):
     MAPPING = 4
     WARMUP = 5
     EVALUATION = 6
+    REPLAY = 7
 
 
 @dataclass(frozen=True)

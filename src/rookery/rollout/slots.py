@@ -65,7 +65,7 @@ class SlotStore(Stateful):
     saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
              "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock", "_before")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "_at", "_lines", "_due")
+    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "_at", "_lines", "_due", "_handed")
 
     def __init__(
         self, obs: ObsSpec, action: ActionSpec, demand: Demand, memory_size: int, memory_every: int = 1
@@ -93,6 +93,7 @@ class SlotStore(Stateful):
         # views of the rows that are written in lockstep, and of their rewards, by `_base`; and the last of the latter
         self._lines: dict[int, list[tuple[Decisions, np.ndarray]]] = {}
         self._due = np.zeros(0, dtype=np.float32)
+        self._handed: dict[tuple[int, int], Rollout] = {}  # by `_base` and `_row`, while all decide in every step
         self._active = np.zeros(0, dtype=bool)  # [slots] an agent holds it
         self._column = np.zeros(0, dtype=np.int64)  # [slots] the column it writes, or -1
         self._filled = np.zeros(0, dtype=np.int64)  # [slots] rows of that column it has written
@@ -118,7 +119,7 @@ class SlotStore(Stateful):
         self._leave_lockstep()
         if slot >= self.num_slots:
             more = slot + 1 - self.num_slots
-            self._lines.clear()
+            self._forget_views()
             for name in ("_active", "_column", "_filled", "_pending", "_starts", "_clock", "_before"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate((old, np.zeros((more, *old.shape[1:]), dtype=old.dtype))))
@@ -181,12 +182,12 @@ class SlotStore(Stateful):
         for name, array in header.items():
             array[:had] = self._header[name]
         self._store, self._header = store, header
-        self._lines.clear()
+        self._forget_views()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave."""
         super().load_state_dict(state)
-        self._lines.clear()
+        self._forget_views()
 
     # --- playing ------------------------------------------------------------------------------------------------------
 
@@ -267,6 +268,11 @@ class SlotStore(Stateful):
             decisions = Decisions(obs, store["action"][row, columns], store["logp"][row, columns])
             lines.append((decisions, store["reward"][row, columns]))
         return lines
+
+    def _forget_views(self) -> None:
+        """The storage is another one from now on."""
+        self._lines.clear()
+        self._handed.clear()
 
     def _next_columns(self, slots: np.ndarray, full: np.ndarray, slab: Tree, rows: slice | np.ndarray) -> None:
         """Gives a new column to the slots marked `full`; the one before ends with what the slot sees now."""
@@ -457,33 +463,41 @@ class SlotStore(Stateful):
             self._clock += self._row
         else:
             self._close_open(slab, row_of_slot)
+        self._taken = True
+        self.complete = 0
+        whole = self._lockstep and not self._finals["count"] and self._row > 0
+        if not whole:
+            return self._rollout()
+        at = self._base, self._row  # of which the same views serve as long as the storage does
+        if at not in self._handed:
+            self._handed[at] = self._rollout()
+        return self._handed[at]
+
+    def _rollout(self) -> Rollout:
+        """The valid rows of all columns in use, on this store's own memory."""
+        header, store = self._header, self._store
         keep = np.flatnonzero(header["length"][: self._used] > 0)
         pick: Any = slice(0, self._used) if len(keep) == self._used else keep
+        steps = int(header["length"][: self._used].max(initial=0))
         boot = self._finals["index"][: self._finals["count"]]
         if len(keep) != self._used:
             place = np.cumsum(header["length"][: self._used] > 0) - 1
             boot = np.stack((boot[:, 0], place[boot[:, 1]]), axis=1)
-        rollout = Rollout(
-            obs={path: torch.from_numpy(array[:, pick]) for path, array in store["obs"].items()},
-            action=torch.from_numpy(store["action"][:, pick]),
-            logp=torch.from_numpy(store["logp"][:, pick]),
-            reward=torch.from_numpy(store["reward"][:, pick]),
-            terminated=torch.from_numpy(store["terminated"][:, pick]),
-            truncated=torch.from_numpy(store["truncated"][:, pick]),
+        memories = -(-steps // self.memory_every)
+        rows = {
+            name: torch.from_numpy(store[name][:steps, pick])
+            for name in ("action", "logp", "reward", "terminated", "truncated")
+        }
+        return Rollout(
+            obs={path: torch.from_numpy(array[:steps, pick]) for path, array in store["obs"].items()},
+            **rows,
             last_obs={path: torch.from_numpy(array[pick]) for path, array in store["last_obs"].items()},
             final_obs={path: torch.from_numpy(array[: len(boot)]) for path, array in self._finals["obs"].items()},
             boot_index=torch.from_numpy(boot),
-            slot=torch.from_numpy(header["slot"][pick]),
-            clock=torch.from_numpy(header["clock"][pick]),
-            length=torch.from_numpy(header["length"][pick]),
-            first=torch.from_numpy(header["first"][pick]),
-            version=torch.from_numpy(header["version"][pick]),
-            memory=torch.from_numpy(store["memory"][:, pick]) if self.memory_size else None,
+            **{name: torch.from_numpy(values[pick]) for name, values in header.items()},
+            memory=torch.from_numpy(store["memory"][:memories, pick]) if self.memory_size else None,
             memory_every=self.memory_every,
         )
-        self._taken = True
-        self.complete = 0
-        return rollout
 
     def _close_open(self, slab: Tree, row_of_slot: np.ndarray) -> None:
         """Cuts every open fragment after its last complete decision; pending decisions are set aside."""
