@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 from measure import Meter, seconds_since_start
-from workloads import BEST, MATCHED, PPO, TARGETS
+from workloads import BEST, MATCHED, OFF_POLICY, PPO, TARGETS
 
 from envs import NUM_AGENTS, Busy, Crowd, Single, loops_for
-from rookery import MultiAgentArena, PPOConfig, Trainer
+from rookery import DQNConfig, MultiAgentArena, PPOConfig, SACConfig, Trainer
 from rookery.envs.rate import random_rate
 from rookery.training.speed import describe, measure_limits, measure_pace
 
@@ -115,6 +115,32 @@ def crowd(together: bool, seed: int) -> Trainer:
     return trainer(settings, seed, Crowd if together else Single, on("serial"))
 
 
+def from_memory(name: str, seed: int, paths: dict[str, Any] | None = None) -> Trainer:
+    """A training from a replay memory, one copy."""
+    settings = OFF_POLICY[name]
+    network: dict[str, Any] = {
+        "sampling.iteration_steps": settings.iteration_steps,
+        "algorithm.learning_starts": settings.iteration_steps,
+        "algorithm.train_every": settings.train_every,
+        "algorithm.updates_per_step": 1 / settings.train_every,
+        "algorithm.batch_size": settings.batch_size,
+        "algorithm.lr": settings.lr,
+        "algorithm.gamma": settings.gamma,
+        "algorithm.replay.capacity": settings.capacity,
+        "algorithm.model.hidden": settings.hidden,
+        "algorithm.model.activation": "relu",
+        "algorithm.model.normalize_obs": False,
+    }
+    if name == "dqn":
+        network |= {
+            "algorithm.double": False,
+            "algorithm.target.every": settings.target_every,
+            "algorithm.exploration.epsilon": {"start": 1.0, "end": 0.05, "steps": settings.epsilon_steps},
+        }
+    algorithm = {"dqn": DQNConfig, "sac": SACConfig}[name]()
+    return Trainer(settings.env, algorithm, num_envs=1, seed=seed, config=[on("serial"), network, paths or {}])
+
+
 Make = Callable[..., Trainer]
 
 TRAININGS: dict[str, Make] = {
@@ -132,6 +158,12 @@ TRAININGS: dict[str, Make] = {
     "pong/ours": pong,
     "memory/serial": partial(trainer, MATCHED["memory"], paths=on("serial")),
     "memory/batched": partial(trainer, MATCHED["memory"], paths=on("batched")),
+    "dqn/serial": partial(from_memory, "dqn"),
+    **{f"sac/{number}": partial(from_memory, "sac", paths={"algorithm.model.precision": number, "threads": 1})
+       for number in ("bfloat16", "float32")},
+    "sac/bfloat16, 2 threads": partial(
+        from_memory, "sac", paths={"algorithm.model.precision": "bfloat16", "threads": 2}
+    ),
     "crowd/together": partial(crowd, True),
     "crowd/alone": partial(crowd, False),
 }  # fmt: skip

@@ -48,6 +48,9 @@ SCRIPTS = {
     "jax": "peers/jax_ppo.py",
 }
 
+OFF_POLICY = "peers/sb3_off_policy.py"
+"""Script of SB3's entrants that learn from a replay memory."""
+
 SAMPLE_SECONDS = 0.5
 CONTENDED = 0.25
 """Cores that other processes may use on average before a run counts as contended."""
@@ -67,6 +70,7 @@ class Entrant:
         rounds: Rounds it takes part in, at most.
         long: It runs only with ``--long``.
         one_core: It and the processes it starts may use one core only.
+        script: Another one than the library's in `SCRIPTS`.
     """
 
     name: str
@@ -76,6 +80,7 @@ class Entrant:
     rounds: int = 99
     long: bool = False
     one_core: bool = False
+    script: str | None = None
 
 
 def ours(workload: str, *names: str, **more: Any) -> list[Entrant]:
@@ -144,6 +149,16 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *threads("sb3, an LSTM for the critic too", "sb3", "memory --critic-lstm", "1", one_core=True, rounds=1),
         *threads("rllib", "rllib", "memory", rounds=2),
     ],
+    "dqn": [
+        *ours("dqn", "serial", one_core=True),
+        *threads("sb3", "sb3", "dqn", "1", one_core=True, script=OFF_POLICY),
+    ],
+    "sac": [
+        *ours("sac", "bfloat16", "float32", seconds=4.0, one_core=True),
+        *ours("sac", "bfloat16, 2 threads", seconds=4.0, rounds=1),
+        *threads("sb3", "sb3", "sac", "1", seconds=4.0, one_core=True, script=OFF_POLICY),
+        *threads("sb3", "sb3", "sac", "2", seconds=4.0, rounds=1, script=OFF_POLICY),
+    ],
     "crowd": ours("crowd", "together", "alone", seconds=0.5),
     "limits": ours(
         "limits",
@@ -169,7 +184,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
 
 def command(entrant: Entrant, seconds: float, seed: int) -> list[str]:
     """What is executed."""
-    script = str(HERE / SCRIPTS[entrant.library])
+    script = str(HERE / (entrant.script or SCRIPTS[entrant.library]))
     arguments = [entrant.arguments] if entrant.library == "rookery" else entrant.arguments.split()
     return [str(PYTHONS[entrant.library]), script, *arguments, "--seconds", f"{seconds:g}", "--seed", str(seed)]
 

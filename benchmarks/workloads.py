@@ -61,6 +61,43 @@ MATCHED = {
 }
 """Settings that all libraries share; `synthetic` has no peer that learns."""
 
+
+@dataclass(frozen=True)
+class OffPolicy:
+    """A training from a replay memory.
+
+    Attributes:
+        env: Gymnasium id; one copy is played.
+        iteration_steps: Env steps from one measurement to the next; as many random ones fill the memory first.
+        train_every: Env steps from one gradient step to the next.
+        batch_size: Decisions a gradient step.
+        lr: Learning rate of Adam.
+        hidden: Widths of the layers of each network, with ReLU.
+        capacity: Decisions in the memory.
+        target_every: Gradient steps from one copy of the target network to the next; 0 = it follows by a share of 0.005
+            in each.
+        epsilon_steps: Env steps in which the share of random actions falls from 1 to 0.05, where there is one.
+        gamma: Discount.
+    """
+
+    env: str
+    iteration_steps: int
+    train_every: int
+    batch_size: int
+    lr: float
+    hidden: tuple[int, ...]
+    capacity: int
+    target_every: int = 0
+    epsilon_steps: int = 0
+    gamma: float = 0.99
+
+
+OFF_POLICY = {
+    "dqn": OffPolicy("CartPole-v1", 1000, 4, 64, 5e-4, (64, 64), 50_000, target_every=250, epsilon_steps=10_000),
+    "sac": OffPolicy("HalfCheetah-v5", 250, 1, 256, 3e-4, (256, 256), 300_000),
+}
+"""Settings that both libraries have; DQN is the plain one, SAC adapts its temperature."""
+
 QUICK = replace(CARTPOLE, fragment_length=32, minibatch_size=2048, lr=2e-3)
 BEST = {
     "rookery-64": replace(CARTPOLE, num_envs=64, fragment_length=32, epochs=8, lr=1e-3),

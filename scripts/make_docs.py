@@ -11,13 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from rookery.algorithms.a2c import A2CConfig
+from rookery.algorithms.action_noise import NoiseConfig
+from rookery.algorithms.critics import CriticConfig
+from rookery.algorithms.ddpg import DDPGConfig
+from rookery.algorithms.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.ppo import PPOConfig
+from rookery.algorithms.pqn import PQNConfig
+from rookery.algorithms.q_exploration import ExplorationConfig
+from rookery.algorithms.q_losses import ValuesConfig
 from rookery.algorithms.reinforce import ReinforceConfig
+from rookery.algorithms.sac import SACConfig
+from rookery.algorithms.td3 import TD3Config
 from rookery.core.layers import flow
 from rookery.core.settings import default_of, describe, fields_of, hints_of, object_name
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
+from rookery.replay.memory import ReplayConfig
 from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS
 from rookery.training.settings import (
     SHORTHANDS,
@@ -39,6 +49,17 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm: ppo", "algorithm.", PPOConfig),
     ("algorithm: a2c", "algorithm.", A2CConfig),
     ("algorithm: reinforce", "algorithm.", ReinforceConfig),
+    ("algorithm: dqn", "algorithm.", DQNConfig),
+    ("algorithm: pqn", "algorithm.", PQNConfig),
+    ("algorithm: sac", "algorithm.", SACConfig),
+    ("algorithm: td3", "algorithm.", TD3Config),
+    ("algorithm: ddpg", "algorithm.", DDPGConfig),
+    ("algorithm.replay, of all that learn from a memory", "algorithm.replay.", ReplayConfig),
+    ("algorithm.values, of dqn", "algorithm.values.", ValuesConfig),
+    ("algorithm.target, of dqn", "algorithm.target.", TargetConfig),
+    ("algorithm.exploration, of dqn", "algorithm.exploration.", ExplorationConfig),
+    ("algorithm.exploration, of sac, td3 and ddpg", "algorithm.exploration.", NoiseConfig),
+    ("algorithm.critic, of sac, td3 and ddpg", "algorithm.critic.", CriticConfig),
     ("algorithm.model", "algorithm.model.", ModelConfig),
     ("algorithm.model.memory", "algorithm.model.memory.", MemoryConfig),
     ("policies.NAME (beside the settings of its algorithm)", "policies.NAME.", PolicyEntry),

@@ -17,6 +17,17 @@ _HOME = {
     "A2C": "rookery.algorithms.a2c",
     "ReinforceConfig": "rookery.algorithms.reinforce",
     "Reinforce": "rookery.algorithms.reinforce",
+    "DQNConfig": "rookery.algorithms.dqn",
+    "DQN": "rookery.algorithms.dqn",
+    "PQNConfig": "rookery.algorithms.pqn",
+    "PQN": "rookery.algorithms.pqn",
+    "SACConfig": "rookery.algorithms.sac",
+    "SAC": "rookery.algorithms.sac",
+    "TD3Config": "rookery.algorithms.td3",
+    "TD3": "rookery.algorithms.td3",
+    "DDPGConfig": "rookery.algorithms.ddpg",
+    "DDPG": "rookery.algorithms.ddpg",
+    "ReplayConfig": "rookery.replay.memory",
     "ModelConfig": "rookery.models.build",
     "EvaluationConfig": "rookery.training.settings",
     "SamplingConfig": "rookery.training.settings",
@@ -39,10 +50,20 @@ __all__ = ["__version__", *_HOME]
 if TYPE_CHECKING:
     from rookery.algorithms.a2c import A2C as A2C
     from rookery.algorithms.a2c import A2CConfig as A2CConfig
+    from rookery.algorithms.ddpg import DDPG as DDPG
+    from rookery.algorithms.ddpg import DDPGConfig as DDPGConfig
+    from rookery.algorithms.dqn import DQN as DQN
+    from rookery.algorithms.dqn import DQNConfig as DQNConfig
     from rookery.algorithms.ppo import PPO as PPO
     from rookery.algorithms.ppo import PPOConfig as PPOConfig
+    from rookery.algorithms.pqn import PQN as PQN
+    from rookery.algorithms.pqn import PQNConfig as PQNConfig
     from rookery.algorithms.reinforce import Reinforce as Reinforce
     from rookery.algorithms.reinforce import ReinforceConfig as ReinforceConfig
+    from rookery.algorithms.sac import SAC as SAC
+    from rookery.algorithms.sac import SACConfig as SACConfig
+    from rookery.algorithms.td3 import TD3 as TD3
+    from rookery.algorithms.td3 import TD3Config as TD3Config
     from rookery.core.entity_set import EntitySet as EntitySet
     from rookery.core.errors import ConfigError as ConfigError
     from rookery.core.errors import EnvError as EnvError
@@ -53,6 +74,7 @@ if TYPE_CHECKING:
     from rookery.envs.arena import MultiAgentArena as MultiAgentArena
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.policies.export import load_policy as load_policy
+    from rookery.replay.memory import ReplayConfig as ReplayConfig
     from rookery.rollout.hooks import Episode as Episode
     from rookery.training.callbacks import Callback as Callback
     from rookery.training.settings import CheckpointConfig as CheckpointConfig

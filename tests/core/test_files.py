@@ -13,10 +13,13 @@ import pytest
 from rookery.core import files
 from rookery.core.files import (
     FileError,
+    Stream,
     clean,
     find_checkpoint,
     last_good,
     list_checkpoints,
+    map_file,
+    mapped_files,
     read_checkpoint_files,
     read_directory,
     read_manifest,
@@ -27,7 +30,7 @@ from rookery.core.files import (
 
 OLD = {"state.json": b'{"a": 1}', "arrays": bytes(range(256)) * 5, "empty": b""}
 NEW = {"state.json": b'{"a": 2}', "arrays": bytes(reversed(range(256))) * 5, "empty": b""}
-OPERATIONS = ("open", "write", "fsync", "close", "mkdir", "rename", "replace")
+OPERATIONS = ("open", "write", "fsync", "close", "mkdir", "rename", "replace", "link")
 
 
 class Crash(BaseException):
@@ -158,6 +161,110 @@ def test_everything_is_on_the_disk_before_the_rename_and_the_rename_before_the_e
     assert opened[-2].endswith(opened[0].split("/")[-2])  # the directory comes after its files
     assert names[renamed:] == ["rename", "open", "fsync", "close"]
     assert opened[-1] == str(tmp_path)
+
+
+def pieces(*parts):
+    """A stream of these parts."""
+    return Stream(sum(map(len, parts)), lambda: iter(parts))
+
+
+def content_of(path):
+    """All files of a directory by name, the mapped ones too."""
+    files, manifest = read_directory(path)
+    return files | {name: bytes(map_file(file)) for name, file in mapped_files(path, manifest).items()}
+
+
+@pytest.mark.parametrize("kind", ["EIO", "ENOSPC", "short", "full", "crash"])
+def test_streams_and_links_fail_like_any_other_file(tmp_path, monkeypatch, kind):
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    first, second = folder / "000001", folder / "000002"
+    write_directory(first, {"state.json": b"{}", "one": pieces(b"abc", b"", b"defg")}, {})
+    _, manifest = read_directory(first)
+    one = mapped_files(first, manifest)["one"]
+
+    def write():
+        write_directory(second, {"state.json": b"[]", "one": one, "two": pieces(b"hij", b"kl")}, {})
+
+    old, new = {"state.json": b"{}", "one": b"abcdefg"}, {"state.json": b"[]", "one": b"abcdefg", "two": b"hijkl"}
+    whole, outcome = attempt(monkeypatch, write, None, "")
+    assert outcome == ""
+    assert [name for name, _ in whole.trace].count("link") == 1
+    assert one.path.stat().st_ino == (second / "one").stat().st_ino
+    seen = set()
+    for at in range(len(whole.trace)):
+        shutil.rmtree(second, ignore_errors=True)
+        _, outcome = attempt(monkeypatch, write, at, kind)
+        if kind != "crash":
+            assert leftovers(folder) == [], f"operation {at}: {whole.trace[at]}"
+        place = list_checkpoints(folder)[-1]
+        assert content_of(place) == (old if place == first else new), f"operation {at}"
+        assert content_of(first) == old
+        seen.add(place.name)
+        clean(folder)
+    assert seen == ({"000002"} if kind == "short" else {"000001", "000002"})
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP])
+def test_a_file_that_cannot_get_a_second_name_is_copied_and_compared(tmp_path, monkeypatch, code):
+    write_directory(tmp_path / "a", {"one": pieces(b"abc" * 1000)}, {})
+    one = mapped_files(tmp_path / "a", read_manifest(tmp_path / "a"))["one"]
+
+    def refuse(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(files.os, "link", refuse)
+    write_directory(tmp_path / "b", {"one": one}, {})
+    assert content_of(tmp_path / "b") == {"one": b"abc" * 1000}
+    assert one.path.stat().st_ino != (tmp_path / "b" / "one").stat().st_ino
+    one.path.write_bytes(b"abd" * 1000)
+    with pytest.raises(FileError) as caught:
+        write_directory(tmp_path / "c", {"one": one}, {})
+    assert str(caught.value) == f"{one.path}: its content is not what was written (SHA-256 differs)"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_file_to_be_linked_that_was_cut_or_lost_is_named_and_nothing_is_left(tmp_path):
+    write_directory(tmp_path / "a", {"one": pieces(b"abcd")}, {})
+    one = mapped_files(tmp_path / "a", read_manifest(tmp_path / "a"))["one"]
+    one.path.write_bytes(b"ab")
+    with pytest.raises(FileError, match="one: has 2 bytes where 4 were written$"):
+        write_directory(tmp_path / "b", {"one": one}, {})
+    one.path.unlink()
+    with pytest.raises(FileError, match="b: 0 bytes cannot be written: No such file or directory"):
+        write_directory(tmp_path / "b", {"one": one}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_is_mapped_is_compared_with_its_hash_and_read_by_nobody_else(tmp_path):
+    write_directory(tmp_path / "a", {"small": b"x", "one": pieces(b"abcd"), "none": pieces()}, {})
+    content, manifest = read_directory(tmp_path / "a")
+    assert content == {"small": b"x"}
+    mapped = mapped_files(tmp_path / "a", manifest)
+    assert {name: bytes(map_file(file)) for name, file in mapped.items()} == {"one": b"abcd", "none": b""}
+    for changed, told in ((b"abce", "SHA-256 differs"), (b"abc", "has 3 bytes where 4"), (None, "cannot be read")):
+        mapped["one"].path.unlink()
+        if changed is not None:
+            mapped["one"].path.write_bytes(changed)
+        with pytest.raises(FileError, match=f"a/one: .*{told}"):
+            map_file(mapped["one"])
+        assert read_directory(tmp_path / "a")[0] == {"small": b"x"}
+
+
+def test_a_checkpoint_whose_large_file_is_broken_is_not_a_good_one(tmp_path):
+    for name in ("000001", "000002"):
+        write_directory(tmp_path / name, {"one": pieces(name.encode())}, {})
+    assert last_good(tmp_path) == tmp_path / "000002"
+    (tmp_path / "000002" / "one").write_bytes(b"000003")
+    assert last_good(tmp_path) == tmp_path / "000001"
+
+
+def test_a_stream_that_does_not_fit_says_how_much_it_was(tmp_path, monkeypatch):
+    def write():
+        write_directory(tmp_path / "a", {"small": b"xyz", "one": pieces(b"abcd", b"e")}, {})
+
+    _, outcome = attempt(monkeypatch, write, 6, "full")
+    assert outcome.startswith(f"{tmp_path / 'a'}: 8 bytes cannot be written: No space left on device (")
 
 
 def test_a_failed_write_says_where_how_much_and_how_much_is_free(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rookery.core.batch import Sequences
-from rookery.core.native import ADDRESS, FLOATS, Head, Leaf, Linear, Network, address
+from rookery.core.native import ADDRESS, FLOATS, Head, HeadLayout, Leaf, Linear, Network, address
 from rookery.core.native_memory import GATES, Cell, Recurrence
 from rookery.models.memory import MemoryConfig, build_memory
 
@@ -423,7 +423,8 @@ class Remembering:
             inputs, hidden = size, []
         self.networks.append(self.network(inputs, [], [sum(self.choices) + flags + numbers, 1]))
         self.elements, self.dtype = len(self.choices) + flags + numbers, torch.int64 if integers else torch.float32
-        self.head, self.log_std = Head(build, self.choices, flags, numbers, integers), torch.full((numbers,), -0.5)
+        self.head = Head(build, HeadLayout(self.choices, flags, numbers, integers))
+        self.log_std = torch.full((numbers,), -0.5)
         self.recurrence = Recurrence(build, self.networks, self.cells, self.offsets)
         self.recurrence.pack()
 

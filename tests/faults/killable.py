@@ -4,6 +4,7 @@ Environment variables make it fail in ways of their own:
 
     CRASH_AT=n      it kills itself before the n-th file operation of the module that writes checkpoints
     SLEEP_AT=n:s    the environment's step after n vector steps takes s seconds more
+    REPLAY=1        it learns from a prioritized replay memory
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import sys
 import time
 from pathlib import Path
 
-from rookery import PPOConfig, Trainer
+from rookery import DQNConfig, Linear, PPOConfig, Trainer
 from rookery.core import files
 from rookery.core.interrupt import Interrupted
 
-OPERATIONS = ("open", "write", "fsync", "close", "mkdir", "rename", "replace")
+OPERATIONS = ("open", "write", "fsync", "close", "mkdir", "rename", "replace", "link")
 
 MEMORY = {"kind": "gru", "size": 16, "sequence_length": 8, "previous_action": True}
 TINY = PPOConfig(
@@ -28,12 +29,25 @@ TINY = PPOConfig(
     scale_rewards=True,
     model={"normalize_obs": True, "memory": MEMORY},
 )
+REPLAYING = DQNConfig(
+    batch_size=16,
+    learning_starts=80,
+    n_step=3,
+    target={"every": 20},
+    exploration={"epsilon": Linear(1.0, 0.1, steps=1500)},
+    replay={"kind": "prioritized", "capacity": 700, "beta": Linear(0.4, 1.0, steps=2000)},
+    model={"hidden": (16,), "normalize_obs": True},
+)
+"""Whose memory goes round several times in so many iterations as these tests have."""
 
 
 def make(folder, **arguments):
     """The run that all of these tests kill: one more checkpoint after each iteration."""
     settings = {"seed": 3, "num_envs": 4, "checkpoint_every": 1, "evaluation_every": 5, "evaluation_episodes": 1}
-    return Trainer("CartPole-v1", TINY, run_dir=folder, **{**settings, **arguments})
+    if "REPLAY" in os.environ:
+        settings["iteration_steps"] = 64
+    algorithm = REPLAYING if "REPLAY" in os.environ else TINY
+    return Trainer("CartPole-v1", algorithm, run_dir=folder, **{**settings, **arguments})
 
 
 def amount(short, long):

@@ -14,11 +14,12 @@ def spec(space):
     return obs_spec(space, DISCRETE)
 
 
-def encoder(space, hidden=(16, 8), activation="tanh", seed=0):
+def encoder(space, hidden=(16, 8), activation="tanh", seed=0, layer_norm=False):
     generator = torch.Generator().manual_seed(seed)
+    layers = {"hidden": hidden, "activation": activation, "layer_norm": layer_norm}
     pictures = {"cnn": "auto", "cnn_width": 1, "precision": "float32"}
     sets = {"entities": (), "entity_size": 16, "entity_heads": 2}
-    return Encoder(spec(space), hidden=hidden, activation=activation, **pictures, **sets, generator=generator)
+    return Encoder(spec(space), **layers, **pictures, **sets, generator=generator)
 
 
 def rows(space, n=5):

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 from torch.nn import functional
 
-from rookery.core.native import ADDRESS, FLOATS, SWITCH, Head, Leaf, Linear, Network, address, best_build
+from rookery.core.native import ADDRESS, FLOATS, SWITCH, Head, HeadLayout, Leaf, Linear, Network, address, best_build
 from rookery.core.optim import Adam, flatten
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
@@ -412,7 +412,7 @@ def test_squashed_numbers_are_those_of_the_formula(kernels, count, size, drawn):
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(2 * count, 5, generator=generator) * size, torch.randn(2 * count, generator=generator)]
     network = Network(kernels, [Leaf(FLOATS, 5)], [[Linear(*weights)]], "tanh")
-    head = Head(kernels, (), 0, count, False, squashed=(-5.0, 2.0))
+    head = Head(kernels, HeadLayout((), 0, count, False, kind="squashed", log_std=(-5.0, 2.0)))
     for rows in (1, 15, 16, 17, 70):
         obs, noise = torch.randn(rows, 5, generator=generator), torch.randn(rows, count, generator=generator)
         action, logp = torch.empty(rows, count), torch.empty(rows)

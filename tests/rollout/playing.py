@@ -22,7 +22,7 @@ from rookery.rollout.worker import RolloutWorker
 class Dice(nn.Module):
     """Plays a uniform choice, or the first allowed one after it; says the logarithm of the number it rolled."""
 
-    memory_size = 0
+    memory_size = exploration_size = 0
 
     def __init__(self, obs, action):
         super().__init__()

@@ -9,7 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rookery import A2CConfig, Linear, MultiAgentArena, PPOConfig, ReinforceConfig, Trainer
+from rookery import A2CConfig, DQNConfig, Linear, MultiAgentArena, PPOConfig, ReinforceConfig, SACConfig, Trainer
+from rookery.algorithms.td3 import TD3Config
 from rookery.core.encoding import encode
 
 FAST = PPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
@@ -25,6 +26,25 @@ RECALLING = FAST.replace(
     }
 )  # fmt: skip
 ATTENDING = SLOWER.replace(model={"memory": {"kind": "attention", "size": 8, "sequence_length": 9, "context": 5}})
+
+REPLAYING = DQNConfig(
+    batch_size=16,
+    learning_starts=60,
+    n_step=3,
+    replay={"capacity": 300},
+    target={"every": 7},
+    exploration={"epsilon": Linear(1.0, 0.1, steps=400)},
+    model={"hidden": (16,)},
+)
+PRIORITIZED = REPLAYING.replace(
+    updates_per_step=0.3,
+    train_every=7,
+    replay={"kind": "prioritized", "beta": Linear(0.4, 1.0, steps=300)},
+    model={"normalize_obs": True},
+)
+SOFT = {"batch_size": 16, "learning_starts": 60, "updates_per_step": 0.2, "replay": {"capacity": 300}}
+LIVELY = SACConfig(**SOFT, model={"hidden": (16,)})
+TWINS = TD3Config(**SOFT, model={"hidden": (16,)})
 
 
 def either(agent, episode):
@@ -83,6 +103,42 @@ class Walk(gymnasium.Env):
         return self.place.astype(np.float32), reward, self.t == self.end, self.t == 30, {}
 
 
+class Guarded(Walk):
+    """A walk that must not be touched while it is forbidden."""
+
+    forbidden = False
+
+    def __init__(self):
+        assert not Guarded.forbidden, "constructed"
+
+    def reset(self, *, seed=None, options=None):
+        assert not Guarded.forbidden, "reset"
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        assert not Guarded.forbidden, "stepped"
+        return super().step(action)
+
+
+class Weary(Walk):
+    """A walk with two choices that rests now and then, sometimes from the start; it cannot be moved then."""
+
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        self.rest = 3 * (seed % 3 == 0)
+        return obs, {"resting": True} if self.rest else info
+
+    def step(self, action):
+        if self.rest:
+            self.rest -= 1
+            return self.place.astype(np.float32), 0.0, False, False, {"resting": self.rest > 0}
+        obs, reward, terminated, truncated, info = super().step(np.array([action - 0.5, 0.5 - action]))
+        self.rest = 5 * (self.t % 9 == 0)
+        return obs, reward, terminated, truncated, {"resting": True} if self.rest else info
+
+
 class Composite(Walk):
     """A walk whose actions are a dict of everything there is."""
 
@@ -99,6 +155,15 @@ class Composite(Walk):
         push = action["move"] * (1 + action["leap"]) + flags * 0.1 + choices * 0.01
         del action["rest"]
         return super().step(push)
+
+
+class Forks(Walk):
+    """A walk with three choices."""
+
+    action_space = spaces.Discrete(3)
+
+    def step(self, action):
+        return super().step(np.array([action - 1.0, 1.0 - action]))
 
 
 class Flags(Walk):
@@ -168,6 +233,9 @@ class Turns:
         return ({} if over else self.seen(turn)), rewards, terminateds, truncateds, {}
 
 
+LONG = {"config": {"sampling.iteration_steps": 60}}
+"""Iterations as short as those of the others."""
+
 CASES = {
     "one policy": {"env": "CartPole-v1", "num_envs": 4},
     "serial, by state": {"env": "CartPole-v1", "config": {"env.implementation": "serial"}},
@@ -218,6 +286,23 @@ CASES = {
         "policies": {"a": RECALLING, "b": ATTENDING},
         "policy_mapping": either,
     },
+    "dqn": {"env": "CartPole-v1", "cfg": REPLAYING, **LONG},
+    "dqn, prioritized, by actions": {"env": Forks, "cfg": PRIORITIZED, **LONG},
+    "sac": {"env": "Pendulum-v1", "cfg": LIVELY, **LONG},
+    "td3": {"env": "Pendulum-v1", "cfg": TWINS, **LONG},
+    "ppo and dqn": {
+        "env": MultiAgentArena,
+        "policies": {"a": FAST, "b": REPLAYING},
+        "policy_mapping": {"agent1": "a", "agent2": "b"},
+        "env_config": {"max_timesteps": 23},
+    },
+    "dqn, late agents": {
+        "env": Turns,
+        "policies": {"a": REPLAYING, "b": FAST},
+        "policy_mapping": either,
+    },
+    "resting": {"env": Weary, "cfg": REPLAYING, **LONG},
+    "resting, ppo": {"env": Weary},
     "mujoco": {"env": "InvertedPendulum-v5", "needs": "mujoco"},
     "mujoco, wrapped": {"env": "Hopper-v5", "num_envs": 2, "needs": "mujoco"},
     "box2d": {"env": "LunarLander-v3", "num_envs": 2, "needs": "Box2D"},

@@ -77,7 +77,7 @@ def test_every_memory_preset_is_made_of_settings_that_exist(algorithm):
 def test_every_environment_preset_is_made_of_settings_that_exist_and_ends(algorithm, name):
     chosen, preset = Layer("code", {"algorithm.name": algorithm}), Layer("preset", ENV_PRESETS[algorithm][name])
     resolved = resolve(RunConfig, [preset, chosen], algorithm_class)
-    assert resolved.config.stop["env_steps"] >= 100_000
+    assert resolved.config.stop["env_steps"] >= 20_000
     assert resolved.given("sampling.num_envs")
 
 

@@ -24,7 +24,7 @@ from rookery.core.native import best_build
 from rookery.core.state import Stateful
 from rookery.envs.vector import history
 from rookery.policies.native_actor import NativeActor
-from rookery.training import trainer as trainer_module
+from rookery.training import evaluation as evaluation_module
 
 ITERATIONS = 6
 
@@ -108,6 +108,12 @@ def interrupted_at(trainer, step, ending=False):
         "tictactoe",
         "memory",
         "memories, late agents",
+        "dqn",
+        "dqn, prioritized, by actions",
+        "sac",
+        "ppo and dqn",
+        "dqn, late agents",
+        "resting",
         "mujoco",
     ],
 )
@@ -132,7 +138,7 @@ def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, un
 def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monkeypatch, uninterrupted):
     name = "normalizers, evaluation"
     expected = uninterrupted(name)
-    play = trainer_module.play
+    play = evaluation_module.play
     with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
 
         def stopped(*arguments, **options):
@@ -142,7 +148,7 @@ def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monke
 
             return play(*arguments, **options, after_step=come)
 
-        monkeypatch.setattr(trainer_module, "play", stopped)
+        monkeypatch.setattr(evaluation_module, "play", stopped)
         with pytest.raises(Interrupted, match="SIGTERM"):
             trainer.train({"iterations": ITERATIONS})
         assert trainer.iteration == 1  # the second iteration has learned, and is not over
@@ -392,7 +398,8 @@ DIFFERS = {
     "Adam.on_kernels": "set with every gradient",
     "RMSprop.on_kernels": "likewise",
     "Seat._source": "found again when weights are next handed out",
-    "Seat._pairs": "likewise",
+    "Seat._mine": "likewise",
+    "Seat._theirs": "likewise",
     "Desk.routes": "found out again from the desks in the next step",
     "Desk.acted": "of the last step; the next one sets it before it is read",
     "Desk.all_acted": "likewise",
@@ -405,7 +412,7 @@ DIFFERS = {
     "ActionNoise._number": "likewise",
     "EpisodeWatch.acting": "of the last step; the next one sets it before it is read",
     "Episode.info": "what the environment said beside the last step",
-    "Trainer._evaluation_env": "made when first needed; every evaluation resets it",
+    "Measure._env": "made when first needed; every evaluation resets it",
     "Rows.reward": "of the last step: it has been recorded",
     "Rows.terminated": "likewise",
     "Rows.truncated": "likewise",

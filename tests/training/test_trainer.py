@@ -442,6 +442,7 @@ def test_the_timer_tree_has_the_names_of_the_main_path():
 
 FORGETTABLE = {
     "Timers": "has a state_dict of its own",
+    "Measure": "plays in copies of its own, which every evaluation resets",
     "Timer": "is written by Timers",
     "Adam": "has a state_dict of its own",
     "RMSprop": "has a state_dict of its own",

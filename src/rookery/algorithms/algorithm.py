@@ -16,6 +16,7 @@ from rookery.core.seeding import Streams
 from rookery.core.settings import Settings
 from rookery.core.state import Stateful
 from rookery.models.build import ModelConfig
+from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.policies.policy import Policy
 
 Row = dict[str, float | int | None]
@@ -32,6 +33,11 @@ class AlgorithmConfig(Settings):
 
     algorithm: ClassVar[str]
     model: ModelConfig
+
+    @property
+    def head(self) -> HeadSpec:
+        """What stands on the policy's features and makes a distribution over actions of them."""
+        return DistributionHead()
 
 
 ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)
@@ -71,6 +77,11 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         """By how many updates the weights that play may be older than those that learn. The trainer sets it."""
 
     @property
+    def behaviour(self) -> Policy:
+        """The policy that plays while it learns: the one it improves, unless it tries out another."""
+        return self.policy
+
+    @property
     @abstractmethod
     def demand(self) -> Demand:
         """How much experience an update wants."""
@@ -78,6 +89,12 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
     @abstractmethod
     def training_step(self, rollout: Rollout) -> Row:
         """One update from one rollout; returns what there is to know about it."""
+
+    def summary(self) -> Row:
+        """What there is to know about all that was learned since the last call. The trainer asks at the end of each
+        iteration; algorithms whose updates are many and small say it here and nothing in `training_step`.
+        """
+        return {}
 
     @property
     def on_kernels(self) -> bool:

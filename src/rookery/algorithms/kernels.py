@@ -18,7 +18,7 @@ from rookery.core.native import Build, Head, is_plain, write_gradient
 from rookery.core.spaces import MASK
 from rookery.models.encoders import Encoder
 from rookery.models.heads import Outputs, distribution_for
-from rookery.models.native import NativeTrunk
+from rookery.models.native import NativeTrunk, layout_of
 from rookery.models.native_memory import NativeRecurrence
 from rookery.policies.policy import Policy
 
@@ -41,7 +41,7 @@ class PolicyKernels:
         spec, trunk, linear = policy.action_spec, policy.trunk, policy.head.linear
         assert isinstance(trunk, Encoder)
         self.build = build
-        self.head = Head(build, spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
+        self.head = Head(build, layout_of(policy.head))
         self.action_spec = spec
         self._sizes = torch.tensor(spec.sizes)
         self._action_type = torch.int64 if spec.dtype == np.int64 else torch.float32

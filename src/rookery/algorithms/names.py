@@ -6,4 +6,9 @@ ALGORITHMS = {
     "ppo": "rookery.algorithms.ppo:PPOConfig",
     "a2c": "rookery.algorithms.a2c:A2CConfig",
     "reinforce": "rookery.algorithms.reinforce:ReinforceConfig",
+    "dqn": "rookery.algorithms.dqn:DQNConfig",
+    "pqn": "rookery.algorithms.pqn:PQNConfig",
+    "sac": "rookery.algorithms.sac:SACConfig",
+    "td3": "rookery.algorithms.td3:TD3Config",
+    "ddpg": "rookery.algorithms.ddpg:DDPGConfig",
 }

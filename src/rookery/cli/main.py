@@ -20,6 +20,8 @@ from rookery.cli.config import app as config_app
 from rookery.cli.envs import app as envs_app
 from rookery.cli.evaluate import evaluate
 from rookery.cli.explain import explain
+from rookery.cli.learn import learn
+from rookery.cli.memory import app as memory_app
 from rookery.cli.plot import plot
 from rookery.cli.record import record
 from rookery.cli.resume import resume
@@ -30,6 +32,7 @@ from rookery.core.errors import ConfigError, EnvError, RemoteError, RookeryError
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(train)
 app.command()(resume)
+app.command()(learn)
 app.command()(evaluate)
 app.command()(record)
 app.command()(plot)
@@ -38,6 +41,7 @@ app.command()(explain)
 app.command()(bench)
 app.add_typer(envs_app, name="envs")
 app.add_typer(config_app, name="config")
+app.add_typer(memory_app, name="memory")
 
 NOT_THE_ENV = (
     "rookery",

@@ -53,11 +53,19 @@ def train(
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
     json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON an iteration, nothing else.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH[:POLICY][*PART]",
+            help="Start from what another run remembers; with *0.5, draw half of each batch from it. Repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Train policies in an environment.
 
     rookery train CartPole-v1 --seed 3 algorithm.lr=3e-4 --stop return_mean=475
     """
+    from rookery.training.memory_words import memory_values
     from rookery.training.trainer import Trainer
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
@@ -71,7 +79,7 @@ def train(
     layers = [
         Layer("default of the command line", {"logging.console": "auto"}),
         *(yaml_layer(file) for file in files),
-        Layer(LINE, given | console | stop_values(stop or [])),
+        Layer(LINE, given | console | stop_values(stop or []) | memory_values(memory or [])),
         override_layer(overrides, LINE),
     ]
     run_name, seeded = identify(layers)

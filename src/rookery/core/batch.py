@@ -174,12 +174,12 @@ class Rollout:
     @property
     def num_decisions(self) -> int:
         """Valid rows."""
-        return int(self.length.sum())
+        return sum(self.length.tolist())  # of few fragments faster than an operation of torch, and of many little slower
 
     @property
     def num_cut(self) -> int:
         """Fragments shorter than T, the longest."""
-        return int((self.length < len(self.reward)).sum())
+        return len(self.length) - self.length.tolist().count(len(self.reward))
 
     def valid_rows(self) -> Tensor | None:
         """Indices of the valid rows in the flattened ``[T * F]`` arrays, or None if every row is valid."""
@@ -374,3 +374,16 @@ class Transitions:
 
     def __len__(self) -> int:
         return len(self.reward)
+
+    def to(self, device: torch.device) -> Self:
+        """The same, there."""
+        if self.reward.device == device:
+            return self
+        moved = {name: _moved(value, device) for name, value in vars(self).items()}
+        return type(self)(**moved)
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, dict):
+        return {path: leaf.to(device) for path, leaf in value.items()}
+    return value.to(device) if isinstance(value, Tensor) else value

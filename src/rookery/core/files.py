@@ -2,18 +2,24 @@
 
 A directory is written beside its final place, each file is flushed to the disk, a manifest with sizes and SHA-256
 hashes comes last, and one rename makes it visible. Whatever happens in between, what was there before stays complete.
+
+Files that are too large to be held in memory beside what they are made of are written as a `Stream`, lie in later
+directories as a second name of the same file (`Linked`), and are read as a memory map (`map_file`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import mmap
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +39,49 @@ NUMBERED = re.compile(r"(\d{6,})(?:-(\d+))?")
 """What checkpoints of a run are called: the iteration, and a number where there are several of it."""
 
 
+UNLINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+"""Why a file may get no second name where a copy of it can be made: another disk, a file system without links."""
+
+MAPPED = "mapped"
+"""Key in a manifest of files that are read as memory maps, and not with the others."""
+
+PIECE = 1 << 24
+"""Bytes that are copied at a time."""
+
+
 class FileError(RookeryError):
     """A file could not be written, or is not what it was when it was written."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The content of a file in pieces, which are made when they are written.
+
+    Attributes:
+        size: Bytes, for the message that there is no room for them.
+        pieces: Makes them anew at each call.
+    """
+
+    size: int
+    pieces: Callable[[], Iterable[bytes | memoryview]]
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A file that lies somewhere already and never changes: it gets a second name and takes no more room.
+
+    Attributes:
+        path: Where it lies.
+        size: Its bytes.
+        sha256: Its hash.
+    """
+
+    path: Path
+    size: int
+    sha256: str
+
+
+Content = bytes | Stream | Linked
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -45,7 +92,7 @@ def write_file(path: Path, content: bytes) -> None:
     """
     temporary, placed = _temporary_in(path.parent), False
     try:
-        _write(temporary, content)
+        _write(temporary, [content])
         os.replace(temporary, path)
         placed = True
         _sync_directory(path.parent)
@@ -55,7 +102,7 @@ def write_file(path: Path, content: bytes) -> None:
         raise _failed(path, error, len(content), placed) from error
 
 
-def write_directory(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
+def write_directory(path: Path, files: Mapping[str, Content], facts: Mapping[str, Any]) -> None:
     """Makes a directory with all of `files` and a manifest, in one step.
 
     Args:
@@ -68,21 +115,62 @@ def write_directory(path: Path, files: Mapping[str, bytes], facts: Mapping[str, 
             says so.
     """
     temporary, placed = _temporary_in(path.parent), False
-    listed = {
-        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
-    }
-    everything = {**files, MANIFEST: _signed({**facts, "files": listed})}
+    size = sum(_new_bytes(content) for content in files.values())
     try:
         os.mkdir(temporary)
-        for name, content in everything.items():
-            _write(temporary / name, content)
+        listed = {name: _put(temporary / name, content) for name, content in files.items()}
+        _write(temporary / MANIFEST, [_signed({**facts, "files": listed})])
         _sync_directory(temporary)
         os.rename(temporary, path)
         placed = True
         _sync_directory(path.parent)
+    except FileError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise _failed(path, error, sum(map(len, everything.values())), placed) from error
+        raise _failed(path, error, size, placed) from error
+
+
+def _new_bytes(content: Content) -> int:
+    if isinstance(content, bytes):
+        return len(content)
+    return content.size if isinstance(content, Stream) else 0
+
+
+def _put(path: Path, content: Content) -> dict[str, Any]:
+    """Makes a file; gives what the manifest says of it."""
+    if isinstance(content, bytes):
+        size, sha256 = _write(path, [content])
+        return {"bytes": size, "sha256": sha256}
+    if isinstance(content, Stream):
+        size, sha256 = _write(path, content.pieces())
+    else:
+        size, sha256 = content.size, content.sha256
+        _link(content, path)
+    return {"bytes": size, "sha256": sha256, MAPPED: True}
+
+
+def _link(content: Linked, path: Path) -> None:
+    """Gives a file a second name, or copies it where that cannot be."""
+    try:
+        os.link(content.path, path)
+        found = content.size, content.sha256
+        size = path.stat().st_size
+        if size != content.size:
+            raise FileError(f"{content.path}: has {size} bytes where {content.size} were written")
+    except OSError as error:
+        if error.errno not in UNLINKABLE:
+            raise
+        found = _write(path, _pieces_of(content.path))
+    if found != (content.size, content.sha256):
+        raise FileError(f"{content.path}: its content is not what was written (SHA-256 differs)")
+
+
+def _pieces_of(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -122,7 +210,7 @@ def _lists_files(files: Any) -> bool:
 
 
 def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """All files of a directory, each compared with its hash, and the manifest.
+    """All files of a directory but those to be mapped, each compared with its hash, and the manifest.
 
     Raises:
         FileError: If anything is missing or not what was written; says which file and how.
@@ -130,6 +218,8 @@ def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     manifest = read_manifest(path)
     files = {}
     for name, facts in manifest["files"].items():
+        if facts.get(MAPPED):
+            continue
         file = path / name
         try:
             content = file.read_bytes()
@@ -141,6 +231,34 @@ def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
             raise FileError(f"{file}: its content is not what was written (SHA-256 differs)")
         files[name] = content
     return files, manifest
+
+
+def map_file(file: Linked) -> memoryview:
+    """A file as memory that is read from the disk when it is looked at; its hash is compared first.
+
+    Raises:
+        FileError: If it is missing or not what was written; says how.
+    """
+    try:
+        with file.path.open("rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            if size != file.size:
+                raise FileError(f"{file.path}: has {size} bytes where {file.size} were written")
+            content = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+    except OSError as error:
+        raise FileError(f"{file.path}: cannot be read: {error.strerror or error}") from None
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise FileError(f"{file.path}: its content is not what was written (SHA-256 differs)")
+    return content
+
+
+def mapped_files(path: Path, manifest: Mapping[str, Any]) -> dict[str, Linked]:
+    """The files of a directory that are read by `map_file`, by name: those that `read_directory` leaves out."""
+    return {
+        name: Linked(path / name, facts["bytes"], facts["sha256"])
+        for name, facts in manifest["files"].items()
+        if facts.get(MAPPED)
+    }
 
 
 def remove_directory(path: Path) -> None:
@@ -171,15 +289,21 @@ def _temporary_in(parent: Path) -> Path:
     return parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> tuple[int, str]:
+    """Makes a file and flushes it to the disk; gives its bytes and their hash."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    size, digest = 0, hashlib.sha256()
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        for piece in pieces:
+            digest.update(piece)
+            view = memoryview(piece)
+            size += len(view)
+            while view:
+                view = view[os.write(descriptor, view) :]
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    return size, digest.hexdigest()
 
 
 def _sync_directory(path: Path) -> None:
@@ -238,7 +362,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def read_checkpoint_files(path: Path) -> tuple[Path, dict[str, bytes], dict[str, Any]]:
-    """Where a checkpoint is, all its files, each compared with its hash, and its manifest.
+    """Where a checkpoint is, all its files but those to be mapped, each compared with its hash, and its manifest.
 
     Args:
         path: A checkpoint, or the directory of a run, which stands for its last one.
@@ -265,7 +389,9 @@ def last_good(folder: Path, besides: Path | None = None) -> Path | None:
         if path == besides:
             continue
         try:
-            read_directory(path)
+            _, manifest = read_directory(path)
+            for file in mapped_files(path, manifest).values():
+                map_file(file)
         except FileError:
             continue
         return path

@@ -37,7 +37,10 @@ BY_CAPABILITY = {"AVX512": ("x86-64-v4", "x86-64-v3", "x86-64"), "AVX2": ("x86-6
 ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 """In the order of `enum Activation`."""
 
-INTERFACE_VERSION = 6
+HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
+"""What actions are drawn from, in the order of `enum HeadKind`."""
+
+INTERFACE_VERSION = 7
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -70,6 +73,16 @@ class RMSpropSettings(ctypes.Structure):
     _fields_ = [(name, ctypes.c_double) for name in ("lr", "alpha", "eps", "max_norm")]
 
 
+class HeadSettings(ctypes.Structure):
+    """What `head_new` reads."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("kind", "choices", "flags", "numbers", "integers", "dueling", "smooth")),
+        *((name, FLOAT) for name in ("log_std_min", "log_std_max")),
+        *((name, ADDRESS) for name in ("rate", "spread")),
+    ]
+
+
 class PPOBatch(ctypes.Structure):
     """Addresses of what `ppo_gradients` reads, and of the numbers of its rows there; None where there are none."""
 
@@ -88,10 +101,22 @@ class PPOSettings(ctypes.Structure):
     ]
 
 
+class TDBatch(ctypes.Structure):
+    """Addresses of what `td_gradients` reads, and of where it writes the rows' errors; None where there are none."""
+
+    _fields_ = [(name, ADDRESS) for name in ("action", "reward", "discount", "weight", "next_mask", "error")]
+
+
+class TDSettings(ctypes.Structure):
+    """What `td_gradients` reads."""
+
+    _fields_ = [("is_double", ctypes.c_int32), ("delta", FLOAT)]
+
+
 SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "interface_version": (INT, ()),
     "vector_lanes": (INT, ()),
-    "network_new": (ADDRESS, (INT,)),
+    "network_new": (ADDRESS, (INT, INT)),
     "network_leaf": (None, (ADDRESS, INT, INT, FLOAT, ADDRESS, ADDRESS, FLOAT)),
     "network_table": (None, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, INT)),
     "network_layer": (None, (ADDRESS,)),
@@ -100,18 +125,21 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "network_free": (None, (ADDRESS,)),
     "network_pack": (None, (ADDRESS,)),
     "network_forward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS)),
-    "network_backward": (INT, (ADDRESS, ADDRESS, ADDRESS)),
+    "network_backward": (INT, (ADDRESS, ADDRESS, INT, ADDRESS)),
+    "networks_forward": (INT, (ADDRESS, INT, ADDRESS, INT, INT, ADDRESS, INT)),
+    "networks_backward": (INT, (ADDRESS, INT, ADDRESS, INT, ADDRESS, INT)),
     "cell_new": (ADDRESS, (INT, INT, ADDRESS, ADDRESS)),
     "cell_free": (None, (ADDRESS,)),
     "cell_pack": (None, (ADDRESS,)),
     "cell_step": (None, (ADDRESS, ADDRESS, INT, ADDRESS, LONG, ADDRESS)),
     "cell_forward": (INT, (*(ADDRESS,) * 4, INT, INT, ADDRESS, LONG, ADDRESS, LONG, ADDRESS, INT)),
     "cell_backward": (None, (ADDRESS, ADDRESS, ADDRESS)),
-    "head_new": (ADDRESS, (INTS, INT, INT, INT, INT, INT, FLOAT, FLOAT)),
+    "head_new": (ADDRESS, (INTS, ADDRESS)),
     "head_free": (None, (ADDRESS,)),
     "policy_step": (None, (ADDRESS, ADDRESS, ADDRESS, INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS)),
     "memory_policy_step": (None, (ADDRESS, ADDRESS, INTS, INT, ADDRESS, ADDRESS, INT, ADDRESS, LONG, *(ADDRESS,) * 5)),
     "ppo_gradients": (None, (*(ADDRESS,) * 7, INT, *(ADDRESS,) * 3, INT)),
+    "td_gradients": (None, (*(ADDRESS,) * 7, INT, ADDRESS)),
     "adam_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
     "rmsprop_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
 }
@@ -262,6 +290,8 @@ class Network:
             followed by the activation.
         activation: One of `ACTIVATIONS`.
         table: What categories look up, added to the first layer's outputs.
+        bfloat16: Numbers may be rounded to bfloat16 before they are multiplied, which is done where the processor has
+            an instruction for it; sums and weights stay float32.
 
     Raises:
         MemoryError: If there is not enough.
@@ -274,6 +304,7 @@ class Network:
         layers: Sequence[Sequence[Linear]],
         activation: str,
         table: Table | None = None,
+        bfloat16: bool = False,
     ) -> None:
         self._call = call = build.call
         self._kept_alive = (leaves, layers, table)
@@ -281,7 +312,7 @@ class Network:
         """Outputs of each part of the last layer."""
         self.numbers = sum(leaf.width for leaf in leaves if leaf.kind != CATEGORIES)
         """Inputs of the first layer."""
-        self.handle = call["network_new"](ACTIVATIONS.index(activation))
+        self.handle = call["network_new"](ACTIVATIONS.index(activation), bfloat16)
         if not self.handle:
             raise MemoryError("no memory for a network")
         self._finalizer = weakref.finalize(self, call["network_free"], self.handle)
@@ -317,12 +348,15 @@ class Network:
             raise MemoryError(f"no memory for {rows:,} rows of a network")
         return outputs
 
-    def write_gradients(self, gradients: Sequence[Tensor], inputs: bool = False) -> Tensor | None:
+    def write_gradients(
+        self, gradients: Sequence[Tensor], inputs: bool = False, *, weights: bool = True
+    ) -> Tensor | None:
         """Writes the gradients of all weights, over what they were.
 
         Args:
             gradients: ``[N, outputs]`` contiguous, of each part's outputs of the last forward pass that kept.
             inputs: Give the gradient of the numbers that were read, too.
+            weights: Write those of the weights; without, they stay as they are.
 
         Returns:
             ``[N, numbers]``, if asked for; with respect to numbers as the first layer gets them.
@@ -334,7 +368,7 @@ class Network:
             self._part_addresses[number] = gradient.data_ptr()
         shape = len(gradients[0]), self.numbers
         wanted = torch.empty(shape, dtype=torch.float32, device="cpu") if inputs else None
-        if not self._call["network_backward"](self.handle, self._part_addresses, address(wanted)):
+        if not self._call["network_backward"](self.handle, self._part_addresses, weights, address(wanted)):
             raise RuntimeError("a backward pass without a forward pass that kept what it needs")
         return wanted
 
@@ -343,32 +377,107 @@ class Network:
         self._call["network_pack"](self.handle)
 
 
-class Head:
-    """The layout of actions: choices, then flags, then numbers.
+class Networks:
+    """Networks of one shape that read the same rows, each with one part: several critics.
 
     Args:
-        build: What runs it.
+        build: What runs them.
+        networks: They.
+    """
+
+    def __init__(self, build: Build, networks: Sequence[Network]) -> None:
+        self._call, self._networks = build.call, tuple(networks)
+        self._handles = (ADDRESS * len(networks))(*[network.handle for network in networks])
+        self._outputs, self._inputs = (ADDRESS * len(networks))(), (ADDRESS * len(networks))()
+        self.numbers = networks[0].numbers
+        """Inputs of each one's first layer."""
+        self.width = networks[0].widths[0]
+        """Outputs of each."""
+
+    def forward(self, leaves: Sequence[Tensor], keep: bool) -> Tensor:
+        """Outputs ``[K, N, width]`` of K networks; arguments as of `Network.forward`."""
+        count, rows = len(self._networks), len(leaves[0])
+        addresses = (ADDRESS * len(leaves))(*[leaf.data_ptr() for leaf in leaves])
+        outputs = torch.empty(count, rows, self.width, dtype=torch.float32, device="cpu")
+        self._place(self._outputs, outputs)
+        made = self._call["networks_forward"](
+            self._handles, count, addresses, rows, keep, self._outputs, num_threads()
+        )
+        if not made:
+            raise MemoryError(f"no memory for {rows:,} rows of {count} networks")
+        return outputs
+
+    def write_gradients(self, gradients: Tensor, inputs: bool = False, *, weights: bool = True) -> Tensor | None:
+        """Writes the gradients of all weights, given those of the outputs, ``[K, N, width]``; other arguments and
+        errors as of `Network.write_gradients`, which gives ``[K, N, numbers]`` here.
+        """
+        count, rows = len(self._networks), gradients.shape[1]
+        gradients = gradients.contiguous()
+        self._place(self._outputs, gradients)
+        wanted = torch.empty(count, rows, self.numbers, dtype=torch.float32, device="cpu") if inputs else None
+        if wanted is not None:
+            self._place(self._inputs, wanted)
+        made = self._call["networks_backward"](
+            self._handles, count, self._outputs, weights, None if wanted is None else self._inputs, num_threads()
+        )
+        if not made:
+            raise RuntimeError("a backward pass without a forward pass that kept what it needs")
+        return wanted
+
+    def _place(self, addresses: Any, parts: Tensor) -> None:
+        first, step = parts.data_ptr(), parts.stride(0) * parts.element_size()
+        for number in range(len(self._networks)):
+            addresses[number] = first + number * step
+
+
+class HeadLayout(NamedTuple):
+    """What a network's last layer means: the layout of actions, and what they are drawn from.
+
+    Attributes:
         sizes: Options of each choice.
         flags: How many flags.
         numbers: How many numbers.
         integers: Actions are int64; else float32.
-        squashed: Bounds of the log standard deviations that the network puts out behind the means of numbers, of
-            which the tanh is taken (Haarnoja et al. 2018, appendix C); None = plain normal numbers.
+        kind: One of `HEADS`.
+        log_std: Of ``squashed``: bounds of the log standard deviations that the network puts out behind the means of
+            numbers, of which the tanh is taken (Haarnoja et al. 2018, appendix C).
+        smooth: Tanh brings them into these bounds; else they are cut off there.
+        dueling: Of ``values`` and ``softmax``: the network puts out the value of a state, then its advantages.
+        rate: A tensor of one number, which is read whenever actions are drawn: of ``values``, the probability of any
+            option; of ``softmax``, what values are divided by; of others, not 0 if numbers are to be even in [-1, 1].
+        spread: Likewise: of ``deterministic``, the standard deviation of the noise.
     """
 
-    def __init__(
-        self,
-        build: Build,
-        sizes: Sequence[int],
-        flags: int,
-        numbers: int,
-        integers: bool,
-        squashed: tuple[float, float] | None = None,
-    ) -> None:
-        low, high = squashed or (0.0, 0.0)
+    sizes: Sequence[int]
+    flags: int
+    numbers: int
+    integers: bool
+    kind: str = "distribution"
+    log_std: tuple[float, float] = (0.0, 0.0)
+    smooth: bool = False
+    dueling: bool = False
+    rate: Tensor | None = None
+    spread: Tensor | None = None
+
+
+class Head:
+    """How actions are drawn from what a network puts out.
+
+    Args:
+        build: What runs it.
+        layout: What the network's outputs mean.
+
+    Raises:
+        MemoryError: If there is not enough.
+    """
+
+    def __init__(self, build: Build, layout: HeadLayout) -> None:
+        sizes, flags, numbers, integers, kind, log_std, smooth, dueling, rate, spread = layout
+        self._kept_alive = rate, spread
         widths = (ctypes.c_int32 * len(sizes))(*sizes)
-        is_squashed = squashed is not None
-        self.handle = build.call["head_new"](widths, len(sizes), flags, numbers, is_squashed, integers, low, high)
+        shape = len(sizes), flags, numbers, integers, dueling, smooth
+        settings = HeadSettings(HEADS.index(kind), *shape, *log_std, address(rate), address(spread))
+        self.handle = build.call["head_new"](widths, ctypes.byref(settings))
         if not self.handle:
             raise MemoryError("no memory for a head")
         self._finalizer = weakref.finalize(self, build.call["head_free"], self.handle)

@@ -84,3 +84,113 @@ def vtrace(
 def following(value: Tensor, last_value: Tensor) -> Tensor:
     """The value one step later, ``[T, F]``: row t holds ``value[t + 1]``, the last row `last_value` ``[F]``."""
     return torch.cat((value[1:], last_value.unsqueeze(0)))
+
+
+# --- values of actions ------------------------------------------------------------------------------------------------
+
+
+def lambda_returns(reward: Tensor, next_value: Tensor, ended: Tensor, *, gamma: float, trace_lambda: float) -> Tensor:
+    """The returns ``G[t] = reward[t] + gamma * ((1 - lambda) * next_value[t] + lambda * G[t + 1])``, ``[T, ...]``.
+
+    With the largest value of the next observation these are Peng's Q(lambda) (Peng & Williams 1994), which does not
+    correct for actions that were not the best ones.
+
+    Args:
+        reward: ``[T, ...]`` what each decision earned.
+        next_value: ``[T, ...]`` as in `gae`.
+        ended: ``[T, ...]`` as in `gae`: there the return is ``reward + gamma * next_value``.
+        gamma: Discount.
+        trace_lambda: How much of the later rewards counts, from 0 (one-step) to 1 (Monte Carlo).
+    """
+    decay = torch.full_like(reward, gamma * trace_lambda).masked_fill_(ended, 0.0)
+    decay[-1] = 0.0
+    return decayed_sums(reward + (gamma - decay) * next_value, decay)
+
+
+def n_step(reward: Tensor, ended: Tensor, *, n: int, gamma: float) -> tuple[Tensor, Tensor]:
+    """Discounted rewards of the next n decisions, fewer where an episode or the fragment ends before.
+
+    A target is then ``total + gamma ** steps * value`` of what came after decision ``t + steps - 1``.
+
+    Args:
+        reward: ``[T, ...]`` what each decision earned.
+        ended: ``[T, ...]`` bool, where a window must stop: nothing after it is looked at, not even a NaN. Windows stop
+            at the last row, too.
+        n: Decisions in a window, at most.
+        gamma: Discount.
+
+    Returns:
+        The sums ``[T, ...]``, and how many decisions each has, int64 ``[T, ...]``.
+    """
+    total, steps, open_ = reward.clone(), torch.ones_like(ended, dtype=torch.int64), ~ended
+    for later in range(1, min(n, len(reward))):
+        goes_on = open_[:-later]
+        total[:-later] += torch.where(goes_on, gamma**later * reward[later:], 0.0)
+        steps[:-later] += goes_on
+        open_[:-later] = goes_on & ~ended[later:]
+    return total, steps
+
+
+def project(probs: Tensor, reward: Tensor, discount: Tensor, support: Tensor) -> Tensor:
+    """The distribution of ``reward + discount * z`` on the atoms z themselves (Bellemare et al. 2017, Algorithm 1).
+
+    What falls between two atoms is split among them by distance; what falls outside goes to the outermost.
+
+    Args:
+        probs: ``[N, M]`` of the atoms after the decision.
+        reward: ``[N]``.
+        discount: ``[N]``.
+        support: ``[M]`` the atoms, evenly spaced and ascending.
+
+    Returns:
+        Probabilities ``[N, M]``, whose sums are those of `probs`.
+    """
+    low, high, last = support[0], support[-1], len(support) - 1
+    moved = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), support)
+    place = (moved - low).mul_(last / (high - low)).clamp_(0, last)  # in atoms from the lowest
+    below = place.floor()
+    share = (place - below).mul_(probs)  # of the atom above; nothing where an atom was met exactly
+    index = below.long()
+    projected = torch.zeros_like(probs).scatter_add_(1, index, probs - share)
+    return projected.scatter_add_(1, (index + 1).clamp_(max=last), share)
+
+
+def quantile_huber(predicted: Tensor, target: Tensor, *, kappa: float) -> Tensor:
+    """Quantile regression of M predicted quantiles on M' targets (Dabney et al. 2018, eq. 10), ``[N]``.
+
+    Summed over the predicted, mean over the targets. The fractions are the midpoints ``(i + 1/2) / M``.
+
+    Args:
+        predicted: ``[N, M]``.
+        target: ``[N, M']``.
+        kappa: Errors up to this count by their square, divided by it; 0 = all count by their size.
+    """
+    error, weight = quantile_errors(predicted, target)
+    size = error.abs()
+    if kappa:
+        size = torch.where(size <= kappa, 0.5 * size.square(), kappa * (size - 0.5 * kappa)) / kappa
+    return (weight * size).mean(2).sum(1)
+
+
+def quantile_errors(predicted: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """All pairs of a target and a prediction: ``target - predicted`` ``[N, M, M']``, and how much each counts, which
+    depends on its sign: the fraction of the quantile for targets above the prediction, 1 minus it for those below.
+    """
+    number = predicted.shape[1]
+    fraction = (torch.arange(number, dtype=predicted.dtype, device=predicted.device) + 0.5) / number
+    error = target.unsqueeze(1) - predicted.unsqueeze(2)
+    return error, (fraction.unsqueeze(1) - (error < 0).to(error.dtype)).abs_()
+
+
+def rescale(value: Tensor, *, eps: float) -> Tensor:
+    """``h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x`` (Pohlen et al. 2018, arXiv:1805.11593): values that are learned in
+    the place of large ones, so that rewards need no clipping.
+    """
+    return value.sign() * ((value.abs() + 1).sqrt() - 1) + eps * value
+
+
+def unrescale(value: Tensor, *, eps: float) -> Tensor:
+    """The inverse of `rescale`, in a form that subtracts no nearly equal numbers."""
+    size = value.abs() + 1 + eps
+    root = 2 * size / (1 + (1 + 4 * eps * size).sqrt())
+    return value.sign() * (root.square() - 1)

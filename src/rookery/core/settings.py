@@ -14,7 +14,6 @@ floats, 3.0 for 3, and lists for tuples.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import inspect
 import types
@@ -131,10 +130,12 @@ class Settings(metaclass=_Checked):
         moving: tuple[str, ...] = self.__dict__["_moving"]
         if not moving:
             return self
-        settled = copy.copy(self)
+        settled = object.__new__(type(self))
+        values = settled.__dict__
+        values.update(self.__dict__)
         for name in moving:
-            object.__setattr__(settled, name, getattr(self, name).at(step, horizon))
-        object.__setattr__(settled, "_moving", ())
+            values[name] = values[name].at(step, horizon)
+        values["_moving"] = ()
         return settled
 
     def open_schedules(self) -> tuple[str, ...]:

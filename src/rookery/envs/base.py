@@ -41,6 +41,8 @@ class Rows:
         terminated: ``[R]`` the agent's episode ended and has no future.
         truncated: ``[R]`` the agent's episode was cut off; its value is that of its final observation.
         waiting: ``[R]`` the agent must act now.
+        resting: ``[R]`` the agent would have to, if its environment did not say that it rests: it is stepped on without
+            a decision until that is over.
         final_index: ``[K]`` rows, ascending, that were truncated (and not terminated).
         final_obs: ``[K, ...]`` the last observation of each of them, before the autoreset.
         final_stale: How many of them are the observation of an earlier step, because the agent was not on turn.
@@ -51,6 +53,7 @@ class Rows:
     terminated: np.ndarray
     truncated: np.ndarray
     waiting: np.ndarray
+    resting: np.ndarray
     final_index: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     final_obs: Tree = field(default_factory=dict)
     final_stale: int = 0
@@ -59,10 +62,8 @@ class Rows:
     def allocate(cls, kind: Kind, num_lanes: int) -> Rows:
         """A slab in which nothing has happened and nobody waits."""
         size = num_lanes * len(kind.agents)
-        terminated, truncated, waiting = np.zeros((3, size), dtype=bool)
-        return cls(
-            kind.obs.allocate(size), np.zeros(size), terminated, truncated, waiting, final_obs=kind.obs.allocate(0)
-        )
+        flags = np.zeros((4, size), dtype=bool)
+        return cls(kind.obs.allocate(size), np.zeros(size), *flags, final_obs=kind.obs.allocate(0))
 
 
 @dataclass
@@ -77,12 +78,23 @@ class Step:
             episode counts for nothing. None if no lane's was.
         any_end: Whether an episode may have ended in this step, an agent's or a lane's. Where it is False, nobody need
             look for one.
+        any_rest: Whether an agent rests. Where it is False, nobody need look for one.
     """
 
     rows: tuple[Rows, ...]
     ended: np.ndarray
     lost: np.ndarray | None = None
     any_end: bool = True
+    any_rest: bool = False
+
+    def at_rest(self) -> np.ndarray:
+        """``[lanes]`` bool, in which an agent rests and nobody acts."""
+        lanes = len(self.ended)
+        rests, acts = np.zeros((2, lanes), dtype=bool)
+        for rows in self.rows if self.any_rest else ():
+            rests |= rows.resting.reshape(lanes, -1).any(axis=1)
+            acts |= rows.waiting.reshape(lanes, -1).any(axis=1)
+        return rests & ~acts
 
 
 @runtime_checkable

@@ -17,6 +17,9 @@ from gymnasium import Space
 
 from rookery.core.spaces import MASK
 
+RESTING = "resting"
+"""Key of `info`: true while the agent need not act, as of a machine that cools down (docs/how-to/replay-memory.md)."""
+
 Agent = Hashable
 
 Spaces = tuple[Space[Any], Space[Any]]
@@ -60,6 +63,12 @@ class LaneStep:
     ended: bool = False
     infos: Mapping[Agent, Any] = field(default_factory=dict)
 
+    def resting(self) -> list[Agent]:
+        """Those of `obs` who need not act, because their info says that they rest."""
+        if not self.infos or not isinstance(self.infos, Mapping):
+            return []
+        return [agent for agent in self.obs if rests(self.infos.get(agent))]
+
 
 class Lane(Protocol):
     """One copy of an environment.
@@ -96,6 +105,11 @@ def info_masks(infos: Any) -> dict[Agent, Any]:
     if not isinstance(infos, Mapping):
         return {}
     return {agent: info[MASK] for agent, info in infos.items() if isinstance(info, Mapping) and MASK in info}
+
+
+def rests(info: Any) -> bool:
+    """Whether an agent's info lets it rest."""
+    return bool(info) and isinstance(info, Mapping) and bool(info.get(RESTING))
 
 
 def five_dicts(result: Any, call: str) -> tuple[dict[Agent, Any], ...]:

@@ -26,7 +26,7 @@ from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
 from rookery.core.settings import PositiveFloat, PositiveInt, Settings
-from rookery.core.spaces import Leaf, ObsSpec
+from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
 from rookery.models.custom_memory import CustomMemory, parts_of
 from rookery.models.encoders import Encoder
 from rookery.models.hyper import GoalTrunk
@@ -42,6 +42,13 @@ REMEMBERS = (
 )
 
 
+CRITIC_ACTION = "\0action"
+"""Leaf path of an action that a critic judges; no key of a space begins like this."""
+
+FEATURES = "\0features"
+"""Leaf path of a custom model's features, for layers that follow."""
+
+
 @dataclass(frozen=True)
 class ModelConfig(Settings):
     """How a network is built. Action and value heads come on top of what is described here."""
@@ -51,6 +58,9 @@ class ModelConfig(Settings):
 
     activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = "tanh"
     """Function after each of these layers."""
+
+    layer_norm: bool = False
+    """Whether each of these layers puts out numbers of mean 0 and variance 1 (LayerNorm) before its function."""
 
     shared_trunk: bool = False
     """Whether the value function stands on the policy's features instead of a network of its own."""
@@ -191,7 +201,41 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
     trunk = _encoder(obs, cfg, cfg.hidden[:-1], generator)
     goals = ObsSpec(obs.space, tuple(leaves[path] for path in cfg.goals))
     goal = _encoder(goals, cfg, cfg.hidden[-1:], generator)
-    return GoalTrunk(trunk, goal, cfg.hidden[-1], activation=cfg.activation, generator=generator)
+    how: dict[str, Any] = {"activation": cfg.activation, "layer_norm": cfg.layer_norm}
+    return GoalTrunk(trunk, goal, cfg.hidden[-1], **how, generator=generator)
+
+
+def with_action(obs: ObsSpec, action: ActionSpec) -> ObsSpec:
+    """Observations with an action beside them, ``[N, k]`` as it is stored, under the path `CRITIC_ACTION`."""
+    leaf = Leaf(CRITIC_ACTION, "box", action.shape, np.dtype(np.float32))
+    mask = [leaf for leaf in obs.leaves if leaf.kind == "mask"]
+    return ObsSpec(obs.space, (*[leaf for leaf in obs.leaves if leaf.kind != "mask"], leaf, *mask), obs.dropped)
+
+
+def build_critic_trunk(obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, generator: torch.Generator) -> nn.Module:
+    """A trunk for a critic that judges actions: it takes observations with the action under the path `CRITIC_ACTION`.
+
+    The action is one more vector of numbers for `build_trunk`. A custom model does not see it: its features and the
+    action go through the layers of `hidden` together.
+
+    Args:
+        obs: Layout of the observations.
+        action: Layout of the actions, numbers.
+        cfg: What to build.
+        generator: All first weights come from it; equal states give equal weights.
+
+    Raises:
+        ConfigError: As `build_trunk`; and for a custom model that remembers.
+    """
+    if cfg.module is None:
+        return build_trunk(with_action(obs, action), cfg, generator=generator)
+    trunk = _build_custom(obs, cfg, generator)
+    if trunk.remembers:
+        raise ConfigError(
+            "model.module has a memory of its own (initial_memory), and a critic of actions cannot stand on it: leave "
+            "initial_memory out and set model.memory.kind"
+        )
+    return CustomCriticTrunk(trunk, action, cfg, generator)
 
 
 def _encoder(obs: ObsSpec, cfg: ModelConfig, hidden: tuple[int, ...], generator: torch.Generator) -> Encoder:
@@ -200,6 +244,7 @@ def _encoder(obs: ObsSpec, cfg: ModelConfig, hidden: tuple[int, ...], generator:
         obs,
         hidden=hidden,
         activation=cfg.activation,
+        layer_norm=cfg.layer_norm,
         cnn=cfg.cnn,
         cnn_width=cfg.cnn_width,
         precision=cfg.precision,
@@ -255,6 +300,29 @@ class CustomTrunk(nn.Module):
         if isinstance(layout, tuple):
             return tuple(self._nested(inner, obs) for inner in layout)
         return None if layout is None else _readable(self.leaves[layout], obs[layout])
+
+
+class CustomCriticTrunk(nn.Module):
+    """A user's module, and hidden layers on its features and an action.
+
+    Args:
+        trunk: The user's module.
+        action: Layout of the actions, numbers.
+        cfg: Its layers.
+        generator: Draws their weights.
+    """
+
+    def __init__(self, trunk: CustomTrunk, action: ActionSpec, cfg: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self.trunk = trunk
+        features = Leaf(FEATURES, "box", (trunk.num_features,), np.dtype(np.float32))
+        self.layers = _encoder(with_action(ObsSpec(action.space, (features,)), action), cfg, cfg.hidden, generator)
+        self.num_features = self.layers.num_features
+
+    def forward(self, obs: TensorTree) -> Tensor:
+        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path, the action among them."""
+        features: Tensor = self.layers({FEATURES: self.trunk(obs), CRITIC_ACTION: obs[CRITIC_ACTION]})
+        return features
 
 
 def _readable(leaf: Leaf, value: Tensor) -> Tensor:

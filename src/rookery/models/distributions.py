@@ -40,8 +40,8 @@ class NoiseSpec:
         return self.uniform + self.normal
 
 
-class Distribution(ABC):
-    """Actions and their probabilities, for a batch of rows ``[...]``, which is also the shape of results."""
+class Behavior(ABC):
+    """What actions are drawn from, for a batch of rows ``[...]``, which is also the shape of results."""
 
     @property
     @abstractmethod
@@ -54,11 +54,20 @@ class Distribution(ABC):
 
     @abstractmethod
     def mode(self) -> Tensor:
-        """The most probable actions."""
+        """The actions to take where nothing is to be tried out: the most probable ones."""
 
     @abstractmethod
     def log_prob(self, action: Tensor) -> Tensor:
         """Log-probability (density, for continuous actions) of `action`."""
+
+    def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """`sample` and `log_prob` of it, sharing work where a distribution can."""
+        action = self.sample(noise)
+        return action, self.log_prob(action)
+
+
+class Distribution(Behavior):
+    """One that has closed forms for all that policy gradients need."""
 
     @abstractmethod
     def entropy(self) -> Tensor:
@@ -92,11 +101,6 @@ class Distribution(ABC):
             With respect to the output ``[N, W]``, which is 0 where a mask forbids, and to ``log_std``, ``[k]`` for all
             rows together; None for distributions that have none.
         """
-
-    def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """`sample` and `log_prob` of it, sharing work where a distribution can."""
-        action = self.sample(noise)
-        return action, self.log_prob(action)
 
 
 class Categorical(Distribution):

@@ -22,6 +22,9 @@ from rookery.models.entities import EntityEncoder
 from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
 from rookery.models.pictures import ImageEncoder, image_layout
 
+Normalizer = tuple[tuple[int, ...], Tensor, Tensor] | None
+"""What `functional.layer_norm` takes after its input; None for a layer that is not normalized."""
+
 
 class MixedLinear(nn.Module):
     """A linear layer on numbers and categories: equal to one on the numbers followed by the categories as one-hots.
@@ -68,6 +71,8 @@ class Encoder(nn.Module):
         obs: Layout of the observations.
         hidden: Widths of the layers; without any, the features are the inputs themselves, categories as one-hots.
         activation: A name in `ACTIVATIONS`, used after each of these layers.
+        layer_norm: Whether each of these layers puts out numbers of mean 0 and variance 1 before that, which are then
+            scaled and shifted by learned weights (Ba et al. 2016).
         cnn: Which picture network: ``auto``, ``nature``, ``impala`` or ``small``.
         cnn_width: Multiplies the filters of picture networks.
         precision: ``float32``, or ``bfloat16`` for picture networks while they learn.
@@ -86,6 +91,7 @@ class Encoder(nn.Module):
         *,
         hidden: Sequence[int],
         activation: str,
+        layer_norm: bool,
         cnn: str,
         cnn_width: int,
         precision: str,
@@ -123,6 +129,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(
             linear(hidden[i], hidden[i + 1], gain=HIDDEN_GAIN, generator=generator) for i in range(len(hidden) - 1)
         )
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in hidden if layer_norm)
         self.num_features = hidden[-1] if hidden else num_numbers + sum(self.sizes)
         # One vector of numbers, the usual case, is its own input: nothing is put together, and the first layer is a
         # layer like the others. Parameters are kept at hand, because to call a module for them costs as much as a
@@ -130,8 +137,13 @@ class Encoder(nn.Module):
         plain = [leaf.path for leaf in self.vectors if leaf.dtype == np.float32 and leaf.scale == 1.0]
         alone = len(leaves) == 1 and len(leaves[0].shape) == 1 and self.first is not None
         self._plain_path = plain[0] if plain and alone else None
-        chain = [self.first, *self.layers] if self._plain_path is not None else [*self.layers]
-        self._chain = tuple((layer.weight, layer.bias) for layer in chain)
+        chain = [] if self.first is None else [self.first, *self.layers]
+        norms: list[Normalizer] = [_normalizer(norm) for norm in self.norms] or [None] * len(chain)
+        skipped = 0 if self._plain_path is not None else 1
+        self._first_norm = norms[0] if norms else None
+        self._chain = tuple(
+            (layer.weight, layer.bias, norm) for layer, norm in list(zip(chain, norms, strict=True))[skipped:]
+        )
 
     def forward(self, obs: TensorTree) -> Tensor:
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
@@ -148,9 +160,11 @@ class Encoder(nn.Module):
                 features = _one_hots(numbers, categories, self.sizes)
                 assert features is not None
                 return features
-            x = activation(self.first(numbers, categories))
-        for weight, bias in self._chain:
-            x = activation(functional.linear(x, weight, bias))
+            x = self.first(numbers, categories)
+            x = activation(x if self._first_norm is None else functional.layer_norm(x, *self._first_norm))
+        for weight, bias, norm in self._chain:
+            x = functional.linear(x, weight, bias)
+            x = activation(x if norm is None else functional.layer_norm(x, *norm))
         return x
 
     def _numbers(self, obs: TensorTree) -> Tensor | None:
@@ -170,6 +184,11 @@ class Encoder(nn.Module):
         """All categories side by side, int64 ``[N, len(sizes)]``."""
         parts = [obs[leaf.path].reshape(-1, len(leaf.sizes)) for leaf in self.categories]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1) if parts else None
+
+
+def _normalizer(norm: nn.Module) -> Normalizer:
+    assert isinstance(norm, nn.LayerNorm)
+    return norm.normalized_shape, norm.weight, norm.bias
 
 
 def _one_hots(numbers: Tensor | None, categories: Tensor | None, sizes: Sequence[int]) -> Tensor | None:

@@ -1,20 +1,26 @@
-"""Heads: from a trunk's features to a distribution over actions, or to a value.
+"""Heads: from a trunk's features to what actions are drawn from, or to a value.
 
-`distribution_for` is where an action space meets its distribution: a new kind of action is a case there. A head puts
-out the logits of all choices, then those of all flags, then the means of all numbers.
+Which head a policy has is up to the algorithm that learns it, which names it by a `HeadSpec`; here stands the one of
+policy gradients. `distribution_for` is where an action space meets its distribution: a new kind of action is a case
+there. A head puts out the logits of all choices, then those of all flags, then the means of all numbers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import assert_never
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rookery.core.errors import ConfigError
+from rookery.core.layers import import_object
+from rookery.core.settings import object_name
 from rookery.core.spaces import ActionSpec
 from rookery.models.distributions import (
+    Behavior,
     Bernoulli,
     Categorical,
     Composite,
@@ -87,7 +93,108 @@ class Outputs:
     value: Tensor
 
 
-class ActionHead(nn.Module):
+class Head(nn.Module, ABC):
+    """Base of what a policy ends in: from features to what each row's action is drawn from.
+
+    What steers exploration (a rate, a temperature) is a buffer: it travels with the weights, so a learner sets it and
+    whoever plays heeds it from the next hand-over on. The most probable actions never depend on it.
+
+    Attributes:
+        action_spec: Layout of the actions.
+        noise: Random numbers an action takes.
+        layer_noise: Normal numbers that noisy layers take for a row, part of `noise`; 0 without such layers.
+        exploration_size: Numbers that exploration carries from one decision of a slot to the next, 0 at an episode's
+            start; they are no memory: nothing is learned from them.
+    """
+
+    action_spec: ActionSpec
+    noise: NoiseSpec
+    layer_noise: int = 0
+    exploration_size: int = 0
+
+    @abstractmethod
+    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Behavior:
+        """What each row's action is drawn from.
+
+        Args:
+            features: ``[N, F]``.
+            mask: ``[N, choices]`` bool, what is allowed; None = everything.
+            noise: ``[N, layer_noise]`` normal numbers for noisy layers, or ``[1, layer_noise]`` for all rows; None =
+                their means.
+        """
+
+    def draw(
+        self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Actions ``[N, ...]`` as whoever explores takes them, and their log-probabilities ``[N]``.
+
+        Args:
+            features: ``[N, F]``.
+            mask: ``[N, choices]`` bool, what is allowed; None = everything.
+            noise: ``[N, noise.width]``.
+            carried: ``[N, exploration_size]``, changed in place; None for heads that carry nothing.
+        """
+        behavior: Behavior = self(features, mask)
+        return behavior.sample_logp(noise)
+
+
+class HeadSpec(ABC):
+    """Which head a policy ends in: a frozen dataclass of numbers and words, so that it can stand in a file."""
+
+    @abstractmethod
+    def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> Head:
+        """The head.
+
+        Args:
+            num_features: Width of the features it stands on.
+            action: Layout of the actions.
+            log_std_init: First log standard deviation of numbers, for heads that learn one.
+            generator: Draws the weights.
+
+        Raises:
+            SpaceError: If it cannot put out such actions; names what can.
+        """
+
+    @property
+    def greedy(self) -> HeadSpec:
+        """The same for all heads that mean the same by the same weights, however they explore."""
+        return self
+
+
+def head_to_json(spec: HeadSpec) -> dict[str, Any]:
+    """A spec for a file: its fields, and under ``kind`` its class by import path."""
+    assert isinstance(spec, HeadSpec)
+    given: Any = spec
+    return {"kind": object_name(type(spec)), **{field.name: getattr(spec, field.name) for field in fields(given)}}
+
+
+def head_from_json(described: dict[str, Any]) -> HeadSpec:
+    """The spec that `head_to_json` described.
+
+    Raises:
+        ConfigError: If there is no such class, or it is none of a head.
+    """
+    kind: Any = import_object(described["kind"])
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in described.items()}
+    del values["kind"]
+    if not isinstance(kind, type) or not issubclass(kind, HeadSpec):
+        raise ConfigError(f"head {described['kind']!r} is not a HeadSpec (rookery.models.heads)")
+    spec: HeadSpec = kind(**values)
+    return spec
+
+
+@dataclass(frozen=True)
+class DistributionHead(HeadSpec):
+    """A distribution for any action space: what policy gradients learn."""
+
+    def build(
+        self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
+    ) -> ActionHead:
+        """The head; arguments as of `HeadSpec.build`."""
+        return ActionHead(num_features, action, log_std_init=log_std_init, generator=generator)
+
+
+class ActionHead(Head):
     """A linear layer to logits and means. The spread of continuous actions is a parameter, equal in every state.
 
     Args:
@@ -110,7 +217,7 @@ class ActionHead(nn.Module):
         self.log_std = nn.Parameter(torch.full((numbers,), float(log_std_init))) if numbers else None
         self._own = (self.linear.weight, self.linear.bias, self.log_std)  # at hand: a look-up on a module is slow
 
-    def forward(self, features: Tensor, mask: Tensor | None = None) -> Distribution:
+    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Distribution:
         """The distribution of each row's action, from features ``[N, F]`` and perhaps a mask ``[N, choices]``."""
         weight, bias, log_std = self._own
         return distribution_for(self.action_spec, functional.linear(features, weight, bias), log_std, mask)

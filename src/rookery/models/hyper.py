@@ -69,19 +69,28 @@ class GoalTrunk(nn.Module):
         goal: Encodes the goal alone.
         width: Of the last hidden layer.
         activation: A name in `ACTIVATIONS`, after that layer.
+        layer_norm: Whether what that layer puts out is normalized first.
         generator: Draws its weights.
     """
 
     def __init__(
-        self, trunk: Encoder, goal: Encoder, width: int, *, activation: str, generator: torch.Generator
+        self,
+        trunk: Encoder,
+        goal: Encoder,
+        width: int,
+        *,
+        activation: str,
+        layer_norm: bool,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         self.trunk = trunk
         self.goal = goal
         self.layer = HyperLinear(trunk.num_features, width, goal.num_features, generator=generator)
+        self.norm = nn.LayerNorm(width) if layer_norm else nn.Identity()
         self.num_features = width
         self._activate = ACTIVATIONS[activation]
 
     def forward(self, obs: TensorTree) -> Tensor:
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
-        return self._activate(self.layer(self.trunk(obs), self.goal(obs)))
+        return self._activate(self.norm(self.layer(self.trunk(obs), self.goal(obs))))

@@ -24,6 +24,7 @@ from rookery.core.native import (
     MAX_LEAVES,
     MAX_PARTS,
     Build,
+    HeadLayout,
     Leaf,
     Linear,
     Network,
@@ -33,10 +34,13 @@ from rookery.core.native import (
     why_none,
 )
 from rookery.models.build import ModelConfig
+from rookery.models.deterministic import DeterministicHead
 from rookery.models.encoders import Encoder
-from rookery.models.heads import ActionHead, ValueHead
+from rookery.models.heads import ActionHead, Head, ValueHead
 from rookery.models.hyper import GoalTrunk
 from rookery.models.memory import GRU, LSTM, Attention, Memory, Scan
+from rookery.models.q_head import QHead
+from rookery.models.squashed import CLAMPED, SCALED, SquashedHead
 
 MOST_WEIGHTS = 2**18
 """Of a layer. Kernels take two cores at most: wider ones are left to torch, which takes all."""
@@ -81,8 +85,9 @@ def obstacle(
     modules = [module for part in parts for module in part.modules()]
     if is_hooked(modules):
         return "forward hooks"
-    if not all(type(head) in (ActionHead, ValueHead) for head in heads):
-        return "a head of your own"
+    for head in heads:
+        if why := _obstacle_in_head(head):
+            return why
     weights = [weight for part in parts for weight in part.parameters()]
     if not all(map(is_plain, weights)):
         return "not float32 on the processor"
@@ -105,6 +110,8 @@ def _obstacle_in(trunk: nn.Module) -> str:
         return "entities"
     if trunk.pictures:
         return "pictures"
+    if trunk.norms:
+        return "model.layer_norm"
     leaves = [*trunk.vectors, *trunk.categories]
     readable = all(
         (leaf.dtype == np.float32 and leaf.scale == 1.0) or leaf.dtype in (np.uint8, np.bool_) for leaf in trunk.vectors
@@ -116,6 +123,53 @@ def _obstacle_in(trunk: nn.Module) -> str:
     return "one-hot features" if trunk.first is None and trunk.categories else ""
 
 
+def _obstacle_in_head(head: nn.Module) -> str:
+    if type(head) not in (nn.Linear, ActionHead, ValueHead, QHead, SquashedHead, DeterministicHead):
+        return "a head of your own"
+    if isinstance(head, QHead) and head.spec.noisy:
+        return "noisy layers"
+    if isinstance(head, QHead) and head.spec.dueling and head.spec.dueling_hidden:
+        return "dueling streams with layers of their own"
+    if isinstance(head, SquashedHead) and head.log_spread is not None:
+        return "state-dependent noise"
+    return ""
+
+
+def obstacle_to_drawing(head: Head) -> str:
+    """Why kernels cannot draw actions from what a network with this head puts out; nothing if they can."""
+    if head.exploration_size:
+        return "noise that goes on from decision to decision"
+    if isinstance(head, QHead) and head.spec.values != "mean":
+        return "distributions over returns"
+    return ""
+
+
+def last_layers(head: Head) -> list[nn.Linear]:
+    """The linear layers of a head that qualifies, side by side on the features."""
+    assert isinstance(head, ActionHead | QHead | SquashedHead | DeterministicHead)
+    layers = [*head.value, *head.advantage] if isinstance(head, QHead) and head.spec.dueling else [head.linear]
+    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    assert len(linear) == len(layers)
+    return linear
+
+
+def layout_of(head: Head) -> HeadLayout:
+    """What the outputs of `last_layers` mean, side by side."""
+    spec = head.action_spec
+    layout = HeadLayout(spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
+    if isinstance(head, QHead):
+        softmax = head.spec.explore == "boltzmann"
+        rate = head.temperature if softmax else head.epsilon
+        return layout._replace(kind="softmax" if softmax else "values", dueling=head.spec.dueling, rate=rate)
+    if isinstance(head, SquashedHead):
+        smooth = head.spec.log_std == "tanh"
+        bounds = SCALED if smooth else CLAMPED
+        return layout._replace(kind="squashed", log_std=bounds, smooth=smooth, rate=head.random)
+    if isinstance(head, DeterministicHead):
+        return layout._replace(kind="deterministic", rate=head.random, spread=head.std)
+    return layout
+
+
 class NativeTrunk:
     """A trunk with linear layers on top of it, on kernels.
 
@@ -124,9 +178,18 @@ class NativeTrunk:
         trunk: An encoder that qualifies.
         heads: Linear layers, each on the trunk's features.
         normalized: What is shifted and scaled before the trunk; empty if observations come as the trunk takes them.
+        bfloat16: Numbers may be rounded to that before they are multiplied; see `Network`.
     """
 
-    def __init__(self, build: Build, trunk: Encoder, heads: Sequence[nn.Linear], normalized: Normalized) -> None:
+    def __init__(
+        self,
+        build: Build,
+        trunk: Encoder,
+        heads: Sequence[nn.Linear],
+        normalized: Normalized,
+        *,
+        bfloat16: bool = False,
+    ) -> None:
         assert len(heads) <= MAX_PARTS
         leaves = []
         for leaf in trunk.vectors:
@@ -142,7 +205,7 @@ class NativeTrunk:
             layers.append([Linear(weight, first.bias)])
         layers += [[_linear(layer)] for layer in trunk.layers]
         layers.append([_linear(head) for head in heads])
-        self.network = Network(build, leaves, layers, trunk.activation, table)
+        self.network = Network(build, leaves, layers, trunk.activation, table, bfloat16)
         self.paths = tuple(leaf.path for leaf in (*trunk.vectors, *trunk.categories))
         """Leaves of an observation, in the order in which the network reads them."""
         self._types = tuple(DTYPES[leaf.kind] for leaf in leaves)
@@ -155,8 +218,11 @@ class NativeTrunk:
             obs: Types as stored, normalized unless this trunk does that.
             keep: A backward pass will follow.
         """
-        leaves = [obs[path].to(dtype).contiguous() for path, dtype in zip(self.paths, self._types, strict=True)]
-        return self.network.forward(leaves, keep)
+        return self.network.forward(self.read(obs), keep)
+
+    def read(self, obs: TensorTree) -> list[Tensor]:
+        """Observations as the network reads them, leaf by leaf."""
+        return [obs[path].to(dtype).contiguous() for path, dtype in zip(self.paths, self._types, strict=True)]
 
     def can_read(self, obs: TensorTree) -> bool:
         """Whether observations lie in memory as the network reads them."""

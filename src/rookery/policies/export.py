@@ -18,6 +18,7 @@ from rookery.core.settings import object_name
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
+from rookery.models.heads import head_from_json, head_to_json
 from rookery.policies.policy import Policy
 
 MEMORY_SETTINGS = ("kind", "layers", "context", "heads", "previous_action", "previous_reward", "frames")
@@ -36,6 +37,7 @@ def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfi
             "action_space": space_to_json(policy.action_spec.space),
             "info_mask": _masks_in_info(policy),
             "model": _model_to_json(models[name]),
+            "head": head_to_json(policy.head_spec),
             "state": dict(policy.state_dict()),
         }
     structure, arrays = encode(described)
@@ -79,6 +81,11 @@ def start_from(policy: Policy, other: Policy, source: str) -> None:
             f"{other.action_spec.space}, policy {policy.name!r} observes {policy.obs_spec.space} and acts in "
             f"{policy.action_spec.space}"
         )
+    if policy.head_spec.greedy != other.head_spec.greedy:
+        raise ConfigError(
+            f"init_from = {source!r}: that policy ends in {other.head_spec}, {policy.name!r} in {policy.head_spec}; "
+            f"let {policy.name!r} learn by the same algorithm, with the same settings of its values or spread"
+        )
     mine, theirs = policy.state_dict(), other.state_dict()
     if {name: value.shape for name, value in mine.items()} != {name: value.shape for name, value in theirs.items()}:
         raise ConfigError(
@@ -96,7 +103,8 @@ def start_from(policy: Policy, other: Policy, source: str) -> None:
 
 def _computed(model: ModelConfig) -> dict[str, Any]:
     """Settings of a network that decide what the same weights compute."""
-    names = ("activation", "obs_clip", "cnn", "entities", "entities_as", "entity_heads", "goals", "goal_conditioning")
+    names = ("activation", "layer_norm", "obs_clip", "cnn", "entities", "entities_as", "entity_heads", "goals",
+             "goal_conditioning")  # fmt: skip
     memory = {f"memory.{name}": getattr(model.memory, name) for name in MEMORY_SETTINGS}
     return {**{name: getattr(model, name) for name in names}, **memory}
 
@@ -114,7 +122,9 @@ def _build(name: str, described: dict[str, Any]) -> Policy:
     action_space = space_from_json(described["action_space"])
     obs = obs_spec(space_from_json(described["obs_space"]), action_space, info_mask=described["info_mask"])
     model = ModelConfig(**described["model"])
-    policy = Policy(obs, action_spec(action_space), model, name, generator=torch.Generator().manual_seed(0))
+    head = head_from_json(described["head"]) if "head" in described else None  # older files have one kind only
+    generator = torch.Generator().manual_seed(0)
+    policy = Policy(obs, action_spec(action_space), model, name, generator=generator, head=head)
     policy.load_state_dict(described["state"])
     policy.requires_grad_(False)
     return policy.eval()

@@ -17,7 +17,7 @@ from torch import Tensor
 from rookery.core.native import ADDRESS, Build, Head, address, array_address, readable
 from rookery.core.spaces import MASK, Tree
 from rookery.models.encoders import Encoder
-from rookery.models.native import NativeTrunk
+from rookery.models.native import NativeTrunk, last_layers, layout_of
 from rookery.models.native_memory import NativeRecurrence
 from rookery.policies.normalize import RunningMeanStd
 
@@ -47,17 +47,17 @@ class NativeActor:
         self.build = build
         self._recurrence = None
         if policy.memory is None:
-            self._trunk = NativeTrunk(build, trunk, [head.linear], normalized)
+            self._trunk = NativeTrunk(build, trunk, last_layers(head), normalized)
         else:
-            net = NativeRecurrence(build, trunk, policy.memory, [head.linear], normalized)
+            net = NativeRecurrence(build, trunk, policy.memory, last_layers(head), normalized)
             self._trunk = net.trunk
             self._recurrence = net.playing(policy.memory_size - policy.memory.size)
         self._memory_size = policy.memory_size
         self._look = policy.look
         self._recall = policy.recall
-        self._head = Head(build, spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
-        self._weights = tuple(policy.parameters())
-        self._log_std = head.log_std
+        self._head = Head(build, layout_of(head))
+        self._weights = (*policy.parameters(), *head.buffers())
+        self._log_std = getattr(head, "log_std", None)
         self._leaves = policy.obs_spec.leaves
         self._masked = policy.obs_spec.has_mask
         self._shape, self._dtype = spec.shape, spec.dtype

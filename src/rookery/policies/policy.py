@@ -14,9 +14,9 @@ from rookery.core.device import device_of
 from rookery.core.errors import RookeryError, SpaceError
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig, build_body
-from rookery.models.distributions import Distribution, NoiseSpec
-from rookery.models.heads import ActionHead
-from rookery.models.native import kernels_for
+from rookery.models.distributions import Behavior, NoiseSpec
+from rookery.models.heads import DistributionHead, HeadSpec
+from rookery.models.native import kernels_for, obstacle_to_drawing
 from rookery.models.recall import build_recall
 from rookery.policies.native_actor import NativeActor
 from rookery.policies.normalize import ObsNormalizer
@@ -31,6 +31,10 @@ class Policy(nn.Module):
         model: What network to build.
         name: The policy's id, for messages.
         generator: All first weights come from it; equal states give equal weights.
+        head: What it ends in, which its algorithm decides; None = a distribution for any action space.
+
+    Raises:
+        SpaceError: If such a head cannot put out such actions.
 
     Attributes:
         obs_spec: Layout of the observations.
@@ -42,18 +46,32 @@ class Policy(nn.Module):
         trunk: From that to features.
         memory: Makes features depend on what came before; None if they do not.
         num_features: Features that heads stand on.
-        head: From features ``[N, num_features]`` to a distribution.
+        head_spec: Which head it has.
+        head: From features ``[N, num_features]`` to what actions are drawn from.
         memory_size: Numbers remembered of one slot, those of recall first; 0 = each decision stands for itself.
         reward_column: Which of them whoever plays adds rewards to, if the policy sees what its last action earned.
+        exploration_size: Numbers that exploration carries from one decision of a slot to the next. They lie behind
+            what is remembered, and are no part of it: learners never see them.
         noise: Random numbers an action takes.
     """
 
+    head: Any
+    """What it is depends on `head_spec`; every one is a `Head`."""
+
     def __init__(
-        self, obs: ObsSpec, action: ActionSpec, model: ModelConfig, name: str = "main", *, generator: torch.Generator
+        self,
+        obs: ObsSpec,
+        action: ActionSpec,
+        model: ModelConfig,
+        name: str = "main",
+        *,
+        generator: torch.Generator,
+        head: HeadSpec | None = None,
     ) -> None:
         super().__init__()
         self.name = name
         self.obs_spec = obs
+        self._masked = obs.has_mask
         self.action_spec = action
         self.model = model
         normalizer = ObsNormalizer(obs, model.obs_clip, model.entities) if model.normalize_obs else None
@@ -61,10 +79,17 @@ class Policy(nn.Module):
         self.recall = build_recall(obs, action, model.memory, model.entities)
         self.input_spec = obs if self.recall is None else self.recall.spec
         self.trunk, self.memory, self.num_features = build_body(self.input_spec, model, generator=generator)
-        self.head = ActionHead(self.num_features, action, log_std_init=model.log_std_init, generator=generator)
+        self.head_spec = DistributionHead() if head is None else head
+        try:
+            self.head = self.head_spec.build(
+                self.num_features, action, log_std_init=model.log_std_init, generator=generator
+            )
+        except SpaceError as error:
+            raise SpaceError(f"policy {name!r}: {error}") from None
         self._recalled = 0 if self.recall is None else self.recall.size
         self.memory_size = self._recalled + (0 if self.memory is None else self.memory.size)
         self.reward_column = None if self.recall is None else self.recall.reward_column
+        self.exploration_size = self.head.exploration_size
         self.noise: NoiseSpec = self.head.noise
         self._actor: NativeActor | None = None
 
@@ -100,14 +125,15 @@ class Policy(nn.Module):
         assert memory is not None
         return self.recall.look(obs, memory, self.normalize)
 
-    def forward(self, obs: TensorTree, memory: Tensor | None = None) -> Distribution:
-        """The distribution of each row's action, from raw observations ``[N, ...]``; a mask among them is applied.
+    def forward(self, obs: TensorTree, memory: Tensor | None = None) -> Behavior:
+        """What each row's action is drawn from, given raw observations ``[N, ...]``; a mask among them is applied.
 
         Args:
             obs: By leaf path.
             memory: ``[N, memory_size]``; None = that of an episode's start.
         """
-        return self._head(self.features(obs, memory), obs)
+        behavior: Behavior = self.head(self.features(obs, memory), obs[MASK] if self._masked else None)
+        return behavior
 
     def features(self, obs: TensorTree, memory: Tensor | None = None) -> Tensor:
         """What the head stands on, ``[N, num_features]``; arguments as of `forward`."""
@@ -123,10 +149,6 @@ class Policy(nn.Module):
             features, learned = self.memory.advance(features, self.learned(memory))
         return features, stacks, learned
 
-    def _head(self, features: Tensor, obs: TensorTree) -> Distribution:
-        distribution: Distribution = self.head(features, obs[MASK] if self.obs_spec.has_mask else None)
-        return distribution
-
     def act(
         self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -139,17 +161,22 @@ class Policy(nn.Module):
             obs: Raw observations ``[N, ...]`` by leaf path, types as stored.
             noise: ``[N, noise.width]`` float32; may be None if `deterministic`.
             deterministic: Take the most probable action.
-            memory: ``[N, memory_size]`` what is remembered, zeros where an episode starts; changes in place. None for
-                a policy that remembers nothing.
+            memory: ``[N, memory_size + exploration_size]`` what is remembered, and behind it what exploration carries
+                (not needed if `deterministic`); zeros where an episode starts; changes in place. None for a policy that
+                has neither.
         """
+        carried = None
+        if memory is not None and self.exploration_size:
+            memory, carried = memory[:, : self.memory_size], memory[:, self.memory_size :]
         features, stacks, learned = self._advance(obs, memory)
-        distribution = self._head(features, obs)
+        mask = obs[MASK] if self._masked else None
         if deterministic:
-            action = distribution.mode()
-            logp = distribution.log_prob(action)
+            behavior = self.head(features, mask)
+            action = behavior.mode()
+            logp = behavior.log_prob(action)
         else:
             assert noise is not None
-            action, logp = distribution.sample_logp(noise)
+            action, logp = self.head.draw(features, mask, noise, carried)
         if memory is not None:
             if self.recall is not None:
                 self.recall.remember(memory, stacks, action)
@@ -179,7 +206,8 @@ class Policy(nn.Module):
             obs: One observation or a batch of N: arrays in the structure of the space.
             memory: What the last call remembered, ``[N, memory_size]``; None at the start of an episode, and for
                 policies that remember nothing.
-            deterministic: Take the most probable action instead of drawing one.
+            deterministic: Take the most probable action instead of drawing one. What is drawn is as if each call began
+                an episode, where exploration carries something from one decision to the next.
             action_mask: Allowed actions, if the environment gives them in `info` and not in the observation.
             rng: Where randomness comes from if not `deterministic`; None for fresh randomness.
             reward: What the last action earned, or ``[N]``; only for policies that see it (memory.previous_reward).
@@ -206,9 +234,16 @@ class Policy(nn.Module):
             raise SpaceError(f"policy {self.name!r}: {problem}")
         noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng))
         memory = self._remembered(num_rows, memory, reward, first)
-        actions = self.action_spec.to_env(self._answer(tree, noise, memory))
+        kept = memory
+        if self.exploration_size and noise is not None:
+            carried = torch.zeros(num_rows, self.exploration_size, device=device_of(self))
+            kept = carried if memory is None else torch.cat((memory, carried), 1)
+        actions = self.action_spec.to_env(self._answer(tree, noise, kept))
         answer = actions if is_batch else actions[0]
-        return answer if memory is None else (answer, memory)
+        if memory is None:
+            return answer
+        assert kept is not None
+        return answer, kept[:, : self.memory_size]
 
     def _remembered(self, num_rows: int, memory: Any, reward: Any, first: Any) -> Tensor | None:
         """What is remembered before a call of `predict`, as a tensor of its own."""
@@ -271,7 +306,7 @@ class Policy(nn.Module):
 
 def native_actor(policy: Policy) -> NativeActor | None:
     """What acts for a policy on kernels, or None where there are none for it and its modules must."""
-    if type(policy) is not Policy:
+    if type(policy) is not Policy or obstacle_to_drawing(policy.head):
         return None
     build = kernels_for(policy.model, [policy.trunk], [policy.head], policy.memory)
     return None if build is None else NativeActor(policy, build)

@@ -38,11 +38,24 @@ class WorkerPool(Stateful):
 
     Attributes:
         env_steps: Environment steps up to the rollouts handed over last.
+        lane_steps: These, and those in which copies rested.
+        resting: Whether all copies rested then, so that nothing comes of playing for now.
         running_length: Mean length of the episodes that were running then.
         threads: Threads of torch to act with.
     """
 
-    saved = ("worker", "env_steps", "running_length", "num_finished", "tally", "limit", "due", "ready")
+    saved = (
+        "worker",
+        "env_steps",
+        "lane_steps",
+        "resting",
+        "running_length",
+        "num_finished",
+        "tally",
+        "limit",
+        "due",
+        "ready",
+    )
     fixed = ("staleness", "policies", "threads", "_ahead")
 
     def __init__(self, worker: RolloutWorker, staleness: int) -> None:
@@ -51,7 +64,7 @@ class WorkerPool(Stateful):
         self.threads = 1
         self.policies: dict[str, Policy] = {}
         self.limit: int | None = None
-        """Environment steps at which playing ahead ends; None if nothing is played ahead."""
+        """Steps of copies at which playing ahead ends; None if nothing is played ahead."""
         self.ready: dict[str, Rollout] = {}
         """What it brought."""
         self.due: list[str] = []
@@ -79,18 +92,23 @@ class WorkerPool(Stateful):
     # --- playing ------------------------------------------------------------------------------------------------------
 
     def sample(self, max_env_steps: int) -> dict[str, Rollout]:
-        """Plays until a learner's demand is met or `max_env_steps` have passed; what was played ahead comes first."""
+        """Plays until a learner's demand is met, `max_env_steps` have passed (those at rest included), or all copies
+        rest; what was played ahead comes first.
+        """
         self.settle()
-        limit = self.worker.env_steps + max_env_steps if self.limit is None else self.limit
+        limit = self.worker.lane_steps + max_env_steps if self.limit is None else self.limit
         rollouts, self.ready = self.ready, {}
-        if not rollouts and self.worker.env_steps < limit:  # nothing was played ahead, or it was interrupted
+        if not rollouts and self.worker.lane_steps < limit:  # nothing was played ahead, or it did not come to an end
             with torch_threads(self.threads):
-                rollouts = self.worker.sample(limit - self.worker.env_steps)
+                rollouts = self.worker.sample(limit - self.worker.lane_steps)
             if self.staleness:
                 rollouts = _copied(rollouts)
         if self.limit is not None:
-            if not rollouts and self.worker.env_steps < limit:
-                return {}  # interrupted again: it will go on with the weights it has
+            if not rollouts and self.worker.lane_steps < limit:
+                self.resting = self.worker.resting
+                if self.resting:
+                    self._note()
+                return {}  # interrupted again, or all rest: it will go on with the weights it has
             self.limit = None
             self.worker.set_weights({name: self.policies[name] for name in self.due})
             self.due = []
@@ -99,7 +117,7 @@ class WorkerPool(Stateful):
 
     def play_ahead(self, max_env_steps: int) -> None:
         """Begins to play, in a thread, what the next `sample` returns: with the weights that the worker has now."""
-        self.limit = self.worker.env_steps + max_env_steps
+        self.limit = self.worker.lane_steps + max_env_steps
         self._ahead = _Ahead(self.worker, max_env_steps, self.threads)
         self._ahead.start()
 
@@ -132,7 +150,7 @@ class WorkerPool(Stateful):
 
     def _note(self) -> None:
         worker = self.worker
-        self.env_steps = worker.env_steps
+        self.env_steps, self.lane_steps, self.resting = worker.env_steps, worker.lane_steps, worker.resting
         self.running_length = float(worker.lengths.mean())
         self.num_finished = len(worker.finished)
         self.tally = worker.counters()

@@ -18,10 +18,10 @@ from rookery.rollout.slots import Decisions, SlotStore
 
 
 class SlotMemory(Stateful):
-    """What a policy remembers of each of its slots between decisions.
+    """What a policy remembers of each of its slots between decisions, and behind it what its exploration carries.
 
     Args:
-        width: Numbers remembered of a slot (M).
+        width: Numbers kept of a slot (M).
         reward_column: Which of them adds up what the last action earns, if any.
     """
 
@@ -79,14 +79,14 @@ class Seat(Stateful):
         noise: What its actions are drawn with.
         staging: The way of observations to the policy and of actions back.
         actor: Acts on kernels; None where only the policy's modules can.
-        memory: What it remembers of its slots; None if it remembers nothing.
+        memory: What it remembers of its slots, and what its exploration carries; None if it has neither.
         kind: Number of the kind whose agents it plays; -1 before the first of them.
         taken: ``[slots]`` whether an agent holds the slot.
         row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
     """
 
     saved = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
-    fixed = ("name", "noise", "staging", "actor", "_source", "_pairs")
+    fixed = ("name", "noise", "staging", "actor", "_source", "_mine", "_theirs")
 
     def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
         self.name = name
@@ -98,21 +98,21 @@ class Seat(Stateful):
         self.staging = Staging(device_of(policy))
         self.actor = native_actor(policy)
         self.heed()
-        self.memory = SlotMemory(policy.memory_size, policy.reward_column) if policy.memory_size else None
+        kept = policy.memory_size + policy.exploration_size
+        self.memory = SlotMemory(kept, policy.reward_column) if kept else None
         self._source: Policy | None = None
-        self._pairs: list[tuple[Tensor, Tensor]] = []
+        self._mine: list[Tensor] = []
+        self._theirs: list[Tensor] = []
         self.row_of_slot = np.zeros(0, dtype=np.int64)
         self.taken = np.zeros(0, dtype=bool)
 
     def take_weights(self, policy: Policy) -> None:
         """Takes over weights and normalizer of a policy like its own."""
         if policy is not self._source:
-            self._source = policy
-            pairs = zip(_tensors(self.policy), _tensors(policy), strict=True)
-            self._pairs = list(pairs)  # to walk through modules takes longer than to copy
+            self._source = policy  # to walk through modules takes longer than to copy
+            self._mine, self._theirs = _tensors(self.policy), _tensors(policy)
         with torch.no_grad():
-            for mine, theirs in self._pairs:
-                mine.copy_(theirs)
+            torch._foreach_copy_(self._mine, self._theirs)
         self.heed()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -141,7 +141,8 @@ class Seat(Stateful):
             seen = {path: array[rows] for path, array in slab.items()}
             decisions = Decisions.on(seen, self.policy.obs_spec, self.policy.action_spec)
         else:
-            decisions = self.store.place(slots, slab, rows, memory)
+            learned = memory if memory is None else self._learned_from(memory)
+            decisions = self.store.place(slots, slab, rows, learned)
         noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
         self.act(decisions, noise, memory)
         if self.memory is not None and memory is not None:
@@ -150,13 +151,18 @@ class Seat(Stateful):
             self.store.answer(decisions)
         return decisions.chosen
 
+    def _learned_from(self, memory: np.ndarray) -> np.ndarray | None:
+        """The part of what is kept of slots that learning starts from, ``[N, policy.memory_size]``; None of nothing."""
+        size = self.policy.memory_size
+        return memory[:, :size] if size else None
+
     def act(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:
         """Writes actions and their log-probabilities, from one forward pass.
 
         Args:
             decisions: What is seen, types as stored, and where to write.
             noise: ``[N, noise.width]`` where the policy is, contiguous; None = the most probable actions.
-            memory: ``[N, M]`` what is remembered, which changes in place.
+            memory: ``[N, M]`` what is remembered, and what exploration carries; changes in place.
         """
         if self.actor is not None:
             if decisions.call is None:

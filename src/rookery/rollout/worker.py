@@ -45,7 +45,7 @@ class RolloutWorker(Stateful):
              "rewards_unclaimed")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `watch` goes with that
     fixed = ("env", "mapping", "streams", "seeds", "introduce", "timers", "deterministic", "interrupt", "after_step",
-             "watch", "now")  # fmt: skip
+             "watch", "unwatched", "now")  # fmt: skip
 
     def __init__(
         self,
@@ -68,6 +68,8 @@ class RolloutWorker(Stateful):
         self.interrupt = interrupt
         self.after_step: Callable[[RolloutWorker], None] | None = None
         self.watch: EpisodeWatch | None = None
+        self.unwatched: dict[str, Any] | None = None
+        """The state of a watch that is not here, until playing goes on."""
         self.seats: dict[str, Seat] = {}
         self.now: Step | None = None
         self.desks: list[Desk] = []
@@ -87,7 +89,7 @@ class RolloutWorker(Stateful):
         state = super().state_dict()
         state["finished"] = [asdict(episode) for episode in self.finished]
         state["env"] = None if self.now is None else self.env.state_dict()
-        state["watch"] = None if self.watch is None else self.watch.state_dict()
+        state["watch"] = self.unwatched if self.watch is None else self.watch.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -99,6 +101,7 @@ class RolloutWorker(Stateful):
         """
         state = dict(state)
         env_state, watched = state.pop("env"), state.pop("watch")
+        self.unwatched = watched if self.watch is None else None
         lost = np.zeros(self.env.num_lanes, dtype=bool)
         if env_state is not None:
             self.now, lost = self.env.load_state_dict(env_state, self.seeds)
@@ -179,16 +182,28 @@ class RolloutWorker(Stateful):
 
     # --- sampling -----------------------------------------------------------------------------------------------------
 
+    @property
+    def lane_steps(self) -> int:
+        """Steps of copies so far: environment steps, and those in which a copy rested."""
+        return self.vector_steps * self.env.num_lanes
+
+    @property
+    def resting(self) -> bool:
+        """Whether nobody acts, because all copies rest."""
+        return self.now is not None and self.now.any_rest and bool(self.now.at_rest().all())
+
     def sample(self, max_env_steps: int | None = None, episodes: int | None = None) -> dict[str, Rollout]:
         """Plays until a learner's demand is met.
 
         Args:
-            max_env_steps: Stop after this many environment steps (rounded up to whole vector steps) in any case.
-            episodes: Stop when the episodes ``index * lanes + lane < episodes`` have finished; used for evaluation.
+            max_env_steps: Stop after this many environment steps (rounded up to whole vector steps) in any case; those
+                in which copies rest count here.
+            episodes: Stop when the episodes ``index * lanes + lane < episodes`` have finished; used for evaluation,
+                which goes on through rests.
 
         Returns:
-            The rollouts of the policies whose demand is met, empty if the limit came first. They live in this worker's
-            memory until the next call.
+            The rollouts of the policies whose demand is met, empty if the limit came first, or if nobody acts because
+            all copies rest (`resting`). They live in this worker's memory until the next call.
         """
         if self.now is None:
             with self.timers["env.reset"]:
@@ -198,13 +213,16 @@ class RolloutWorker(Stateful):
                     self.watch.begin(lane, self.now)
             if self.after_step is not None:
                 self.after_step(self)
-        limit = None if max_env_steps is None else self.env_steps + max_env_steps
+        self.unwatched = None
+        limit = None if max_env_steps is None else self.lane_steps + max_env_steps
         while True:
             self._vector_step()
             ready = [seat for seat in self.seats.values() if seat.store is not None and seat.store.ready]
             if ready:
                 return {seat.name: self._take(seat) for seat in ready}
-            if limit is not None and self.env_steps >= limit:
+            if limit is not None and self.lane_steps >= limit:
+                return {}
+            if self.resting and episodes is None:
                 return {}
             if self.interrupt is not None and self.interrupt.number is not None:
                 return {}
@@ -230,10 +248,15 @@ class RolloutWorker(Stateful):
         if self.watch is not None:
             self.watch.act(self.now, actions)
         playing = self.env.episode.copy()
+        resting = self.now.at_rest() if self.now.any_rest else None
         with self.timers["env.step"]:
             self.now = self.env.step(actions)
         self.vector_steps += 1
         self.env_steps += self.env.num_lanes
+        self.lengths += 1
+        if resting is not None:
+            self.env_steps -= int(np.count_nonzero(resting))
+            self.lengths -= resting
         if self.layout != self.env.layout:
             self._lay_out()
         with self.timers["record"]:
@@ -316,7 +339,6 @@ class RolloutWorker(Stateful):
             step: What the environment showed.
             playing: ``[lanes]`` number of the episode that each played in that step.
         """
-        self.lengths += 1
         for desk, rows in zip(self.desks, step.rows, strict=True):
             desk.returns += rows.reward
             if step.any_end and len(rows.final_index):
@@ -429,9 +451,11 @@ class RolloutWorker(Stateful):
     def counters(self) -> dict[str, int]:
         """What could not be learned from as it should, so far."""
         stores = [seat.store for seat in self.seats.values() if seat.store is not None]
+        rested = self.lane_steps - self.env_steps
         return {
             "finals_stale": self.finals_stale,
             "rewards_without_decision": self.rewards_unclaimed
             + sum(store.rewards_without_decision for store in stores),
+            **({"resting_steps": rested} if rested else {}),
             **self.env.counters,
         }

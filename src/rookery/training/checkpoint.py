@@ -4,6 +4,7 @@ checkpoints/000012/
   state.json, arrays.safetensors         the state of every object of the trainer (`core/state.py`)
   policies.json, policies.safetensors    each policy by itself, for `load_policy`
   config.json                            every setting and where it came from
+  memory-main-000000000000.safetensors   what a policy has played (`replay/segments.py`), shared by many checkpoints
   manifest.json                          sizes and hashes of the files; facts about the moment
 """
 
@@ -22,9 +23,12 @@ from rookery.core.encoding import EncodingError, decode, encode
 from rookery.core.errors import ConfigError
 from rookery.core.files import (
     FOLDER,
+    Content,
     FileError,
+    Linked,
     checkpoint_number,
     list_checkpoints,
+    mapped_files,
     read_checkpoint_files,
     read_manifest,
     remove_directory,
@@ -35,6 +39,7 @@ from rookery.core.files import (
 from rookery.core.layers import flow, import_object
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import object_name
+from rookery.envs.absent import AbsentEnv
 
 FORMAT = 1
 """Grows when what is written changes; older ones stay readable."""
@@ -44,7 +49,11 @@ BEST = "best.json"
 OBJECT = "~object"
 """Key under which the name of a class or function stands among saved settings."""
 
-INIT_FROM = re.compile(r"policies\.[^.]+\.init_from")
+AT_THE_START = re.compile(r"policies\.[^.]+\.init_from|(algorithm|policies\.[^.]+)\.replay\.start_from")
+"""Settings that name other runs from which something was taken once: it is in the checkpoint now."""
+
+ENV = ("env.name", "env.wrappers")
+
 OF_POLICY = re.compile(r"policies\.([^.]+)\.(.+)")
 
 
@@ -59,6 +68,7 @@ class Saved:
         missing: Paths of settings that could not be written, with what stood there: they must be given again.
         history: Every value each setting was given, with its source; objects as their names.
         facts: The manifest.
+        memories: Files of replay memories by name, which nobody has read yet.
     """
 
     path: Path
@@ -67,6 +77,7 @@ class Saved:
     missing: dict[str, str]
     history: dict[str, list[tuple[str, Any]]]
     facts: dict[str, Any]
+    memories: dict[str, Linked]
 
 
 def config_file(resolved: Resolved, seed: int) -> bytes:
@@ -118,7 +129,7 @@ def _read(value: Any, find: Callable[[str], Any]) -> Any:
     return value
 
 
-def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
+def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, Content], facts: Mapping[str, Any]) -> None:
     """Writes a checkpoint.
 
     Args:
@@ -157,7 +168,7 @@ def read_checkpoint(path: Path) -> Saved:
     except (FileError, EncodingError, ValueError) as error:
         raise with_last_good(error, place) from None
     history = {path: [(source, value) for source, value in given] for path, given in config["history"].items()}
-    return Saved(place, state, config["values"], config["missing"], history, facts)
+    return Saved(place, state, config["values"], config["missing"], history, facts, mapped_files(place, facts))
 
 
 def next_name(folder: Path, iteration: int) -> str:
@@ -213,7 +224,7 @@ def joined_history(saved: Saved, resolved: Resolved) -> dict[str, list[tuple[str
         now = joined.get(path, [])
         saved_at = max((at for at, (source, _) in enumerate(now) if source.startswith(str(saved.path))), default=-1)
         joined[path] = [*before, *(entry for entry in now[saved_at + 1 :] if entry[0] != DEFAULT)]
-        if now and not INIT_FROM.fullmatch(path):  # the value that counts is the object itself, not its name
+        if now and not AT_THE_START.fullmatch(path):  # the value that counts is the object itself, not its name
             joined[path][-1] = (joined[path][-1][0], now[-1][1])
     return joined
 
@@ -248,12 +259,13 @@ def forget_later(place: Path) -> None:
         remove_directory(path)
 
 
-def values_to_load(saved: Saved, given: Collection[str]) -> dict[str, Any]:
+def values_to_load(saved: Saved, given: Collection[str], play: bool) -> dict[str, Any]:
     """Every setting by path, as it was, but for those that nobody needs any more or that are given anew.
 
     Args:
         saved: What was saved.
         given: Paths that the caller sets.
+        play: Find the environment; else its name and wrappers stay names, which need not mean anything here.
 
     Raises:
         ConfigError: If objects made in code cannot be found by their names and are not given; names each of them.
@@ -263,11 +275,11 @@ def values_to_load(saved: Saved, given: Collection[str]) -> dict[str, Any]:
     for path, value in saved.values.items():
         if _is_inherited(path, saved):
             continue
-        if INIT_FROM.fullmatch(path):  # its weights are in the checkpoint; the other run may be gone
-            values[path] = None
+        if AT_THE_START.fullmatch(path):  # the other run may be gone
+            values[path] = None if path.endswith("init_from") else ()
             continue
         try:
-            values[path] = _read(value, import_object)
+            values[path] = _read(value, import_object if play or path not in ENV else lambda name: name)
         except ConfigError as error:
             lost[path] = f"{path} was {error}"
     wanted = [
@@ -279,6 +291,17 @@ def values_to_load(saved: Saved, given: Collection[str]) -> dict[str, Any]:
             f"Trainer.load(..., env=MyEnv, policy_mapping=...): {'; '.join(wanted)}"
         )
     return values
+
+
+def absent_env(saved: Saved) -> AbsentEnv:
+    """What stands for the environment of a checkpoint where nothing is played.
+
+    Raises:
+        ConfigError: If the checkpoint does not say what the environment is like.
+    """
+    if "env" not in saved.facts:
+        raise ConfigError(f"{saved.path}: an older version wrote it, without what its environment is like: use play=True")
+    return AbsentEnv(saved.facts["env"])
 
 
 def _is_inherited(path: str, saved: Saved) -> bool:

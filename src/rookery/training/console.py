@@ -14,8 +14,9 @@ from rich.live import Live
 from rich.text import Text
 
 from rookery.training.compute import told_memory, told_path
+from rookery.training.pace import told_pace, told_replay
 from rookery.training.panel import Panel, span
-from rookery.training.results import IterationResult
+from rookery.training.results import IterationResult, Number
 
 if TYPE_CHECKING:
     from rookery.training.trainer import Trainer
@@ -211,9 +212,18 @@ def opening(trainer: Trainer, criteria: Mapping[str, float]) -> list[str]:
         path = told_path(trainer.paths[name], policy)
         kept = f", remembers {policy.memory_size:,} numbers ({told_memory(policy)})" if policy.memory_size else ""
         lines.append(f"policy {name}: {what} ({path}), {size:,} weights{kept}, acts in {policy.action_spec.space}")
+    if trainer.off_policy:
+        for name, learner in trainer.learners.items():
+            told = [told_pace(learner), *filter(None, [told_replay(learner)])]
+            lines.append(f"policy {name} learns by {', '.join(told)}")
     lines.extend(trainer.notes)
     lines.append(f"until {until or 'the stop function says so'}")
     return lines
+
+
+def _ratio(learning: Mapping[str, Number]) -> str:
+    ratio = learning.get("updates_per_env_step")
+    return "" if ratio is None else f" ({ratio:.3g} an env step)"
 
 
 def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
@@ -233,13 +243,15 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
             if policy.return_mean is not None
         ]
     for name, policy in result.policies.items():
-        if policy.learning:
-            label = "" if len(result.policies) == 1 else f"{name} "
-            parts.append(f"{label}kl {policy.learning.get('kl') or 0:.4f}")
+        label, learning = "" if len(result.policies) == 1 else f"{name} ", policy.learning
+        if learning.get("gradient_steps") is not None:
+            parts.append(f"{label}{learning['gradient_steps']:,} gradient steps{_ratio(learning)}")
+        elif learning:
+            parts.append(f"{label}kl {learning.get('kl') or 0:.4f}")
     if result.evaluation is not None:
         low, high = result.evaluation.return_interval
         parts.append(f"evaluation {result.evaluation.return_mean:.2f} [{low:.2f}, {high:.2f}]")
-    parts.append(f"{result.steps_per_second:,.0f} steps/s")
+    parts.append(f"{result.steps_per_second:,.0f} steps/s" if result.sampling else "nothing played")
     if budget and result.env_steps < budget and result.steps_per_second > 0:
         parts.append(f"{span((budget - result.env_steps) / (result.env_steps / max(result.seconds, 1e-9)))} left")
     return " | ".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from rookery.core.errors import EnvError
 from rookery.core.interrupt import Interrupt
@@ -14,7 +15,47 @@ from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
+from rookery.training.prepare import more_copies
 from rookery.training.results import EvaluationResult, interval
+
+if TYPE_CHECKING:
+    from rookery.training.trainer import Trainer
+
+
+class Measure:
+    """Measures a trainer's policies in copies of the environment that are made when first needed, and then kept.
+
+    Args:
+        trainer: Whose.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._env: VectorEnv | None = None
+
+    def __call__(self, episodes: int, deterministic: bool) -> EvaluationResult:
+        """Plays so many episodes; what it played before changes nothing."""
+        trainer = self._trainer
+        lanes = min(episodes, trainer.config.evaluation.num_envs)
+        if self._env is None or self._env.num_lanes != lanes:
+            self.close()
+            self._env = more_copies(trainer.config, lanes)
+        results = play(
+            self._env,
+            trainer.policies,
+            trainer.mapping,
+            trainer.streams,
+            episodes=episodes,
+            deterministic=deterministic,
+            interrupt=trainer.interrupt,
+        )
+        return summarize(results, env_steps=trainer.env_steps, deterministic=deterministic)
+
+    def close(self) -> None:
+        """Frees the copies."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None
 
 
 def play(

@@ -32,6 +32,15 @@ COLUMNS = {
     "explained_variance": "expl. var.",
     "clip_fraction": "clip frac.",
     "value_loss": "value loss",
+    "td_error": "td error",
+    "q_mean": "q",
+    "critic_loss": "critic loss",
+    "actor_loss": "actor loss",
+    "alpha": "alpha",
+    "epsilon": "epsilon",
+    "updates_per_env_step": "grads/step",
+    "gradient_steps": "grad. steps",
+    "memory": "memory",
     "lr": "lr",
 }
 """Metrics of a policy that are shown, in this order, and how they are headed."""
@@ -185,7 +194,8 @@ class Panel:
         if goals[1:]:
             others = " or ".join(words for _, _, words in goals[1:])
             lines.append(Text(f"or {others}", style="dim", no_wrap=True, overflow="ellipsis"))
-        parts = [f"iteration {result.iteration:,}", f"{result.steps_per_second:,.0f} env steps/s",
+        pace = f"{result.steps_per_second:,.0f} env steps/s" if result.sampling else "nothing played"
+        parts = [f"iteration {result.iteration:,}", pace,
                  f"{result.env_steps:,} env steps", f"{result.episodes:,} episodes", span(result.seconds)]  # fmt: skip
         lines.append(Text(f" {brush.dot} ".join(parts), style="dim", no_wrap=True, overflow="ellipsis"))
         return lines
@@ -366,4 +376,5 @@ def _amounts(result: IterationResult) -> dict[str, float]:
         "iterations": result.iteration,
         "seconds": result.seconds,
         "episodes": result.episodes,
+        "gradient_steps": result.gradient_steps,
     }

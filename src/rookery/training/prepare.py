@@ -16,11 +16,13 @@ from rookery.core.layers import Layer, yaml_layer
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
+from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.choice import Choice, choose
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
+from rookery.policies.export import load_policy, start_from
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.presets import find_preset, space_layer
@@ -69,8 +71,10 @@ def layers_of(config: Any) -> list[Layer]:
     return layers
 
 
-def prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv, PolicyMapping, list[str]]:
-    """Resolves the settings and makes the environments, which presets depend on."""
+def prepare(
+    user_layers: list[Layer], preset: str, stand_in: AbsentEnv | None
+) -> tuple[Resolved, VectorEnv, PolicyMapping, list[str]]:
+    """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
     first = resolve(RunConfig, user_layers, algorithm_class)
     env_cfg = first.config.env
     if env_cfg.name is None:
@@ -89,21 +93,15 @@ def prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv,
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
         check_compiler()
-    choice = _choice(second)
-    if choice.measured:
-        layers.insert(0, Layer("measured", choice.measured))
-    env_cfg, sampling = second.config.env, second.config.sampling
-    env = make_env(
-        env_cfg.name,
-        env_cfg.config,
-        env_cfg.wrappers,
-        sampling.num_envs,
-        choice.implementation,
-        helpers=choice.helpers,
-        tolerance=tolerance(second.config),
-        max_entities=env_cfg.max_entities,
-    )
-    notes.extend((*filter(None, [choice.reason]), *env.notes))
+    env: VectorEnv
+    if stand_in is not None:
+        env = stand_in
+    else:
+        choice = _choice(second)
+        if choice.measured:
+            layers.insert(0, Layer("measured", choice.measured))
+        env = _make(second.config, choice)
+        notes.extend((*filter(None, [choice.reason]), *env.notes))
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
         layers.append(Layer("default", {"policies.main": {}}))
@@ -114,12 +112,34 @@ def prepare(user_layers: list[Layer], preset: str) -> tuple[Resolved, VectorEnv,
     return resolved, env, mapping, notes
 
 
+def _make(config: RunConfig, choice: Choice) -> VectorEnv:
+    """The copies that a run trains in."""
+    cfg = config.env
+    return make_env(
+        cfg.name,
+        cfg.config,
+        cfg.wrappers,
+        config.sampling.num_envs,
+        choice.implementation,
+        helpers=choice.helpers,
+        tolerance=tolerance(config),
+        max_entities=cfg.max_entities,
+    )
+
+
 def tolerance(config: RunConfig) -> Tolerance:
     """What a run bears from its environments."""
     sampling = config.sampling
     return Tolerance(
         config.env.on_error, sampling.max_restarts, sampling.step_timeout_seconds, sampling.reset_timeout_seconds
     )
+
+
+def more_copies(config: RunConfig, lanes: int) -> VectorEnv:
+    """So many copies of a run's environment beside those it trains in, without helpers."""
+    cfg = config.env
+    how: dict[str, Any] = {"tolerance": tolerance(config), "max_entities": cfg.max_entities}
+    return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, **how)
 
 
 def _choice(resolved: Resolved) -> Choice:
@@ -245,6 +265,38 @@ def check_learner(learner: Algorithm[Any], resolved: Resolved) -> None:
             f"policies.{name}.model.memory: policy {name!r} is learned by {told}, which takes every decision for "
             "itself and cannot learn to remember; use ppo or a2c, or leave memory out"
         )
+
+
+def endless_schedules(learners: Mapping[str, Algorithm[Any]]) -> list[str]:
+    """A line for each policy with schedules that last until the run's end, for a run whose end is not known."""
+    open_ones = {name: learner.cfg.open_schedules() for name, learner in learners.items()}
+    return [
+        f"policies.{name}: {', '.join(endless)} would change until stop.env_steps, which is not set: constant"
+        for name, endless in open_ones.items()
+        if endless
+    ]
+
+
+def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env: VectorEnv) -> Policy:
+    """A policy as it is before it learns: with its first weights, or those it is to start from, and statistics.
+
+    Args:
+        name: What the mapping calls it.
+        kind: The agents it will play.
+        config: The settings of the run.
+        streams: Its streams.
+        env: The copies that it trains in.
+    """
+    entry = config.policies[name]
+    cfg = entry.algorithm
+    generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 0))
+    policy = Policy(kind.obs, kind.action, cfg.model, name=name, generator=generator, head=cfg.head)
+    decisions = config.sampling.warmup_steps
+    if entry.init_from is not None:
+        start_from(policy, load_policy(entry.init_from), entry.init_from)
+    elif policy.normalizer is not None and decisions and not isinstance(env, AbsentEnv):
+        warm_up(policy, kind, more_copies(config, min(4, env.num_lanes)), streams, decisions)
+    return policy
 
 
 def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisions: int) -> None:

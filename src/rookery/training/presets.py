@@ -14,6 +14,7 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer
 from rookery.core.schedules import Linear
 from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.training.value_presets import DQN_PRESETS, PQN_PRESETS
 
 SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "ppo": {
@@ -50,12 +51,46 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "image": {},
     },
+    "sac": {
+        "discrete": {"discrete": True},
+        "continuous": {},
+        "image": {"replay.capacity": 100_000},
+    },
+    "td3": {
+        "discrete": {},
+        "continuous": {},
+        "image": {"replay.capacity": 100_000},
+    },
+    "ddpg": {
+        "discrete": {},
+        "continuous": {},
+        "image": {"replay.capacity": 100_000},
+    },
+    "dqn": {
+        "discrete": {"model.activation": "relu"},
+        "continuous": {},
+        "image": {
+            "lr": 1e-4,
+            "batch_size": 32,
+            "model.activation": "relu",
+        },
+    },
+    "pqn": {
+        "discrete": {},
+        "continuous": {},
+        "image": {},
+    },
 }
 """By algorithm name and kind of space: settings below `algorithm`."""
 
-MEMORY_PRESETS: dict[str, dict[str, Any]] = {"ppo": {"scale_rewards": True}, "a2c": {"scale_rewards": True}}
-"""By algorithm name, where `model.memory.kind` is not none: settings on top of those of the space. The critic then
-stands on the actor's memory, and with returns near 1 its gradient leaves room for the actor's.
+MEMORY_PRESETS: dict[str, dict[str, Any]] = {
+    "ppo": {"scale_rewards": True},
+    "a2c": {"scale_rewards": True},
+    "dqn": {"batch_size": 16, "updates_per_step": 0.0625, "replay.burn_in": 8},
+}
+"""By algorithm name, where `model.memory.kind` is not none: settings on top of those of the space. The critic of an
+actor then stands on its memory, and with returns near 1 its gradient leaves room for the actor's; a batch of DQN holds
+sequences, many decisions each.
 """
 
 MUJOCO: dict[str, Any] = {
@@ -85,6 +120,21 @@ RECURRENT: dict[str, Any] = {
 the cell. The critic stands on the actor's memory, so the scale of the returns must not drown the actor's gradient. The
 learning rate ends at 0, because a policy that has solved such a task can fall apart again.
 """
+
+SWING: dict[str, Any] = {
+    "sampling.num_envs": 4,
+    "algorithm.lr": 1e-3,
+    "algorithm.model.hidden": (64, 64),
+    "stop.env_steps": 20_000,
+}
+"""What the off-policy presets of Pendulum share: a small network is enough, and three times as fast."""
+
+ROBOT: dict[str, Any] = {
+    "sampling.num_envs": 1,
+    "algorithm.learning_starts": 10_000,
+    "stop.env_steps": 1_000_000,
+}
+"""What the off-policy presets of MuJoCo's robots share, as in print."""
 
 ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "ppo": {
@@ -262,6 +312,59 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "stop.env_steps": 200_000,
         },
     },
+    "sac": {
+        "Pendulum-v1": SWING,
+        "MountainCarContinuous-v0": {
+            "sampling.num_envs": 4,
+            "algorithm.lr": 1e-3,
+            "algorithm.gamma": 0.999,
+            "algorithm.tau": 0.02,
+            "algorithm.learning_starts": 100,
+            "algorithm.updates_per_step": 0.25,
+            "algorithm.alpha": 0.1,
+            "algorithm.exploration.kind": "ou",
+            "algorithm.exploration.theta": 0.05,
+            "algorithm.model.hidden": (64, 64),
+            "stop.env_steps": 100_000,
+        },
+        "CartPole-v1": {
+            "sampling.num_envs": 4,
+            "algorithm.lr": 1e-3,
+            "algorithm.model.hidden": (64, 64),
+            "stop.env_steps": 50_000,
+        },
+        "LunarLanderContinuous-v3": {
+            "sampling.num_envs": 4,
+            "algorithm.lr": Linear(7.3e-4, 0.0),
+            "algorithm.tau": 0.01,
+            "algorithm.learning_starts": 10_000,
+            "stop.env_steps": 500_000,
+        },
+        "HalfCheetah-v5": ROBOT,
+        "Hopper-v5": ROBOT,
+        "Walker2d-v5": ROBOT,
+        "Ant-v5": ROBOT,
+        "Swimmer-v5": {**ROBOT, "algorithm.gamma": 0.999},
+    },
+    "td3": {
+        "Pendulum-v1": SWING,
+        "LunarLanderContinuous-v3": {
+            "sampling.num_envs": 4,
+            "algorithm.lr": 1e-3,
+            "algorithm.learning_starts": 10_000,
+            "stop.env_steps": 300_000,
+        },
+        "HalfCheetah-v5": ROBOT,
+        "Hopper-v5": ROBOT,
+        "Walker2d-v5": ROBOT,
+        "Ant-v5": ROBOT,
+    },
+    "ddpg": {
+        "Pendulum-v1": SWING,
+        "HalfCheetah-v5": ROBOT,
+    },
+    "dqn": DQN_PRESETS,
+    "pqn": PQN_PRESETS,
 }
 """By algorithm name and environment name (``*`` stands for anything): settings by full path."""
 

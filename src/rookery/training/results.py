@@ -8,12 +8,15 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rookery.core.batch import Rollout
 from rookery.core.errors import nearest
 from rookery.core.state import Stateful
 from rookery.rollout.hooks import EpisodeResult
+
+if TYPE_CHECKING:
+    from rookery.training.trainer import Trainer
 
 WINDOW = 100
 """Training means are over this many finished episodes."""
@@ -104,6 +107,7 @@ class IterationResult:
             (rewards before an agent's first decision).
         metrics: Minimum, mean and maximum of what callbacks measured, over the same window.
         histograms: What callbacks collected in the episodes that ended in this iteration.
+        sampling: Whether the environment was stepped in this iteration.
         stop_reason: Why training ended here; empty if it goes on.
     """
 
@@ -124,14 +128,20 @@ class IterationResult:
     counters: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     histograms: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    sampling: bool = True
     stop_reason: str = ""
+
+    @property
+    def gradient_steps(self) -> int:
+        """The most that any policy has made on its replay memory so far; 0 if none has one."""
+        return max((int(one.learning.get("gradient_steps") or 0) for one in self.policies.values()), default=0)
 
     def row(self) -> dict[str, Any]:
         """Flat, JSON-ready: ``policies/main/kl``; what depends on the clock stands under ``time/``."""
         row: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
-                         "running_length", "exact")
+                         "running_length", "sampling", "exact")
         }  # fmt: skip
         row |= {f"agents/{name}/return_mean": value for name, value in self.agents.items()}
         for name, policy in self.policies.items():
@@ -166,14 +176,20 @@ class Progress(Stateful):
 
     Args:
         env_steps: Environment steps of the run when it began.
+        lane_steps: These and those in which copies rested.
         seconds: Seconds of training when it began.
+        gradient_steps: Those of each policy with a replay memory when it began.
     """
 
-    saved = ("env_steps", "seconds", "learned", "sizes")
+    saved = ("env_steps", "lane_steps", "seconds", "gradient_steps", "unplayed", "learned", "sizes")
 
-    def __init__(self, env_steps: int, seconds: float) -> None:
+    def __init__(self, env_steps: int, lane_steps: int, seconds: float, gradient_steps: Mapping[str, int]) -> None:
         self.env_steps = env_steps
+        self.lane_steps = lane_steps
         self.seconds = seconds
+        self.gradient_steps = dict(gradient_steps)
+        self.unplayed = 0
+        """Env steps that were learned for and not played, because sampling is paused."""
         self.learned: dict[str, list[dict[str, Any]]] = {}
         """What each policy's updates reported."""
         self.sizes: dict[str, tuple[int, int]] = {}
@@ -183,6 +199,11 @@ class Progress(Stateful):
         """Takes down an update of a policy."""
         self.learned.setdefault(name, []).append(row)
         self.sizes[name] = (rollout.num_decisions, rollout.num_cut)
+
+    def pass_over(self, env_steps: int, lane_steps: int) -> None:
+        """What was played meanwhile belongs to another iteration."""
+        self.env_steps += env_steps
+        self.lane_steps += lane_steps
 
 
 class Windows(Stateful):
@@ -217,6 +238,49 @@ class Windows(Stateful):
                 self.agents.setdefault(agent, deque(maxlen=WINDOW)).append(value)
                 self.policies.setdefault(policy, deque(maxlen=WINDOW)).append(value)
                 self.agent_episodes[policy] = self.agent_episodes.get(policy, 0) + 1
+
+
+def result_of(trainer: Trainer, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
+    """Where a run stands after an iteration, or without one of its own.
+
+    Args:
+        trainer: Whose run.
+        progress: The iteration; one that begins now stands for none.
+        evaluation: What was measured in it.
+    """
+    windows = trainer.windows
+    policies = {}
+    for name in trainer.policies:
+        valid, cut = progress.sizes.get(name, (0, 0))
+        policies[name] = PolicyResult(
+            return_mean=mean(windows.policies.get(name, ())),
+            episodes=windows.agent_episodes.get(name, 0),
+            decisions=trainer.decisions.get(name, 0),
+            valid_rows=valid,
+            cut_fragments=cut,
+            learning=trainer.last_learning.get(name, {}),
+        )
+    played, seconds = trainer.env_steps - progress.env_steps, trainer.seconds - progress.seconds
+    return IterationResult(
+        iteration=trainer.iteration,
+        env_steps=trainer.env_steps,
+        episodes=windows.episodes,
+        return_mean=mean(windows.totals),
+        return_min=min(windows.totals, default=None),
+        return_max=max(windows.totals, default=None),
+        length_mean=mean(windows.lengths),
+        running_length=trainer.pool.running_length,
+        agents={agent: value for agent, values in windows.agents.items() if (value := mean(values)) is not None},
+        policies=policies,
+        evaluation=evaluation,
+        seconds=trainer.seconds,
+        steps_per_second=played / max(seconds, 1e-9),
+        exact=trainer.env.exact,
+        counters=trainer.pool.counters(),
+        metrics={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.metrics.items()},
+        histograms=dict(windows.histograms),
+        sampling=trainer.pool.lane_steps > progress.lane_steps,
+    )
 
 
 def mean(values: Iterable[float]) -> float | None:

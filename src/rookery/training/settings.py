@@ -12,6 +12,7 @@ from rookery.core.config import Polymorphic
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
 from rookery.core.settings import NonNegativeInt, PositiveFloat, PositiveInt, Settings, object_name
+from rookery.training.memory_words import memory_values
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,8 @@ def spread(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> dict[s
     for name, value in arguments.items():
         if name == "model" and not isinstance(value, Settings):
             values["algorithm.model.module"] = value
+        elif name == "memory":
+            values |= memory_values(value)
         elif name in SHORTHANDS:
             values[SHORTHANDS[name]] = value
         elif known(name):

@@ -204,7 +204,7 @@ def _first_rows(trainer: Trainer) -> list[tuple[Seat, Decisions, Tensor, np.ndar
             seat = worker.seats[name]
             decisions = Decisions.on({path: array[mine] for path, array in rows.obs.items()}, kind.obs, kind.action)
             noise = torch.rand(len(mine), seat.policy.noise.width, device=seat.noise.device)
-            width = seat.policy.memory_size
+            width = seat.policy.memory_size + seat.policy.exploration_size
             memory = np.zeros((len(mine), width), dtype=np.float32) if width else None
             batches.append((seat, decisions, noise, memory))
     return batches

@@ -66,6 +66,39 @@ class Stop:
         return ""
 
 
+def stop_rule(
+    stop: Mapping[str, float] | StopFunction | None,
+    standing: Mapping[str, float],
+    function: StopFunction | None,
+    evaluation_every: int,
+) -> Stop:
+    """What ends a training.
+
+    Args:
+        stop: What its caller says.
+        standing: Criteria that hold besides.
+        function: One that a caller gave before, if any.
+        evaluation_every: Iterations between evaluations; 0 = none.
+
+    Raises:
+        ConfigError: If nothing would ever end it, or a criterion can never be met.
+    """
+    criteria = dict(standing)
+    if callable(stop):
+        function = stop
+    elif isinstance(stop, Mapping):
+        criteria |= stop
+    elif stop is not None:
+        raise ConfigError(f'stop = {stop!r}: use criteria like {{"env_steps": 100_000}}, or a function of a result')
+    rule = Stop(criteria, function)
+    if not rule.criteria and rule.function is None:
+        raise ConfigError('stop: nothing ends this training; say when, as in train(stop={"env_steps": 100_000})')
+    measured = [name for name in criteria if name.startswith("evaluation")]
+    if measured and not evaluation_every:
+        raise ConfigError(f"stop.{measured[0]}: nothing is evaluated in training; set evaluation.every, to 5 say")
+    return rule
+
+
 def _may_come(key: str, result: IterationResult) -> bool:
     """Whether a metric that is not there yet can still appear: agents join late, policies have to learn first."""
     group, _, rest = key.partition("/")

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from secrets import randbits
@@ -17,6 +16,7 @@ from typing import Any, Self
 import torch
 
 from rookery.algorithms.algorithm import Algorithm, Row
+from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.batch import Rollout, flat
 from rookery.core.device import Staging
 from rookery.core.errors import ConfigError
@@ -28,27 +28,34 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.envs.base import Kind, VectorEnv
-from rookery.envs.make import make_env
-from rookery.policies.export import load_policy, policy_files, start_from
+from rookery.envs.absent import AbsentEnv, describe
+from rookery.envs.base import Kind
+from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeWatch
 from rookery.rollout.mapping import MappingFunction
 from rookery.rollout.pool import WorkerPool
 from rookery.rollout.worker import RolloutWorker
-from rookery.training import checkpoint, recording
+from rookery.training import checkpoint, halves, recording
 from rookery.training.callbacks import Callback, checked, watches_episodes
 from rookery.training.compute import acting_threads, changed_paths, learning_threads, paths_of, threads_for
 from rookery.training.console import Reporter, reporter
-from rookery.training.evaluation import play, summarize
-from rookery.training.prepare import check_learner, code_values, kinds_of, layers_of, prepare, tolerance, warm_up
-from rookery.training.results import EvaluationResult, IterationResult, PolicyResult, Progress, Windows, mean, mean_rows
+from rookery.training.evaluation import Measure
+from rookery.training.memories import Memories, begin_with
+from rookery.training.pace import CHUNK, ITERATION, ahead, remaining
+from rookery.training.prepare import (
+    check_learner,
+    code_values,
+    endless_schedules,
+    kinds_of,
+    layers_of,
+    make_policy,
+    prepare,
+)
+from rookery.training.results import EvaluationResult, IterationResult, Progress, Windows, mean_rows, result_of
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.settings import RunConfig
-from rookery.training.stopping import Stop, StopFunction
-
-CAP = 10
-"""An iteration without a fixed length ends at the latest after this many times the largest demand, in env steps."""
+from rookery.training.stopping import StopFunction, stop_rule
 
 
 class Trainer(Stateful):
@@ -73,6 +80,7 @@ class Trainer(Stateful):
         run_dir: Directory for checkpoints, `metrics.jsonl` and the rest (docs/reference/run-directory.md); None writes
             nothing.
         force: Replace the run that is in `run_dir`.
+        stand_in: What stands for the environment of a trainer that only learns; see `load`.
         overrides: Shorthands such as ``num_envs=16``, or whole sections such as
             ``evaluation=EvaluationConfig(every=5)``.
 
@@ -82,9 +90,9 @@ class Trainer(Stateful):
     """
 
     saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
-             "frozen", "threads", "horizon", "criteria", "progress", "score")  # fmt: skip
+             "frozen", "threads", "horizon", "criteria", "progress", "score", "paused")  # fmt: skip
     fixed = ("resolved", "config", "seed", "streams", "env", "mapping", "reporter", "run_dir", "notes", "stop_function",
-             "interrupt", "callbacks", "staging", "_evaluation_env")  # fmt: skip
+             "interrupt", "callbacks", "silent", "staging", "measure", "memories")  # fmt: skip
 
     def __init__(
         self,
@@ -99,13 +107,14 @@ class Trainer(Stateful):
         seed: int | None = None,
         run_dir: str | Path | None = None,
         force: bool = False,
+        stand_in: AbsentEnv | None = None,
         **overrides: Any,
     ) -> None:
         torch.set_num_threads(1)  # learning may take more, see `threads`
         keep_large_blocks()
         values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
         user_layers = [*layers_of(config), Layer("code", values)]
-        self.resolved, self.env, self.mapping, self.notes = prepare(user_layers, preset)
+        self.resolved, self.env, self.mapping, self.notes = prepare(user_layers, preset, stand_in)
         self.config: RunConfig = self.resolved.config
         self.seed: int = randbits(31) if self.config.seed is None else self.config.seed
         self.streams = Streams(self.seed)
@@ -121,6 +130,7 @@ class Trainer(Stateful):
         self.seconds = 0.0
         self.decisions: dict[str, int] = {}
         self.last_learning: dict[str, Row] = {}
+        self.paused = False
         self.progress: Progress | None = None
         """The iteration that is under way, so that a run can be stopped and taken up in the middle of it."""
         self.criteria: dict[str, float] = {}
@@ -130,8 +140,9 @@ class Trainer(Stateful):
         self.horizon: int | None = None
         self.stop_function: StopFunction | None = None
         self.reporter: Reporter = reporter(self.config.logging.console)
-        self._evaluation_env: VectorEnv | None = None
         self.interrupt = Interrupt()
+        self.measure = Measure(self)
+        self.memories = Memories()
         worker = RolloutWorker(
             self.env,
             self.mapping,
@@ -142,6 +153,8 @@ class Trainer(Stateful):
             interrupt=self.interrupt,
         )
         self.callbacks = checked(callbacks)
+        self.silent: list[Any] = []
+        """States of callbacks that are not here, kept where nothing is played."""
         watching = [callback for callback in self.callbacks if watches_episodes(callback)]
         if watching:
             worker.watch = EpisodeWatch(self.env, watching)
@@ -160,34 +173,75 @@ class Trainer(Stateful):
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def train_iteration(self) -> IterationResult:
-        """Plays and learns for one iteration: `sampling.iteration_steps` env steps, or one update of every learner."""
+        """Plays and learns for one iteration: `sampling.iteration_steps` env steps, or one update of every learner.
+
+        While sampling is paused nothing is played, and learned as much from memories as belongs to so many env steps.
+        """
         began = perf_counter()
-        progress = self.progress = self.progress or Progress(self.env_steps, self.seconds)
+        progress = self.progress = self.progress or self.begin_iteration()
         try:
             with self.timers["train_iteration"]:
-                while (budget := self._remaining(progress)) > 0:
-                    with self.timers["sample"]:
-                        rollouts = self.pool.sample(budget)
-                    if rollouts and self.config.sampling.staleness:  # the next are played while these are learned from
-                        self.pool.play_ahead(self._ahead(progress))
-                    for name, rollout in rollouts.items():
-                        progress.note(name, self._learn(name, rollout), rollout)
-                    if rollouts:  # else a limit or an interruption came first, which counts for no change
-                        with self.timers["set_weights"]:
-                            self.pool.set_weights({name: self.policies[name] for name in rollouts})
+                while (budget := remaining(self, progress)) > 0:
+                    if self.paused:
+                        self._learn_alone(progress, min(budget, CHUNK))
+                    else:
+                        with self.timers["sample"]:
+                            rollouts = self.pool.sample(budget)
+                        if rollouts and self.config.sampling.staleness:  # the next are played while these are learned
+                            self.pool.play_ahead(ahead(self, progress))
+                        for name, rollout in rollouts.items():
+                            progress.note(name, self._learn(name, rollout), rollout)
+                        self.hand_out(rollouts)
+                        if self.pool.resting:
+                            self._learn_alone(progress)
                     self.interrupt.check()
-                evaluation = self._evaluate_when_due()
+                evaluation = None if self.paused else self._evaluate_when_due()
         finally:
             self.seconds += perf_counter() - began
-        self.iteration += 1
         self.progress = None
+        return self.end_iteration(progress, evaluation)
+
+    def begin_iteration(self) -> Progress:
+        """An iteration, from here on."""
+        made = {name: learner.gradient_steps for name, learner in self.off_policy.items()}
+        return Progress(self.env_steps, self.pool.lane_steps, self.seconds, made)
+
+    def end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
+        """Counts an iteration and writes down what came of it."""
+        self.iteration += 1
         self.windows.add(self.pool.drain_finished())
-        self.last_learning |= {name: mean_rows(rows) for name, rows in progress.learned.items()}
-        result = self._result(progress.sizes, evaluation, progress.env_steps, progress.seconds)
-        self.score = result.return_mean if evaluation is None else evaluation.return_mean
+        for name, rows in progress.learned.items():
+            learner, played = self.learners[name], self.env_steps - progress.env_steps
+            self.last_learning[name] = mean_rows(rows) | learner.summary()
+            if isinstance(learner, OffPolicy):
+                made = learner.gradient_steps - progress.gradient_steps.get(name, 0)
+                self.last_learning[name]["updates_per_env_step"] = made / played if played else None
+        result = result_of(self, progress, evaluation)
+        if result.sampling:
+            self.score = result.return_mean if evaluation is None else evaluation.return_mean
         if self.run_dir is not None:
             self.run_dir.record(result, self.config.logging.tensorboard)
         return result
+
+    @property
+    def off_policy(self) -> dict[str, OffPolicy[Any]]:
+        """The learners that have a replay memory."""
+        return {name: learner for name, learner in self.learners.items() if isinstance(learner, OffPolicy)}
+
+    def hand_out(self, names: Iterable[str]) -> None:
+        """Lets the worker play with what these policies have learned."""
+        if names:
+            with self.timers["set_weights"]:
+                self.pool.set_weights({name: self.learners[name].behaviour for name in names})
+
+    def _learn_alone(self, progress: Progress, env_steps: int | None = None) -> None:
+        """Learns from memories what belongs to so many env steps that are not played; None = one round."""
+        for name, learner in self.off_policy.items():
+            with self.timers["learn"], threads_for(learner, self.threads[name]):
+                learner.learn_round(learner.pace.train_every if env_steps is None else env_steps)
+            progress.learned.setdefault(name, [])
+        progress.unplayed += env_steps or 0
+        self.hand_out(self.off_policy)
 
     def _evaluate_when_due(self) -> EvaluationResult | None:
         every = self.config.evaluation.every
@@ -195,36 +249,23 @@ class Trainer(Stateful):
 
     def _learn(self, name: str, rollout: Rollout) -> Row:
         """One update of one policy; its observation statistics move afterwards, and only here."""
-        learner, policy = self.learners[name], self.policies[name]
+        learner = self.learners[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
         rollout = self.staging.send_rollout(rollout)
         with self.timers["training_step"], threads_for(learner, self.threads[name]):
             row = learner.training_step(rollout)
         if self.config.sampling.staleness:
             row["stale_fraction"] = self.pool.stale_fraction(name, rollout)
-        if policy.normalizer is not None:
-            rows = rollout.valid_rows()
-            policy.normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
-        self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions
+        self.take_note(name, rollout)
         return row
 
-    def _remaining(self, progress: Progress) -> int:
-        """Environment steps the iteration may still take."""
-        played = self.env_steps - progress.env_steps
-        if self.config.sampling.iteration_steps is not None:
-            return self.config.sampling.iteration_steps - played
-        if not self.learners:
-            return (1000 if self.policies or not played else 0) - played
-        if all(name in progress.learned for name in self.learners):
-            return 0
-        demands = [learner.demand for learner in self.learners.values()]
-        largest = max(d.decisions or d.fragment_length * self.env.num_lanes for d in demands)
-        return CAP * largest - played
-
-    def _ahead(self, progress: Progress) -> int:
-        """Environment steps that may be played ahead: what remains of this iteration, or else those of the next."""
-        rest = self._remaining(progress)
-        return rest if rest > 0 else self._remaining(Progress(self.env_steps, self.seconds))
+    def take_note(self, name: str, rollout: Rollout) -> None:
+        """What remains to be done about a rollout that a learner has taken: statistics, and the count of decisions."""
+        normalizer = self.policies[name].normalizer
+        if normalizer is not None:
+            rows = rollout.valid_rows()
+            normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
+        self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions
 
     def iterations(self) -> Iterator[IterationResult]:
         """Iterations without end; break when you have seen enough."""
@@ -245,26 +286,35 @@ class Trainer(Stateful):
             ConfigError: If nothing would ever end the training, or a criterion names no metric.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
         """
-        rule = self._stop_rule(stop)
-        self.criteria = dict(rule.criteria)
-        self.reporter.start(self, rule.criteria)
-        self._tell("on_train_start")
+        rule = stop_rule(stop, self.config.stop | self.criteria, self.stop_function, self.config.evaluation.every)
+        self.criteria, self.stop_function = dict(rule.criteria), rule.function
+        if self.horizon is None and "env_steps" in rule.criteria:
+            self.horizon = int(rule.criteria["env_steps"])
+        if self.horizon is None:
+            for line in endless_schedules(self.learners):
+                self.reporter.note(line)
+        with self.session(rule.criteria):
+            self._tell("on_train_start")
+            result = result_of(self, self.begin_iteration())
+            reason = rule.reason(result) if self.iteration and self.progress is None else ""
+            if reason:
+                self.reporter.note(f"nothing to do: {reason} already; a higher criterion goes on")
+            while not reason:
+                result = self.train_iteration()
+                reason = rule.reason(result)
+                result = replace(result, stop_reason=reason)
+                self.report(result)
+            self.interrupt.check()
+            self._tell("on_train_end", result)
+        return replace(result, stop_reason=reason)
+
+    @contextmanager
+    def session(self, criteria: Mapping[str, float]) -> Iterator[None]:
+        """What the reporter and signals are told before and after iterations that belong together."""
+        self.reporter.start(self, criteria)
         try:
             with self.interrupt.watching():
-                result = self._standing_result()
-                reason = rule.reason(result) if self.iteration and self.progress is None else ""
-                if reason:
-                    self.reporter.note(f"nothing to do: {reason} already; a higher criterion goes on")
-                while not reason:
-                    result = self.train_iteration()
-                    reason = rule.reason(result)
-                    result = replace(result, stop_reason=reason)
-                    self.reporter.iteration(result)
-                    self._tell("on_iteration", result)
-                    self._save_when_due(ending=bool(reason))
-                self.interrupt.check()
-            self._tell("on_train_end", result)
-            return replace(result, stop_reason=reason)
+                yield
         except Interrupted:
             if self.run_dir is not None:
                 self.reporter.event(f"stopped; checkpoint {self.save()}")
@@ -275,25 +325,64 @@ class Trainer(Stateful):
                 with suppress(FileError):  # of a full disk the checkpoint has told
                     self.run_dir.write_timers(self.timers)
 
-    def _stop_rule(self, stop: Mapping[str, float] | StopFunction | None) -> Stop:
-        """The criteria of the settings and of `stop` together; sets the horizon of schedules at the first start."""
-        criteria = dict(self.config.stop) | self.criteria
-        if callable(stop):
-            self.stop_function = stop
-        elif isinstance(stop, Mapping):
-            criteria |= stop
-        elif stop is not None:
-            raise ConfigError(f'stop = {stop!r}: use criteria like {{"env_steps": 100_000}}, or a function of a result')
-        rule = Stop(criteria, self.stop_function)
-        if not rule.criteria and rule.function is None:
-            raise ConfigError('stop: nothing ends this training; say when, as in train(stop={"env_steps": 100_000})')
-        measured = [name for name in criteria if name.startswith("evaluation")]
-        if measured and not self.config.evaluation.every:
-            raise ConfigError(f"stop.{measured[0]}: nothing is evaluated in training; set evaluation.every, to 5 say")
-        if self.horizon is None and "env_steps" in criteria:
-            self.horizon = int(criteria["env_steps"])
-        self._warn_of_schedules()
-        return rule
+    def report(self, result: IterationResult) -> None:
+        """Tells of an iteration; writes a checkpoint if one is due, or if this was the last."""
+        self.reporter.iteration(result)
+        self._tell("on_iteration", result)
+        every = self.config.checkpoint.every
+        if self.run_dir is not None and (result.stop_reason or (every and self.iteration % every == 0)):
+            self.reporter.event(f"checkpoint {self.save().name}")
+
+    def learn(self, gradient_steps: int = ITERATION, policies: Sequence[str] | None = None) -> IterationResult:
+        """Learns from replay memories alone: no environment is touched, and no schedule moves.
+
+        Every 1000 gradient steps are an iteration: a row of metrics, and a checkpoint when one is due; one is written
+        at the end too, if there is a run directory. Evaluations are left out. Ctrl-C ends it as it ends `train`.
+
+        Args:
+            gradient_steps: Of each policy.
+            policies: Which; None = all that have a memory.
+
+        Returns:
+            Where the run stands then.
+
+        Raises:
+            ConfigError: If a policy has no memory, or nothing is in it.
+            Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
+        """
+        return halves.learn(self, gradient_steps, policies)
+
+    def collect(self, env_steps: int) -> IterationResult:
+        """Plays and stores what is played in replay memories; nothing is learned.
+
+        Policies without a memory play with the weights they have; what they play is not kept. Every 1000 env steps are
+        an iteration, as of `learn`. Steps in which the environment rests do not count.
+
+        Args:
+            env_steps: How many, at least; whole vector steps are made.
+
+        Returns:
+            Where the run stands then.
+
+        Raises:
+            ConfigError: If no policy has a memory.
+            Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
+        """
+        return halves.collect(self, env_steps)
+
+    def pause_sampling(self) -> None:
+        """From now on iterations learn from replay memories only, and the environment is not touched, until
+        `resume_sampling`. Each makes as many gradient steps as belong to its env steps. A checkpoint keeps this.
+
+        Raises:
+            ConfigError: If no policy has a memory that learning could begin with.
+        """
+        halves.check_can_pause(self)
+        self.paused = True
+
+    def resume_sampling(self) -> None:
+        """Iterations play again."""
+        self.paused = False
 
     def evaluate(self, episodes: int | None = None, deterministic: bool | None = None) -> EvaluationResult:
         """Plays episodes to measure; nothing is learned, and training goes on as if it had not happened.
@@ -306,24 +395,8 @@ class Trainer(Stateful):
         count = cfg.episodes if episodes is None else episodes
         if count < 1:
             raise ConfigError(f"evaluate: episodes = {count}: must be at least 1")
-        greedy = cfg.deterministic if deterministic is None else deterministic
         with self.timers["evaluate"]:
-            lanes = min(count, cfg.num_envs)
-            env = self._evaluation_env
-            if env is None or env.num_lanes != lanes:
-                if env is not None:
-                    env.close()
-                env = self._evaluation_env = self._make_env(lanes)
-            results = play(
-                env,
-                self.policies,
-                self.mapping,
-                self.streams,
-                episodes=count,
-                deterministic=greedy,
-                interrupt=self.interrupt,
-            )
-        evaluation = summarize(results, env_steps=self.env_steps, deterministic=greedy)
+            evaluation = self.measure(count, cfg.deterministic if deterministic is None else deterministic)
         self._tell("on_evaluate", evaluation)
         return evaluation
 
@@ -382,13 +455,17 @@ class Trainer(Stateful):
             "env_steps": self.env_steps,
             "score": self.score,
             "exact": self.env.exact,
+            "env": describe(self.env),
             "pinned": pin,
             "versions": versions(),
             "paths": self.paths,
         }
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            checkpoint.write_checkpoint(target, self.state_dict(), extra, facts)
+            files, held = self.memories.files(self.off_policy)
+            checkpoint.write_checkpoint(target, self.state_dict(), {**extra, **files}, {**facts, **held})
+            if folder is not None or self.run_dir is None:
+                self.memories.lie_in(target)
             if folder is not None:
                 checkpoint.note_best(folder, target.name, self.score)
                 checkpoint.tidy(folder, self.config.checkpoint.keep_last)
@@ -403,17 +480,13 @@ class Trainer(Stateful):
         for callback in self.callbacks:
             getattr(callback, moment)(self, *about)
 
-    def _save_when_due(self, ending: bool) -> None:
-        every = self.config.checkpoint.every
-        if self.run_dir is not None and (ending or (every and self.iteration % every == 0)):
-            self.reporter.event(f"checkpoint {self.save().name}")
-
     @classmethod
     def load(
         cls,
         path: str | Path,
         *,
         resume: bool = False,
+        play: bool = True,
         env: Any = None,
         policy_mapping: Mapping[str, str] | MappingFunction | None = None,
         callbacks: Sequence[Callback] = (),
@@ -425,6 +498,8 @@ class Trainer(Stateful):
         Args:
             path: A run (its last checkpoint) or a checkpoint.
             resume: Go on writing in the run's directory: later rows and checkpoints of it are forgotten.
+            play: Make the environment. False: it is not looked for, and the trainer can only `learn`, from replay
+                memories; what it saves goes on playing exactly where this checkpoint stands.
             env: The environment, if it was made in code that cannot be found by name (in a script or notebook).
             policy_mapping: The mapping function, likewise.
             callbacks: Your code in the loop; objects are not part of a checkpoint, what they keep can be.
@@ -440,10 +515,12 @@ class Trainer(Stateful):
         try:
             saved = checkpoint.read_checkpoint(Path(path))
             layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
-            values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values})
-            trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks)
+            values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
+            stand_in = None if play else checkpoint.absent_env(saved)
+            trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
             trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
             trainer.load_state_dict(saved.state)
+            trainer.memories.restore(saved, trainer.off_policy, trainer.reporter.note)
             if run_dir is not None:
                 checkpoint.forget_later(saved.path)  # first: a kill in between leaves rows that the next start cuts
                 run_dir.write_settings(trainer.resolved)
@@ -464,13 +541,15 @@ class Trainer(Stateful):
         """Everything that changes, the state of callbacks included."""
         state = super().state_dict()  # first: it waits for what is played ahead, which callbacks may watch
         own = [callback.state_dict() if hasattr(callback, "state_dict") else None for callback in self.callbacks]
-        return {**state, "callbacks": own}
+        return {**state, "callbacks": own + self.silent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
         state = dict(state)
-        self.progress = None if state["progress"] is None else Progress(0, 0.0)
-        for callback, own in zip(self.callbacks, state.pop("callbacks"), strict=False):
+        self.progress = None if state["progress"] is None else self.begin_iteration()
+        heard = state.pop("callbacks")
+        self.silent = heard[len(self.callbacks) :] if isinstance(self.env, AbsentEnv) else []
+        for callback, own in zip(self.callbacks, heard, strict=False):
             if own is not None and hasattr(callback, "load_state_dict"):
                 callback.load_state_dict(own)
         super().load_state_dict(state)
@@ -481,9 +560,7 @@ class Trainer(Stateful):
     def close(self) -> None:
         """Frees the environments and the run directory."""
         self.pool.close()
-        if self._evaluation_env is not None:
-            self._evaluation_env.close()
-            self._evaluation_env = None
+        self.measure.close()
         if self.run_dir is not None:
             self.run_dir.close()
             self.run_dir = None
@@ -506,22 +583,10 @@ class Trainer(Stateful):
         """What computes each policy: compiled kernels or torch (docs/kernels.md)."""
         return paths_of(self.policies, self.learners)
 
-    def _make_env(self, lanes: int, render: bool = False) -> VectorEnv:
-        cfg = self.config.env
-        how: dict[str, Any] = {"tolerance": tolerance(self.config), "render": render, "max_entities": cfg.max_entities}
-        return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, **how)
-
     def _introduce(self, name: str, kind: Kind) -> None:
         """Makes a policy, and the algorithm that learns it, when its first agent is known."""
         entry = self.config.policies[name]
-        generator = torch.Generator().manual_seed(self.streams.integer(Role.INIT, name, 0))
-        policy = Policy(kind.obs, kind.action, entry.algorithm.model, name=name, generator=generator)
-        self.policies[name] = policy
-        if entry.init_from is not None:
-            start_from(policy, load_policy(entry.init_from), entry.init_from)
-        elif policy.normalizer is not None and self.config.sampling.warmup_steps:
-            lanes = min(4, self.env.num_lanes)
-            warm_up(policy, kind, self._make_env(lanes), self.streams, self.config.sampling.warmup_steps)
+        policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
         policy.to(self.staging.device)
         if entry.frozen:
             policy.requires_grad_(False)
@@ -532,63 +597,8 @@ class Trainer(Stateful):
         learner = make(policy, entry.algorithm, self.streams, name)
         learner.staleness = self.config.sampling.staleness
         check_learner(learner, self.resolved)
+        begin_with(name, learner, self.reporter.note)
         self.learners[name] = learner
         self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
         self.pool.threads = acting_threads(self.learners, self.threads)
-        self.pool.add_policy(name, policy, learner.demand)
-
-    def _warn_of_schedules(self) -> None:
-        if self.horizon is not None:
-            return
-        for name, learner in self.learners.items():
-            endless = learner.cfg.open_schedules()
-            if endless:
-                self.reporter.note(
-                    f"policies.{name}: {', '.join(endless)} would change until stop.env_steps, "
-                    "which is not set: constant"
-                )
-
-    # --- reporting ----------------------------------------------------------------------------------------------------
-
-    def _standing_result(self) -> IterationResult:
-        """Where the run stands, without an iteration of its own."""
-        return self._result({}, None, 0, 0.0)
-
-    def _result(
-        self,
-        sizes: Mapping[str, tuple[int, int]],
-        evaluation: EvaluationResult | None,
-        steps_before: int,
-        seconds_before: float,
-    ) -> IterationResult:
-        windows = self.windows
-        policies = {}
-        for name in self.policies:
-            valid, cut = sizes.get(name, (0, 0))
-            policies[name] = PolicyResult(
-                return_mean=mean(windows.policies.get(name, ())),
-                episodes=windows.agent_episodes.get(name, 0),
-                decisions=self.decisions.get(name, 0),
-                valid_rows=valid,
-                cut_fragments=cut,
-                learning=self.last_learning.get(name, {}),
-            )
-        return IterationResult(
-            iteration=self.iteration,
-            env_steps=self.env_steps,
-            episodes=windows.episodes,
-            return_mean=mean(windows.totals),
-            return_min=min(windows.totals, default=None),
-            return_max=max(windows.totals, default=None),
-            length_mean=mean(windows.lengths),
-            running_length=self.pool.running_length,
-            agents={agent: value for agent, values in windows.agents.items() if (value := mean(values)) is not None},
-            policies=policies,
-            evaluation=evaluation,
-            seconds=self.seconds,
-            steps_per_second=(self.env_steps - steps_before) / max(self.seconds - seconds_before, 1e-9),
-            exact=self.env.exact,
-            counters=self.pool.counters(),
-            metrics={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.metrics.items()},
-            histograms=dict(windows.histograms),
-        )
+        self.pool.add_policy(name, learner.behaviour, learner.demand)

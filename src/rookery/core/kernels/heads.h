@@ -1,8 +1,10 @@
-// Distributions over actions: drawing, log-probability, entropy, and their gradients.
+// What actions are drawn from: drawing, log-probability, entropy, and their gradients.
 //
 // A head puts out, in this order, the logits of all choices, the logits of all flags and the means of all numbers, as
-// models/heads.py has it. Numbers are normal and independent; squashed ones are their tanh, and then the network puts
-// out log standard deviations behind the means (Haarnoja et al. 2018).
+// models/heads.py has it. Numbers are normal and independent. The others are those of off-policy learners: SQUASHED
+// numbers are the tanh of normal ones, and the network puts out log standard deviations behind the means (Haarnoja et
+// al. 2018); a DETERMINISTIC one puts out what tanh makes the action, and noise is added; of VALUES of the options of
+// one choice the highest is taken, or with a small probability any option, or any by the SOFTMAX of their values.
 //
 // Rows are worked on in groups of LANES. A group is turned into columns first, a vector for each number of a row, so
 // that all mathematics runs on whole vectors however narrow the head is.
@@ -15,14 +17,26 @@ static const float MASKED_LOGIT = -1e8f;  // as in models/distributions.py
 static const float HALF_LOG_2PI = 0.91893853320467274f;
 static const float LOG_2 = 0.69314718055994531f;
 
-struct Head {
-  int choices, flags, numbers;
+enum HeadKind { DISTRIBUTION, SQUASHED, DETERMINISTIC, VALUES, SOFTMAX };
+
+// rate, spread: read whenever actions are drawn, because a learner changes them.
+struct HeadSettings {
+  int32_t kind, choices, flags, numbers;
+  int32_t integers;                // actions are int64, else float32
+  int32_t dueling;                 // the network puts out a value of the state, then an advantage of each option
+  int32_t smooth;                  // log standard deviations are brought into their range by tanh, not cut off there
+  float log_std_min, log_std_max;  // of squashed numbers
+  // Of values: the probability of any option; of their softmax: what they are divided by; of numbers: not 0 if they are
+  // to be even in [-1, 1], or null.
+  const float* rate;
+  const float* spread;  // of deterministic numbers: standard deviation of the noise
+};
+
+struct Head : HeadSettings {
   int num_logits;  // of all choices together
   int elements;    // of an action
   int noise;       // random numbers a row
-  bool squashed, integers;
-  float log_std_min, log_std_max;  // of squashed numbers
-  float* columns;                  // of a group: outputs, and what `terms_of` leaves for `write_gradients_of`
+  float* columns;  // of a group: outputs, and what `terms_of` leaves for `write_gradients_of`
   int32_t sizes[];
 };
 
@@ -44,23 +58,17 @@ INLINE Group group_of(const int64_t* order, size_t first, int left) {
 }
 
 static int output_width(const Head* head) {
-  return head->num_logits + head->flags + head->numbers * (head->squashed ? 2 : 1);
+  return head->num_logits + head->flags + head->numbers * (head->kind == SQUASHED ? 2 : 1) + head->dueling;
 }
 
-static Head* new_head(const int32_t* sizes, int choices, int flags, int numbers, int squashed, int integers,
-                      float log_std_min, float log_std_max) {
-  Head* head = (Head*)calloc(1, sizeof(Head) + (size_t)choices * sizeof(int32_t));
+static Head* new_head(const int32_t* sizes, const HeadSettings& settings) {
+  Head* head = (Head*)calloc(1, sizeof(Head) + (size_t)settings.choices * sizeof(int32_t));
   if (!head) return nullptr;
-  head->choices = choices;
-  head->flags = flags;
-  head->numbers = numbers;
-  head->elements = head->noise = choices + flags + numbers;
-  head->squashed = squashed;
-  head->integers = integers;
-  head->log_std_min = log_std_min;
-  head->log_std_max = log_std_max;
-  for (int c = 0; c < choices; c++) head->num_logits += head->sizes[c] = sizes[c];
-  size_t columns = (size_t)2 * output_width(head) + head->num_logits + choices + 1;
+  *(HeadSettings*)head = settings;
+  head->elements = head->choices + head->flags + head->numbers;
+  head->noise = head->kind == VALUES ? 2 : head->elements;
+  for (int c = 0; c < head->choices; c++) head->num_logits += head->sizes[c] = sizes[c];
+  size_t columns = (size_t)2 * output_width(head) + head->num_logits + head->choices + 1;
   head->columns = (float*)malloc(columns * LANES * sizeof(float));
   if (head->columns) return head;
   free(head);
@@ -141,10 +149,89 @@ static int choose(const float* p, int size, const float* uniform) {
   return size - 1;
 }
 
-// Draws the actions of a group and writes their log-probabilities (densities).
+// Values of the options of a group as columns; of dueling streams they are those of the state plus advantages less their
+// mean (Wang et al. 2016).
+static void value_columns(const Head* head, const Group& group, const float* output, int stride, float* q) {
+  int size = head->sizes[0];
+  to_columns(output + head->dueling, stride, size, group.count, q);
+  if (!head->dueling) return;
+  float value[LANES];
+  Vector mean{};
+  to_columns(output, stride, 1, group.count, value);
+  for (int k = 0; k < size; k++) mean += load(q + k * LANES);
+  mean = mean / splat((float)size);
+  for (int k = 0; k < size; k++) store(q + k * LANES, load(value) + load(q + k * LANES) - mean);
+}
+
+// The option before which `number` are allowed; `count` are in all.
+static int allowed_option(const uint8_t* mask, int size, int number) {
+  for (int k = 0; mask && k < size; k++)
+    if (mask[k] && number-- == 0) return k;
+  return number;
+}
+
+static void draw_option(const Head* head, const Group& group, const float* output, int stride, const uint8_t* mask,
+                        const float* noise, void* actions, float* logp) {
+  int size = head->sizes[0];
+  float *q = head->columns, *log_p = q + size * LANES, *p = log_p + size * LANES, rate = *head->rate, chance[LANES] = {};
+  value_columns(head, group, output, stride, q);
+  if (head->kind == SOFTMAX) {
+    for (int k = 0; k < size; k++) store(log_p + k * LANES, load(q + k * LANES) / splat(rate));
+    if (mask) mask_columns(log_p, mask, size, group, MASKED_LOGIT);
+    softmax_of(size, log_p, p);
+  }
+  if (mask) mask_columns(q, mask, size, group, -__builtin_inff());
+  for (int i = 0; i < group.count; i++) {
+    size_t row = group.row[i];
+    const uint8_t* allowed = mask ? mask + row * size : nullptr;
+    const float* numbers = noise ? noise + row * head->noise : nullptr;
+    int best = choose(q + i, size, nullptr), option = best, options = allowed ? 0 : size;
+    if (head->kind == SOFTMAX) {
+      if (numbers) option = choose(p + i, size, numbers);
+      logp[row] = log_p[option * LANES + i];
+    } else {
+      for (int k = 0; allowed && k < size; k++) options += allowed[k] != 0;
+      if (numbers && numbers[0] < rate) option = allowed_option(allowed, size, (int)(numbers[1] * (float)options));
+      chance[i] = rate / (float)options + (option == best ? 1.f - rate : 0.f);
+    }
+    set_element(head, actions, row, option);
+  }
+  if (head->kind == SOFTMAX) return;
+  Vector logs = log_of(load(chance));
+  for (int i = 0; i < group.count; i++) logp[group.row[i]] = logs[i];
+}
+
+// A number of an action, and its log-density; `x` holds the columns of what the network puts out.
+// standard: how many standard deviations it is to lie from the mean. log_std: of numbers whose spread is a parameter.
+struct Drawn {
+  Vector number, density;
+};
+
+INLINE Drawn draw_number(const Head* head, const float* x, int k, Vector standard, const float* log_std, bool random) {
+  if (random) return {erf_of(standard * splat(0.70710678118654752f)), splat(-LOG_2)};
+  Vector mean = load(x + k * LANES), spread;
+  if (head->kind == DETERMINISTIC) {
+    Vector number = tanh_of(mean) + splat(*head->spread) * standard;
+    return {larger(smaller(number, splat(1.f)), splat(-1.f)), Vector{}};
+  }
+  if (head->kind == SQUASHED) {
+    Vector put_out = load(x + (head->numbers + k) * LANES), low = splat(head->log_std_min), high = splat(head->log_std_max);
+    spread = head->smooth ? low + splat(0.5f) * (high - low) * (tanh_of(put_out) + splat(1.f))
+                          : larger(smaller(put_out, high), low);
+  } else spread = splat(log_std[k]);
+  Vector number = mean + exp_of(spread) * standard;
+  Vector density = -(splat(0.5f) * standard * standard + spread + splat(HALF_LOG_2PI));
+  if (head->kind == DISTRIBUTION) return {number, density};
+  // log(1 - tanh(x)^2), without cancellation
+  density -= splat(2.f) * (splat(LOG_2) - number - softplus_of(splat(-2.f) * number));
+  return {tanh_of(number), density};
+}
+
+// Draws the actions of a group and writes their log-probabilities (densities; 0 of deterministic numbers).
 // output: rows of the group, `stride` apart. mask, noise, actions, logp: of all rows; see `policy_step`.
 static void draw(const Head* head, const Group& group, const float* output, int stride, const float* log_std,
                  const uint8_t* mask, const float* noise, void* actions, float* logp) {
+  if (head->kind >= VALUES) return draw_option(head, group, output, stride, mask, noise, actions, logp);
   float *x = head->columns, *p = x + (size_t)output_width(head) * LANES, sum[LANES] = {};
   size_t element = 0;
   to_columns(output, stride, output_width(head), group.count, x);
@@ -166,21 +253,14 @@ static void draw(const Head* head, const Group& group, const float* output, int 
     }
   }
   Vector densities = load(sum);
+  bool random = noise && head->rate && *head->rate != 0;
   for (int k = 0; k < head->numbers; k++, element++) {
-    Vector standard{}, mean = load(x + k * LANES), spread;
+    Vector standard{};
     for (int i = 0; noise && i < group.count; i++)
       standard[i] = noise[group.row[i] * head->noise + head->choices + head->flags + k];
-    if (head->squashed)
-      spread =
-          larger(smaller(load(x + (head->numbers + k) * LANES), splat(head->log_std_max)), splat(head->log_std_min));
-    else spread = splat(log_std[k]);
-    Vector number = mean + exp_of(spread) * standard;
-    densities -= splat(0.5f) * standard * standard + spread + splat(HALF_LOG_2PI);
-    if (head->squashed) {  // log(1 - tanh(x)^2), without cancellation
-      densities -= splat(2.f) * (splat(LOG_2) - number - softplus_of(splat(-2.f) * number));
-      number = tanh_of(number);
-    }
-    for (int i = 0; i < group.count; i++) ((float*)actions)[element + group.row[i] * head->elements] = number[i];
+    Drawn drawn = draw_number(head, x, k, standard, log_std, random);
+    densities += drawn.density;
+    for (int i = 0; i < group.count; i++) ((float*)actions)[element + group.row[i] * head->elements] = drawn.number[i];
   }
   for (int i = 0; i < group.count; i++) logp[group.row[i]] = densities[i];
 }

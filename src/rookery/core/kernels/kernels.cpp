@@ -10,19 +10,23 @@
 #include "optimizers.h"
 #include "recurrent.h"
 #include "threads.h"
+#include "values.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 6; }
+EXPORT int interface_version() { return 7; }
 
 EXPORT int vector_lanes() { return LANES; }
 
 // --- networks --------------------------------------------------------------------------------------------------------
 
-EXPORT Network* network_new(int activation) {
+// bfloat16: numbers may be rounded to that before they are multiplied, which is done where it is faster.
+EXPORT Network* network_new(int activation, int bfloat16) {
   Network* net = (Network*)calloc(1, sizeof(Network));
-  if (net) net->activation = activation;
+  if (!net) return net;
+  net->activation = activation;
+  net->bfloat16 = bfloat16;
   return net;
 }
 
@@ -59,10 +63,8 @@ EXPORT void network_free(Network* net) { free_network(net); }
 // Takes over weights that changed; `network_step` does not look whether they have.
 EXPORT void network_pack(Network* net) { pack_network(net); }
 
-// Outputs of each part of the last layer, [rows, part.outputs]. Returns 0 if there is not enough memory.
-// leaves: an address for each leaf, [rows, width] of its type. keep: hold what `network_backward` needs.
-EXPORT int network_forward(Network* net, const void* const* leaves, int rows, int keep, float* const* outputs) {
-  if (!reserve_rows(net, BLOCK + (keep ? rows : 0))) return 0;
+static bool run_forward(Network* net, const void* const* leaves, int rows, bool keep, float* const* outputs) {
+  if (!reserve_rows(net, BLOCK + (keep ? rows : 0))) return false;
   pack_network(net);
   for (int from = 0; from < rows; from += BLOCK) {
     int count = rows - from < BLOCK ? rows - from : BLOCK;
@@ -72,29 +74,114 @@ EXPORT int network_forward(Network* net, const void* const* leaves, int rows, in
     write_outputs(net, at, count, outputs, from);
   }
   if (keep) net->kept = rows;
+  return true;
+}
+
+// Copies a row of gradients, of each part one after the other; true if any of them is not 0.
+static bool read_gradient(const Layer& last, const float* const* gradients, size_t row, float* to) {
+  for (int p = 0; p < last.num_parts; to += last.part[p++].outputs)
+    memcpy(to, gradients[p] + row * last.part[p].outputs, (size_t)last.part[p].outputs * 4);
+  bool any = false;
+  for (int k = 1; k <= last.outputs; k++) any |= to[-k] != 0;
+  return any;
+}
+
+// Gradients of the inputs alone. Rows whose outputs have none cost nothing: of several critics, the lowest counts.
+static void run_inputs_backward(Network* net, const float* const* gradients, float* input_gradient) {
+  Layer& last = net->layer[net->num_layers - 1];
+  int rows[BLOCK], count = 0, width = net->numbers, stride = net->layer[0].input_stride;
+  memset(input_gradient, 0, (size_t)net->kept * width * 4);
+  for (int row = 0; row < net->kept; row++) {
+    if (read_gradient(last, gradients, row, last.gradient + (size_t)count * last.output_stride))
+      rows[count++] = BLOCK + row;
+    if (count < BLOCK && row + 1 < net->kept) continue;
+    backward_rows(net, rows, count);
+    for (int i = 0; i < count; i++)
+      memcpy(input_gradient + (size_t)(rows[i] - BLOCK) * width, net->input_gradient + (size_t)i * stride,
+             (size_t)width * 4);
+    count = 0;
+  }
+}
+
+static void run_backward(Network* net, const float* const* gradients, bool weights, float* input_gradient) {
+  Layer& last = net->layer[net->num_layers - 1];
+  pack_for_backward(net, input_gradient != nullptr);
+  if (!weights) return run_inputs_backward(net, gradients, input_gradient);
+  clear_gradients(net);
+  for (int from = 0; from < net->kept; from += BLOCK) {
+    int count = net->kept - from < BLOCK ? net->kept - from : BLOCK;
+    for (int i = 0; i < count; i++)
+      read_gradient(last, gradients, from + i, last.gradient + (size_t)i * last.output_stride);
+    backward_block(net, BLOCK + from, count, input_gradient != nullptr);
+    for (int i = 0; input_gradient && i < count; i++)
+      memcpy(input_gradient + (size_t)(from + i) * net->numbers,
+             net->input_gradient + (size_t)i * net->layer[0].input_stride, (size_t)net->numbers * 4);
+  }
+  write_gradients(net);
+}
+
+// Outputs of each part of the last layer, [rows, part.outputs]. Returns 0 if there is not enough memory.
+// leaves: an address for each leaf, [rows, width] of its type. keep: hold what `network_backward` needs.
+EXPORT int network_forward(Network* net, const void* const* leaves, int rows, int keep, float* const* outputs) {
+  return run_forward(net, leaves, rows, keep, outputs);
+}
+
+// Writes the gradients of all weights, or leaves them as they are, given those of the outputs of the last forward pass
+// that kept. input_gradient: [rows, numbers]; null only with `weights`, if not wanted. Returns 0 if nothing was kept.
+EXPORT int network_backward(Network* net, const float* const* gradients, int weights, float* input_gradient) {
+  if (!net->kept) return 0;
+  run_backward(net, gradients, weights, input_gradient);
   return 1;
 }
 
-// Writes the gradients of all weights, given those of the outputs of the last forward pass that kept.
-// input_gradient: [rows, numbers], or null. Returns 0 if nothing was kept.
-EXPORT int network_backward(Network* net, const float* const* gradients, float* input_gradient) {
-  if (!net->kept) return 0;
-  Layer& last = net->layer[net->num_layers - 1];
-  pack_for_backward(net, input_gradient != nullptr);
-  clear_gradients(net);
-  for (int from = 0; from < net->kept; from += BLOCK) {
-    int count = net->kept - from < BLOCK ? net->kept - from : BLOCK, column = 0;
-    for (int p = 0; p < last.num_parts; column += last.part[p++].outputs)
-      for (int i = 0; i < count; i++)
-        memcpy(last.gradient + (size_t)i * last.output_stride + column,
-               gradients[p] + (size_t)(from + i) * last.part[p].outputs, (size_t)last.part[p].outputs * 4);
-    backward_block(net, BLOCK + from, count, input_gradient != nullptr);
-    if (input_gradient)
-      for (int i = 0; i < count; i++)
-        memcpy(input_gradient + (size_t)(from + i) * net->numbers,
-               net->input_gradient + (size_t)i * net->layer[0].input_stride, (size_t)net->numbers * 4);
+// Several networks, each with one part, on the same rows.
+struct Several {
+  Network* const* nets;
+  int from, to;  // which of them
+  const void* const* leaves;
+  int rows, keep;
+  float* const* outputs;           // of each; null on the way back
+  const float* const* gradients;  // of each one's outputs
+  int weights;
+  float* const* input_gradients;  // of each; null if not wanted
+  bool enough;
+};
+
+static void run_several(void* address) {
+  Several& work = *(Several*)address;
+  work.enough = true;
+  for (int n = work.from; n < work.to; n++) {
+    if (work.outputs)
+      work.enough &= run_forward(work.nets[n], work.leaves, work.rows, work.keep, work.outputs + n);
+    else run_backward(work.nets[n], work.gradients + n, work.weights, work.input_gradients ? work.input_gradients[n] : nullptr);
   }
-  write_gradients(net);
+}
+
+// With two threads, the second half of the networks may have one of its own, which changes no bit.
+static bool share_out(Several work, int count, int threads) {
+  Several rest = work;
+  work.to = rest.from = threads > 1 ? (count + 1) / 2 : count;
+  rest.to = count;
+  Task task{run_several, &rest, false};
+  bool offered = rest.from < count && offer(&task);
+  run_several(&work);
+  if (offered) finish(&task);
+  else run_several(&rest);
+  return work.enough && rest.enough;
+}
+
+// `network_forward` of networks that read the same. outputs: of each, [rows, outputs].
+EXPORT int networks_forward(Network* const* nets, int count, const void* const* leaves, int rows, int keep,
+                            float* const* outputs, int threads) {
+  return share_out(Several{nets, 0, 0, leaves, rows, keep, outputs, nullptr, 0, nullptr, true}, count, threads);
+}
+
+// `network_backward` of each.
+EXPORT int networks_backward(Network* const* nets, int count, const float* const* gradients, int weights,
+                             float* const* input_gradients, int threads) {
+  for (int n = 0; n < count; n++)
+    if (!nets[n]->kept) return 0;
+  share_out(Several{nets, 0, 0, nullptr, 0, 0, nullptr, gradients, weights, input_gradients, true}, count, threads);
   return 1;
 }
 
@@ -149,10 +236,8 @@ EXPORT void cell_backward(Cell* cell, const float* gradient, float* pre_gradient
 
 // --- policies --------------------------------------------------------------------------------------------------------
 
-EXPORT Head* head_new(const int32_t* sizes, int choices, int flags, int numbers, int squashed, int integers,
-                      float log_std_min, float log_std_max) {
-  return new_head(sizes, choices, flags, numbers, squashed, integers, log_std_min, log_std_max);
-}
+// sizes: options of each choice.
+EXPORT Head* head_new(const int32_t* sizes, const HeadSettings* settings) { return new_head(sizes, *settings); }
 
 EXPORT void head_free(Head* head) { free_head(head); }
 
@@ -253,6 +338,38 @@ EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, con
   if (offered) finish(&task);
   else if (critic) run_pass(&value);
   for (int s = 0; s < NUM_STATISTICS; s++) statistics[s] = (sum_of(policy.sums[s]) + sum_of(value.sums[s])) / rows;
+}
+
+// Writes the gradients of the loss on values of actions with respect to all weights of `net`. See values.h.
+// target: the network that values what comes next; of the same shape. statistics: [3] means over the rows.
+EXPORT void td_gradients(Network* net, Network* target, const Head* head, const void* const* leaves,
+                         const void* const* next_leaves, const TDBatch* batch, const TDSettings* settings, int rows,
+                         float* statistics) {
+  TD td{head, batch, settings, rows};
+  const Layer &last = net->layer[net->num_layers - 1], &ahead = target->layer[target->num_layers - 1];
+  double sums[NUM_TD_STATISTICS] = {};
+  float targets[BLOCK];
+  pack_network(target);
+  pack_network(net);
+  pack_for_backward(net, false);
+  clear_gradients(net);
+  for (int from = 0; from < rows; from += BLOCK) {
+    int count = rows - from < BLOCK ? rows - from : BLOCK;
+    read_rows(target, next_leaves, nullptr, from, count, 0);
+    forward_block(target, 0, count);
+    if (settings->is_double) {
+      read_rows(net, next_leaves, nullptr, from, count, 0);
+      forward_block(net, 0, count);
+    }
+    const Layer& judge = settings->is_double ? last : ahead;
+    td_targets(td, from, count, judge.after, judge.output_stride, ahead.after, ahead.output_stride, targets);
+    read_rows(net, leaves, nullptr, from, count, 0);
+    forward_block(net, 0, count);
+    td_rows(td, from, count, targets, last.after, last.gradient, last.output_stride, sums);
+    backward_block(net, 0, count, false);
+  }
+  write_gradients(net);
+  for (int s = 0; s < NUM_TD_STATISTICS; s++) statistics[s] = (float)(sums[s] / rows);
 }
 
 // One step of an optimizer along a flat gradient; none if its norm is not finite. See optimizers.h.

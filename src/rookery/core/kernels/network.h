@@ -5,7 +5,7 @@
 #pragma once
 #include <stdlib.h>
 
-#include "products.h"
+#include "pairs.h"
 
 enum Activation { NONE, TANH, RELU, ELU, SILU, GELU };
 enum LeafType { FLOATS, BYTES, CATEGORIES };
@@ -34,6 +34,7 @@ struct Layer {
   int inputs, outputs, input_stride, output_stride, activation, num_parts;
   Part part[MAX_PARTS];
   bool narrow;           // so few outputs that they are formed as dot products
+  bool pairs;            // products of bfloat16 numbers: panels hold pairs
   float *panels, *bias;  // of the forward product; `panels` holds rows of weights if narrow
   float* back_panels;
   float *before, *after;  // [rows, output_stride] without and with the activation; the same if that suffices
@@ -54,6 +55,8 @@ struct Network {
   int capacity, kept;
   float *input, *input_gradient;
   int64_t* category;  // [rows, categories] rows of the table
+  bool bfloat16;      // numbers that are multiplied, where the processor can
+  float *pair_columns, *pair_inputs, *pair_gradients;  // [BLOCK, widest / 2], [BLOCK / 2, widest] twice; else null
 };
 
 // Zeroed memory that begins with a cache line.
@@ -92,8 +95,8 @@ static bool reserve_rows(Network* net, int rows) {
 
 // Allocates what does not depend on the number of rows, once all leaves and layers are described.
 static bool finish_network(Network* net) {
-  bool enough = true;
-  int inputs = net->numbers;
+  bool enough = true, pairs = net->bfloat16 && can_multiply_pairs();
+  int inputs = net->numbers, widest = 0;
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     y.inputs = inputs;
@@ -101,8 +104,9 @@ static bool finish_network(Network* net) {
     y.input_stride = padded(inputs);
     y.output_stride = padded(y.outputs);
     y.narrow = y.outputs <= NARROW && y.activation == NONE && !(l == 0 && net->table);
-    y.panels = new_floats((size_t)(y.narrow ? y.outputs * y.input_stride : y.inputs * y.output_stride));
-    y.back_panels = new_floats((size_t)y.outputs * y.input_stride);
+    y.pairs = pairs && !y.narrow;
+    y.panels = new_floats((size_t)(y.narrow ? y.outputs * y.input_stride : (y.inputs + 1) * y.output_stride));
+    y.back_panels = new_floats((size_t)(y.outputs + 1) * y.input_stride);
     y.bias = new_floats(y.output_stride);
     y.bias_sums = new_floats(y.output_stride);
     y.gradient = new_floats((size_t)BLOCK * y.output_stride);
@@ -110,6 +114,14 @@ static bool finish_network(Network* net) {
     enough = enough && y.panels && y.back_panels && y.bias && y.bias_sums && y.gradient &&
              (y.weight_sums || inputs % LANES == 0);
     inputs = y.outputs;
+    if (y.input_stride > widest) widest = y.input_stride;
+    if (y.output_stride > widest) widest = y.output_stride;
+  }
+  if (pairs) {
+    net->pair_columns = new_floats((size_t)BLOCK / 2 * widest);
+    net->pair_inputs = new_floats((size_t)BLOCK / 2 * widest);
+    net->pair_gradients = new_floats((size_t)BLOCK / 2 * widest);
+    enough = enough && net->pair_columns && net->pair_inputs && net->pair_gradients;
   }
   net->input_gradient = new_floats((size_t)BLOCK * net->layer[0].input_stride);
   return enough && net->input_gradient && reserve_rows(net, BLOCK);
@@ -130,6 +142,9 @@ static void free_network(Network* net) {
   free(net->input);
   free(net->input_gradient);
   free(net->category);
+  free(net->pair_columns);
+  free(net->pair_inputs);
+  free(net->pair_gradients);
   free(net);
 }
 
@@ -145,6 +160,8 @@ static void pack_network(Network* net) {
         for (int o = 0; o < part.outputs; o++)
           memcpy(y.panels + (size_t)(column + o) * y.input_stride, part.weight + (size_t)o * y.inputs,
                  (size_t)y.inputs * 4);
+      else if (y.pairs)
+        pack_transposed<Pairs>(y.panels, part.weight, part.outputs, y.inputs, column, y.output_stride);
       else pack_transposed(y.panels, part.weight, part.outputs, y.inputs, column, y.output_stride);
       memcpy(y.bias + column, part.bias, (size_t)part.outputs * 4);
       column += part.outputs;
@@ -152,10 +169,32 @@ static void pack_network(Network* net) {
   }
 }
 
+// The weights' rows are numbered through all parts, because a pair may stand in two of them.
+static void pack_row_pairs(Layer& y) {
+  const float* rows[2] = {};
+  int elements = (y.outputs + 1) / 2, o = 0;
+  for (int p = 0; p < y.num_parts; p++)
+    for (int i = 0; i < y.part[p].outputs; i++, o++) {
+      rows[o % 2] = y.part[p].weight + (size_t)i * y.inputs;
+      bool last = o + 1 == y.outputs;
+      if (o % 2 == 0 && !last) continue;
+      for (int k = 0; k < y.inputs; k += LANES) {
+        int count = y.inputs - k < LANES ? y.inputs - k : LANES;
+        Vector second = o % 2 ? load_some(rows[1] + k, count) : Vector{};
+        store(y.back_panels + packed_at(o / 2, k, elements, y.input_stride),
+              pair_of(load_some(rows[0] + k, count), second));
+      }
+    }
+}
+
 static void pack_for_backward(Network* net, bool input_gradient) {
   for (int l = input_gradient ? 0 : 1; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     int row = 0;
+    if (y.pairs) {
+      pack_row_pairs(y);
+      continue;
+    }
     for (int p = 0; p < y.num_parts; row += y.part[p++].outputs)
       pack_rows(y.back_panels, y.part[p].weight, y.part[p].outputs, y.inputs, row, y.outputs, y.input_stride);
   }
@@ -282,7 +321,11 @@ static void forward_block(Network* net, size_t at, int count) {
     Layer& y = net->layer[l];
     float *before = y.before + at * y.output_stride, *after = y.after + at * y.output_stride;
     if (y.narrow) dot_products(y, x, before, count);
-    else product(x, y.input_stride, y.panels, y.inputs, y.bias, 0, before, y.output_stride, count, y.output_stride);
+    else if (y.pairs) {
+      pair_columns(x, y.input_stride, count, net->pair_columns);
+      product<Pairs>(net->pair_columns, y.input_stride / 2, y.panels, (y.inputs + 1) / 2, y.bias, 0, before,
+                     y.output_stride, count, y.output_stride);
+    } else product(x, y.input_stride, y.panels, y.inputs, y.bias, 0, before, y.output_stride, count, y.output_stride);
     if (l == 0 && net->table) add_table_rows(net, at, count, before, y.outputs, y.output_stride);
     activate(y.activation, before, after, (size_t)count * y.output_stride);
     x = after;
@@ -313,21 +356,40 @@ static void clear_gradients(Network* net) {
   if (net->table) memset(net->table_gradient, 0, (size_t)net->table_rows * net->layer[0].outputs * 4);
 }
 
-static void add_weight_gradient(Layer& y, const float* x, int count) {
+template <class Numbers>
+static void add_outers(Layer& y, const float* x, const float* gradient, int elements) {
   if (y.weight_sums) {
-    add_outer(x, y.input_stride, y.gradient, y.output_stride, count, y.weight_sums, y.output_stride, y.inputs,
-              y.output_stride);
-  } else {
-    int column = 0;
-    for (int p = 0; p < y.num_parts; column += y.part[p++].outputs)
-      add_outer(y.gradient + column, y.output_stride, x, y.input_stride, count, y.part[p].weight_gradient, y.inputs,
-                y.part[p].outputs, y.inputs);
+    add_outer<Numbers>(x, y.input_stride, gradient, y.output_stride, elements, y.weight_sums, y.output_stride, y.inputs,
+                       y.output_stride);
+    return;
   }
+  int column = 0;
+  for (int p = 0; p < y.num_parts; column += y.part[p++].outputs)
+    add_outer<Numbers>(gradient + column, y.output_stride, x, y.input_stride, elements, y.part[p].weight_gradient,
+                       y.inputs, y.part[p].outputs, y.inputs);
+}
+
+static void add_weight_gradient(Network* net, Layer& y, const float* x, int count) {
+  if (y.pairs) {
+    pair_rows(x, y.input_stride, count, net->pair_inputs);
+    pair_rows(y.gradient, y.output_stride, count, net->pair_gradients);
+    add_outers<Pairs>(y, net->pair_inputs, net->pair_gradients, (count + 1) / 2);
+  } else add_outers<Floats>(y, x, y.gradient, count);
   for (int j = 0; j < y.output_stride; j += LANES) {
     Vector sum = load(y.bias_sums + j);
     for (int i = 0; i < count; i++) sum += load(y.gradient + (size_t)i * y.output_stride + j);
     store(y.bias_sums + j, sum);
   }
+}
+
+// The gradient with respect to what a layer reads, of rows `y.input_stride` apart.
+static void back_product(Network* net, const Layer& y, int count, float* to) {
+  if (!y.pairs)
+    return product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, 0, to, y.input_stride, count,
+                   y.input_stride);
+  pair_columns(y.gradient, y.output_stride, count, net->pair_columns);
+  product<Pairs>(net->pair_columns, y.output_stride / 2, y.back_panels, (y.outputs + 1) / 2, nullptr, 0, to,
+                 y.input_stride, count, y.input_stride);
 }
 
 static void add_table_gradient(Network* net, size_t at, int count) {
@@ -345,25 +407,36 @@ static void add_table_gradient(Network* net, size_t at, int count) {
 }
 
 // All layers backward for `count` rows from `at` on; the last layer's `gradient` holds those of the outputs.
-static void backward_block(Network* net, size_t at, int count, bool input_gradient) {
+static void backward_block(Network* net, size_t at, int count, bool inputs) {
   for (int l = net->num_layers - 1; l >= 0; l--) {
     Layer& y = net->layer[l];
     const float* x = l ? net->layer[l - 1].after : net->input;
-    add_weight_gradient(y, x + at * y.input_stride, count);
+    add_weight_gradient(net, y, x + at * y.input_stride, count);
     if (l) {
       Layer& below = net->layer[l - 1];
       size_t start = at * below.output_stride;
-      product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, 0, below.gradient, below.output_stride,
-              count, below.output_stride);
+      back_product(net, y, count, below.gradient);
       times_slope(below.activation, below.before + start, below.after + start, below.gradient,
                   (size_t)count * below.output_stride);
     }
   }
-  const Layer& first = net->layer[0];
   if (net->table) add_table_gradient(net, at, count);
-  if (input_gradient)
-    product(first.gradient, first.output_stride, first.back_panels, first.outputs, nullptr, 0, net->input_gradient,
-            first.input_stride, count, first.input_stride);
+  if (inputs) back_product(net, net->layer[0], count, net->input_gradient);
+}
+
+// The gradient of the inputs alone, for rows that need not lie side by side; `rows` are their places in the network. The
+// first `count` rows of the last layer's `gradient` hold those of their outputs.
+static void backward_rows(Network* net, const int* rows, int count) {
+  for (int l = net->num_layers - 1; l > 0; l--) {
+    Layer &y = net->layer[l], &below = net->layer[l - 1];
+    back_product(net, y, count, below.gradient);
+    for (int i = 0; i < count; i++) {
+      size_t at = (size_t)rows[i] * below.output_stride;
+      times_slope(below.activation, below.before + at, below.after + at,
+                  below.gradient + (size_t)i * below.output_stride, below.output_stride);
+    }
+  }
+  back_product(net, net->layer[0], count, net->input_gradient);
 }
 
 // Brings the sums that were kept apart into the order that torch has.

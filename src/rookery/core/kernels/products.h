@@ -1,7 +1,17 @@
 // Products of small matrices, tile by tile: a tile is TILE_ROWS rows times TILE_VECTORS vectors of sums, which stay in
 // registers while one dimension is run through. All matrices are row-major; columns are padded to whole vectors.
+//
+// Their elements are floats, or pairs of bfloat16 numbers that follow each other in the dimension that is run through
+// (pairs.h); this is then half as long. Sums are floats.
 #pragma once
 #include "vector.h"
+
+struct Floats {
+  enum { EACH = 1 };  // numbers in an element
+  INLINE Vector join(const Vector* rows) { return rows[0]; }
+  INLINE Vector spread(const float* from) { return splat(*from); }
+  INLINE Vector add_product(Vector sum, Vector a, Vector b) { return sum + a * b; }
+};
 
 // RUN(rows of a tile, its first row) for all rows, in tiles of TILE_ROWS and one smaller.
 #define FOR_TILES(ROWS, RUN)                                                    \
@@ -24,7 +34,7 @@
 // C[rows, columns] = start + A[rows, depth] B[depth, columns], for ROWS rows and VECTORS vectors of columns.
 // B is a panel: its columns, and no others, lie side by side. `start` has a row for each, `start_stride` apart (0: the
 // same for all; C itself: to add to it), or is null for zeros.
-template <int ROWS, int VECTORS>
+template <class Numbers, int ROWS, int VECTORS>
 INLINE void product_tile(const float* a, int a_stride, const float* panel, int depth, const float* start,
                          int start_stride, float* c, int c_stride) {
   Vector sum[ROWS][VECTORS];
@@ -35,19 +45,19 @@ INLINE void product_tile(const float* a, int a_stride, const float* panel, int d
     Vector b[VECTORS];
     for (int j = 0; j < VECTORS; j++) b[j] = load(panel + (size_t)(k * VECTORS + j) * LANES);
     for (int i = 0; i < ROWS; i++) {
-      Vector x = splat(a[(size_t)i * a_stride + k]);
-      for (int j = 0; j < VECTORS; j++) sum[i][j] += x * b[j];
+      Vector x = Numbers::spread(a + (size_t)i * a_stride + k);
+      for (int j = 0; j < VECTORS; j++) sum[i][j] = Numbers::add_product(sum[i][j], x, b[j]);
     }
   }
   for (int i = 0; i < ROWS; i++)
     for (int j = 0; j < VECTORS; j++) store(c + (size_t)i * c_stride + j * LANES, sum[i][j]);
 }
 
-template <int VECTORS>
+template <class Numbers, int VECTORS>
 static void product_panel(const float* a, int a_stride, const float* panel, int depth, const float* start,
                           int start_stride, float* c, int c_stride, int rows) {
 #define RUN(N, ROW)                                                                                                \
-  product_tile<N, VECTORS>(a + (size_t)(ROW) * a_stride, a_stride, panel, depth,                                   \
+  product_tile<Numbers, N, VECTORS>(a + (size_t)(ROW) * a_stride, a_stride, panel, depth,                                   \
                            start ? start + (size_t)(ROW) * start_stride : nullptr, start_stride,                   \
                            c + (size_t)(ROW) * c_stride, c_stride)
   FOR_TILES(rows, RUN);
@@ -55,6 +65,7 @@ static void product_panel(const float* a, int a_stride, const float* panel, int 
 }
 
 // C[rows, columns] = start + A[rows, depth] B[depth, columns]; `columns` is padded, B as `pack` leaves it.
+template <class Numbers = Floats>
 static void product(const float* a, int a_stride, const float* panels, int depth, const float* start, int start_stride,
                     float* c, int c_stride, int rows, int columns) {
   for (int column = 0; column < columns;) {
@@ -64,21 +75,21 @@ static void product(const float* a, int a_stride, const float* panels, int depth
     switch (vectors) {
       case 4:
         if constexpr (TILE_VECTORS > 3)
-          product_panel<4>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows);
+          product_panel<Numbers, 4>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows);
         break;
       case 3:
         if constexpr (TILE_VECTORS > 2)
-          product_panel<3>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows);
+          product_panel<Numbers, 3>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows);
         break;
-      case 2: product_panel<2>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows); break;
-      case 1: product_panel<1>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows); break;
+      case 2: product_panel<Numbers, 2>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows); break;
+      case 1: product_panel<Numbers, 1>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows); break;
     }
     column += vectors * LANES;
   }
 }
 
 // C[rows, columns] += P[count, rows]^T Q[count, columns], for ROWS rows and VECTORS vectors of columns.
-template <int ROWS, int VECTORS>
+template <class Numbers, int ROWS, int VECTORS>
 INLINE void outer_tile(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride) {
   Vector sum[ROWS][VECTORS];
   for (int i = 0; i < ROWS; i++)
@@ -87,24 +98,25 @@ INLINE void outer_tile(const float* p, int p_stride, const float* q, int q_strid
     Vector b[VECTORS];
     for (int j = 0; j < VECTORS; j++) b[j] = load(q + (size_t)k * q_stride + j * LANES);
     for (int i = 0; i < ROWS; i++) {
-      Vector x = splat(p[(size_t)k * p_stride + i]);
-      for (int j = 0; j < VECTORS; j++) sum[i][j] += x * b[j];
+      Vector x = Numbers::spread(p + (size_t)k * p_stride + i);
+      for (int j = 0; j < VECTORS; j++) sum[i][j] = Numbers::add_product(sum[i][j], x, b[j]);
     }
   }
   for (int i = 0; i < ROWS; i++)
     for (int j = 0; j < VECTORS; j++) store(c + (size_t)i * c_stride + j * LANES, sum[i][j]);
 }
 
-template <int VECTORS>
+template <class Numbers, int VECTORS>
 static void outer_panel(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
                         int rows) {
 #define RUN(N, ROW) \
-  outer_tile<N, VECTORS>(p + (ROW), p_stride, q, q_stride, count, c + (size_t)(ROW) * c_stride, c_stride)
+  outer_tile<Numbers, N, VECTORS>(p + (ROW), p_stride, q, q_stride, count, c + (size_t)(ROW) * c_stride, c_stride)
   FOR_TILES(rows, RUN);
 #undef RUN
 }
 
 // C[rows, columns] += P[count, rows]^T Q[count, columns]; `columns` is padded.
+template <class Numbers = Floats>
 static void add_outer(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
                       int rows, int columns) {
   for (int column = 0; column < columns;) {
@@ -113,13 +125,13 @@ static void add_outer(const float* p, int p_stride, const float* q, int q_stride
     float* to = c + column;
     switch (vectors) {
       case 4:
-        if constexpr (TILE_VECTORS > 3) outer_panel<4>(p, p_stride, from, q_stride, count, to, c_stride, rows);
+        if constexpr (TILE_VECTORS > 3) outer_panel<Numbers, 4>(p, p_stride, from, q_stride, count, to, c_stride, rows);
         break;
       case 3:
-        if constexpr (TILE_VECTORS > 2) outer_panel<3>(p, p_stride, from, q_stride, count, to, c_stride, rows);
+        if constexpr (TILE_VECTORS > 2) outer_panel<Numbers, 3>(p, p_stride, from, q_stride, count, to, c_stride, rows);
         break;
-      case 2: outer_panel<2>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
-      case 1: outer_panel<1>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
+      case 2: outer_panel<Numbers, 2>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
+      case 1: outer_panel<Numbers, 1>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
     }
     column += vectors * LANES;
   }
@@ -132,16 +144,26 @@ INLINE size_t packed_at(int depth, int column, int total_depth, int columns) {
   return (size_t)first * total_depth + (size_t)depth * width + (column - first);
 }
 
-// Packs W^T for W[outputs, depth] into the columns from `column` on. Small blocks, so that neither side leaves the
-// cache.
+// Packs W^T for W[outputs, depth] into the columns from `column` on, square by square.
+template <class Numbers = Floats>
 static void pack_transposed(float* panels, const float* w, int outputs, int depth, int column, int columns) {
-  for (int o0 = 0; o0 < outputs; o0 += 16)
-    for (int k0 = 0; k0 < depth; k0 += 16) {
-      int o1 = o0 + 16 < outputs ? o0 + 16 : outputs, k1 = k0 + 16 < depth ? k0 + 16 : depth;
-      for (int o = o0; o < o1; o++) {
-        float* to = panels + packed_at(k0, column + o, depth, columns);
-        size_t step = packed_at(k0 + 1, column + o, depth, columns) - packed_at(k0, column + o, depth, columns);
-        for (int k = k0; k < k1; k++, to += step) *to = w[(size_t)o * depth + k];
+  int elements = (depth + Numbers::EACH - 1) / Numbers::EACH;
+  for (int o = 0; o < outputs; o += LANES)
+    for (int k = 0; k < depth; k += LANES) {
+      int width = outputs - o < LANES ? outputs - o : LANES, height = depth - k < LANES ? depth - k : LANES;
+      bool whole = width == LANES && (column + o) % LANES == 0;
+      Vector square[LANES] = {};
+      for (int i = 0; i < width; i++) {
+        const float* from = w + (size_t)(o + i) * depth + k;
+        square[i] = height == LANES ? load(from) : load_some(from, height);
+      }
+      transpose(square);
+      for (int i = 0; i < height; i += Numbers::EACH) {
+        Vector row = Numbers::join(square + i);
+        int at = (k + i) / Numbers::EACH;
+        if (whole) store(panels + packed_at(at, column + o, elements, columns), row);
+        else
+          for (int j = 0; j < width; j++) panels[packed_at(at, column + o + j, elements, columns)] = row[j];
       }
     }
 }

@@ -24,6 +24,8 @@ enum { LANES = 4, TILE_ROWS = 4, TILE_VECTORS = 2 };
 
 typedef float Vector __attribute__((vector_size(LANES * 4)));
 typedef int32_t IntVector __attribute__((vector_size(LANES * 4)));
+typedef uint32_t UintVector __attribute__((vector_size(LANES * 4)));
+typedef uint16_t HalfVector __attribute__((vector_size(LANES * 2)));
 typedef float Quarter __attribute__((vector_size(16)));
 typedef float UnalignedVector __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
@@ -61,6 +63,31 @@ INLINE float sum_of(Vector value) {
   sum = part[0];
   for (int i = 1; i < LANES / 4; i++) sum += part[i];
   return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+}
+
+// Rows of a square of LANES x LANES become its columns.
+INLINE void transpose(Vector* rows) {
+#if defined(__AVX512F__)
+  const IntVector lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#pragma GCC unroll 4
+  for (int step = 0; step < 4; step++) {  // squares of `width` change places across the diagonal
+    const int width = 1 << step;
+    const IntVector upper = (lane & width) ? lane + (16 - width) : lane, lower = (lane & width) ? lane + 16 : lane + width;
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {
+      if (i & width) continue;
+      __m512 a = (__m512)rows[i], b = (__m512)rows[i | width];
+      rows[i] = (Vector)_mm512_permutex2var_ps(a, (__m512i)upper, b);
+      rows[i | width] = (Vector)_mm512_permutex2var_ps(a, (__m512i)lower, b);
+    }
+  }
+#else
+  float from[LANES][LANES], to[LANES][LANES];
+  memcpy(from, rows, sizeof from);
+  for (int i = 0; i < LANES; i++)
+    for (int j = 0; j < LANES; j++) to[j][i] = from[i][j];
+  memcpy(rows, to, sizeof to);
+#endif
 }
 
 // `count` rounded up to whole vectors.

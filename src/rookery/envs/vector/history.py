@@ -19,8 +19,8 @@ TIDY_EVERY = 256
 class History:
     """The actions of the last vector steps, at most `LOG_LIMIT` of them.
 
-    An episode's log is a list with an entry a step: of a Gymnasium lane its action, of others a list of (kind, column,
-    action) of all who acted.
+    An episode's log is a list with an entry a step: of a Gymnasium lane its action, or None if its agent rested; of
+    others a list of (kind, column, action) of all who acted.
     """
 
     def __init__(self, single: bool, num_lanes: int) -> None:
@@ -41,7 +41,7 @@ class History:
 
         Args:
             given: For each kind, the actions of the rows that waited.
-            waiting: For each kind these rows; not read where every lane is one agent.
+            waiting: For each kind these rows.
             sizes: Rows of each kind.
         """
         kept = [deepcopy(actions) if actions.dtype == object else actions.copy() for actions in given]
@@ -78,7 +78,9 @@ class History:
 
     def _entry(self, lane: int, given: list[np.ndarray], waiting: Sequence[np.ndarray], sizes: tuple[int, ...]) -> Any:
         if self._single:
-            return deepcopy(given[0][lane])
+            rows = waiting[0]
+            at = lane if len(rows) == self._num_lanes else int(np.searchsorted(rows, lane))
+            return deepcopy(given[0][at]) if at < len(rows) and rows[at] == lane else None
         entry = []
         for k, (actions, rows, size) in enumerate(zip(given, waiting, sizes, strict=True)):
             width = size // self._num_lanes

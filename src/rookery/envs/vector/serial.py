@@ -20,7 +20,7 @@ from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
 from rookery.envs.base import Kind, SeedPlan, Step
 from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import NEW_API, Agent, Breach, Lane, LaneStep, cause_of, picture, shape_of
+from rookery.envs.lane import NEW_API, RESTING, Agent, Breach, Lane, LaneStep, cause_of, picture, rests, shape_of
 from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector.faults import BROKEN_IN_A_ROW, BROKEN_PER_MILLION, STRICT, Missing, Tolerance, too_many_broken
 from rookery.envs.vector.history import History
@@ -178,8 +178,8 @@ class SerialEnv:
         return self.shown()
 
     def waiting(self) -> list[np.ndarray]:
-        """For each kind the rows that must act; all of them where a lane is one agent."""
-        if self._gym:
+        """For each kind the rows that must act; where a lane is one agent, all that do not rest."""
+        if self._gym and not self._writer.any_rest:
             return self._everyone
         return [np.flatnonzero(block.rows.waiting) for block in self.slab.blocks]
 
@@ -193,7 +193,7 @@ class SerialEnv:
         self._writer.wipe()
         self._clock += 1
         if self._gym:
-            self._step_gym(given)
+            self._step_gym(given[0] if len(given[0]) == self.num_lanes else self._with_idle(given[0], waiting[0]))
         else:
             self._step_agents(given, waiting)
         self._settle()
@@ -202,13 +202,24 @@ class SerialEnv:
             if self.any_end:
                 self._earned[self.slab.ended | self.slab.lost] = 0.0
 
-    def _step_gym(self, given: list[np.ndarray]) -> None:
-        """Steps Gymnasium lanes: one agent, so a row is a lane and all rows wait."""
-        actions = self._actions = given[0]
+    def _idle_actions(self, k: int, number: int) -> np.ndarray:
+        """What agents of a kind are stepped on with while they rest: the same whatever they did before."""
+        spec = self.kinds[k].action
+        return spec.to_env(np.zeros((number, *spec.shape), spec.dtype))
+
+    def _with_idle(self, given: np.ndarray, waiting: np.ndarray) -> np.ndarray:
+        """An action for each Gymnasium lane, of which only some wait for theirs."""
+        actions = self._idle_actions(0, self.num_lanes)
+        actions[waiting] = given
+        return actions
+
+    def _step_gym(self, actions: np.ndarray) -> None:
+        """Steps Gymnasium lanes: one agent, so a row is a lane and each has an action."""
+        self._actions = actions
         writer, block, spec = self._writer, self.slab.blocks[0], self.kinds[0].obs
         (targets, shape), known = writer.targets[0], writer.known[0]
         rewards: list[Any] = []
-        start, num, want_infos = 0, self.num_lanes, self.want_infos
+        start, num, want_infos, any_rest = 0, self.num_lanes, self.want_infos, writer.any_rest
         calls = self._calls if not self._missing else self._calls_or_missing()
         while start < num:
             lane = start
@@ -226,6 +237,8 @@ class SerialEnv:
                     rewards.append(reward)
                     if want_infos:
                         self._infos[lane] = {AGENT: info}
+                    if any_rest or (info and RESTING in info):
+                        writer.let_rest(0, lane, rests(info))
                     if type(obs) is np.ndarray and obs.dtype is known and obs.shape == shape:
                         target[...] = obs
                     else:
@@ -269,6 +282,8 @@ class SerialEnv:
                 lanes, columns = np.divmod(rows, len(ids))
                 for lane, column, action in zip(lanes.tolist(), columns.tolist(), answers, strict=True):
                     actions[lane][ids[column]] = action
+        if self._writer.any_rest:
+            self._add_idle(actions)
         self._actions = actions
         self._writer.nobody_waits()
         for lane, lane_actions in enumerate(actions):
@@ -289,6 +304,14 @@ class SerialEnv:
                 raise self._located(found.lane, found.breach) from None
             except Exception as error:
                 self._survive(lane, error)
+
+    def _add_idle(self, actions: list[dict[Agent, Any]]) -> None:
+        """Gives agents that rest something to be stepped on with."""
+        for k, (ids, block) in enumerate(zip(self.agents.ids, self.slab.blocks, strict=True)):
+            rows = np.flatnonzero(block.rows.resting).tolist()
+            for row, action in zip(rows, self._idle_actions(k, len(rows)), strict=True):
+                lane, column = divmod(row, len(ids))
+                actions[lane][ids[column]] = action
 
     def _begin(self, lane: int) -> None:
         """Starts the next episode of a lane and shows whom it waits for."""
@@ -322,7 +345,7 @@ class SerialEnv:
     def shown(self) -> Step:
         """What the slab holds, with the last observations of truncated agents gathered."""
         step = self._step
-        step.lost, step.any_end = None, self._writer.any_end
+        step.lost, step.any_end, step.any_rest = None, self._writer.any_end, self._writer.any_rest
         if step.any_end:
             for block in self.slab.blocks:
                 block.gather()
@@ -379,7 +402,11 @@ class SerialEnv:
         return {
             "agents": [list(ids) for ids in self.agents.ids],
             "rows": [
-                {"obs": {path: a.copy() for path, a in b.rows.obs.items()}, "waiting": b.rows.waiting.copy()}
+                {
+                    "obs": {path: a.copy() for path, a in b.rows.obs.items()},
+                    "waiting": b.rows.waiting.copy(),
+                    "resting": b.rows.resting.copy(),
+                }
                 for b in blocks
             ],
             "episode": self.episode.copy(),
@@ -456,7 +483,8 @@ class SerialEnv:
         self.episode[:], self._earned[:] = state["episode"], state["earned"]
         self.slab.broken[:], self.slab.discarded[:] = state.get("broken", 0), state.get("discarded", 0)
         for block, saved in zip(self.slab.blocks, state["rows"], strict=True):
-            block.rows.waiting[:] = saved["waiting"]
+            block.rows.waiting[:], block.rows.resting[:] = saved["waiting"], saved.get("resting", False)
+            self._writer.any_rest |= True in block.rows.resting.tobytes()
             for path, array in block.rows.obs.items():
                 array[:] = saved["obs"][path]
         lost = np.zeros(self.num_lanes, dtype=bool)
@@ -487,11 +515,17 @@ class SerialEnv:
         earned = 0.0
         for action in where["actions"]:
             if self._gym:
-                obs, reward, terminated, truncated, info = copied.env.step(deepcopy(action))
+                (idle,) = self._idle_actions(0, 1)
+                result = copied.env.step(idle if action is None else deepcopy(action))
+                obs, reward, terminated, truncated, info = result
                 masks: dict[Agent, Any] = {AGENT: info[MASK]} if MASK in info else {}
-                shown = LaneStep({AGENT: obs}, {AGENT: reward}, masks=masks, ended=bool(terminated or truncated))
+                over = bool(terminated or truncated)
+                shown = LaneStep({AGENT: obs}, {AGENT: reward}, masks=masks, ended=over, infos={AGENT: info})
             else:
-                shown = copied.step({self.agents.ids[k][column]: deepcopy(value) for k, column, value in action})
+                acts = {self.agents.ids[k][column]: deepcopy(value) for k, column, value in action}
+                for k, column in sorted(self.agents.place[agent] for agent in shown.resting()):
+                    (acts[self.agents.ids[k][column]],) = self._idle_actions(k, 1)
+                shown = copied.step(acts)
             if shown.ended:
                 return False
             earned += sum(float(np.asarray(reward).item()) for reward in shown.reward.values())
@@ -500,8 +534,12 @@ class SerialEnv:
 
     def _shows_as_saved(self, lane: int, shown: LaneStep) -> bool:
         """Whether those that must act are the rows that wait, and see what these hold."""
-        waiting = sum(int(b.rows.waiting.reshape(self.num_lanes, -1)[lane].sum()) for b in self.slab.blocks)
-        if waiting != len(shown.obs):
+        rows = [block.rows for block in self.slab.blocks]
+        waiting, resting = (
+            sum(int(flags.reshape(self.num_lanes, -1)[lane].sum()) for flags in kind)
+            for kind in ([one.waiting for one in rows], [one.resting for one in rows])
+        )
+        if (waiting, resting) != (len(shown.obs) - len(shown.resting()), len(shown.resting())):
             return False
         for agent, obs in shown.obs.items():
             k, row = self._writer.place_of(lane, agent)

@@ -145,6 +145,7 @@ class SharesEnv:
         self._began = np.zeros(num_lanes, dtype=np.int64)
         self._number = np.zeros(num_lanes, dtype=np.int64)  # of each lane's episode before the step under way
         self._any_end = True
+        self._any_rest = False
         self._snapshots: dict[int, tuple[int, Any]] = {}  # of lanes taken up: step their episode began in, and where
         self._losses_in_a_row = 0
         self._remembers = any(helper.can_be_lost for helper in helpers)
@@ -249,7 +250,7 @@ class SharesEnv:
         return self._settled()
 
     def _waiting(self) -> list[np.ndarray]:
-        if self._single:
+        if self._single and not self._any_rest:
             return self._everyone
         return [np.flatnonzero(block.rows.waiting) for block in self._slab.blocks]
 
@@ -292,7 +293,8 @@ class SharesEnv:
             self._history.tidy(self._began)
         if self._want_infos:
             self.infos = [*self._first.infos, *(info for helper in self._helpers for info in helper.infos)]
-        return Step(tuple(block.rows for block in slab.blocks), slab.ended, lost, self._any_end)
+        self._any_rest = any(True in block.rows.resting.tobytes() for block in slab.blocks)
+        return Step(tuple(block.rows for block in slab.blocks), slab.ended, lost, self._any_end, self._any_rest)
 
     # -- helpers -----------------------------------------------------------------------------------
 
@@ -388,25 +390,27 @@ class SharesEnv:
 
     def _prepare_for_loss(self) -> None:
         """Copies what all lanes show before a step, because a helper that dies in it may have overwritten some."""
-        for block, (obs, waiting) in zip(self._slab.blocks, self._before, strict=False):
-            for path, kept in obs.items():
-                np.copyto(kept, block.rows.obs[path])
-            np.copyto(waiting, block.rows.waiting)
+        for block, kept in zip(self._slab.blocks, self._before, strict=False):
+            for path, array in kept["obs"].items():
+                np.copyto(array, block.rows.obs[path])
+            np.copyto(kept["waiting"], block.rows.waiting)
+            np.copyto(kept["resting"], block.rows.resting)
 
-    def _shown_now(self) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
+    def _shown_now(self) -> list[dict[str, Any]]:
+        """What all rows show, as in a saved state."""
         return [
-            ({path: array.copy() for path, array in block.rows.obs.items()}, block.rows.waiting.copy())
+            {
+                "obs": {path: array.copy() for path, array in block.rows.obs.items()},
+                "waiting": block.rows.waiting.copy(),
+                "resting": block.rows.resting.copy(),
+            }
             for block in self._slab.blocks
         ]
 
     def _state_before(self, lanes: range) -> dict[str, Any]:
         """The saved state of some lanes before the step under way, or now if there is none: what a helper takes up."""
         assert self._plan is not None and self._history is not None
-        seen = self._before if self._stepping else self._shown_now()
-        rows = []
-        for (obs, waiting), kind in zip(seen, self.kinds, strict=True):
-            mine = slice(lanes.start * len(kind.agents), lanes.stop * len(kind.agents))
-            rows.append({"obs": {path: array[mine] for path, array in obs.items()}, "waiting": waiting[mine]})
+        rows = self._rows_of(lanes, self._before if self._stepping else self._shown_now())
         where: list[dict[str, Any]] = []
         for lane in lanes:
             began = int(self._began[lane])
@@ -442,7 +446,7 @@ class SharesEnv:
                 assert self._history is not None
                 log = self._history.log(lane, int(self._began[lane]))
                 state["lanes"][lane] = {} if log is None else {"actions": log}
-        state["rows"] = [{"obs": obs, "waiting": waiting} for obs, waiting in self._shown_now()]
+        state["rows"] = self._shown_now()
         return state | {"counters": dict(self.counters), "exact": self.exact}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
@@ -489,11 +493,17 @@ class SharesEnv:
     def _part(self, state: dict[str, Any], lanes: range) -> dict[str, Any]:
         """What a saved state says of some lanes."""
         mine = slice(lanes.start, lanes.stop)
+        own = {name: state[name][mine] for name in PER_LANE if name in state}
+        return {**state, **own, "rows": self._rows_of(lanes, state["rows"])}
+
+    def _rows_of(self, lanes: range, shown: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The part of some lanes of what all rows show."""
         rows = []
-        for saved, kind in zip(state["rows"], self.kinds, strict=True):
-            own = slice(lanes.start * len(kind.agents), lanes.stop * len(kind.agents))
-            rows.append({"obs": {p: array[own] for p, array in saved["obs"].items()}, "waiting": saved["waiting"][own]})
-        return {**state, **{name: state[name][mine] for name in PER_LANE if name in state}, "rows": rows}
+        for saved, kind in zip(shown, self.kinds, strict=True):
+            mine = slice(lanes.start * len(kind.agents), lanes.stop * len(kind.agents))
+            flags = {name: saved[name][mine] for name in ("waiting", "resting") if name in saved}
+            rows.append({"obs": {path: array[mine] for path, array in saved["obs"].items()}, **flags})
+        return rows
 
     # -- the rest ----------------------------------------------------------------------------------
 

@@ -121,8 +121,8 @@ class Slab:
             obs, final_obs = (
                 {leaf.path: array((size, *leaf.shape), leaf.dtype) for leaf in kind.obs.leaves} for _ in range(2)
             )
-            terminated, truncated, waiting = (array((size,), np.bool_) for _ in range(3))
-            rows = Rows(obs, array((size,), np.float64), terminated, truncated, waiting, final_obs=kind.obs.allocate(0))
+            reward, *flags = array((size,), np.float64), *(array((size,), np.bool_) for _ in range(4))
+            rows = Rows(obs, reward, *flags, final_obs=kind.obs.allocate(0))
             actions = tuple(array((size, *shape), dtype) for shape, dtype in _action_arrays(kind.action))
             blocks.append(Block(rows, array((size,), np.uint8), final_obs, actions))
         return cls(num_lanes, blocks, {name: array((num_lanes,), dtype) for name, dtype in PER_LANE.items()})
@@ -144,7 +144,7 @@ class Slab:
             nothing = {path: array[:0].copy() for path, array in obs.items()}
             part = Rows(
                 obs, rows.reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine],
-                final_obs=nothing,
+                rows.resting[mine], final_obs=nothing,
             )  # fmt: skip
             finals = {path: array[mine] for path, array in block.final_obs.items()}
             blocks.append(Block(part, block.finals[mine], finals, tuple(array[mine] for array in block.actions)))
@@ -166,7 +166,7 @@ class Slab:
                 k, there = place[agent]
                 mine = self.blocks[k]
                 pairs = [(getattr(block.rows, n), getattr(mine.rows, n))
-                         for n in ("reward", "terminated", "truncated", "waiting")]  # fmt: skip
+                         for n in ("reward", "terminated", "truncated", "waiting", "resting")]  # fmt: skip
                 pairs += [(block.finals, mine.finals)]
                 pairs += [(block.rows.obs[path], mine.rows.obs[path]) for path in mine.rows.obs]
                 pairs += [(block.final_obs[path], mine.final_obs[path]) for path in mine.rows.obs]

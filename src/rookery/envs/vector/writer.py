@@ -31,6 +31,7 @@ class RowWriter:
 
     Attributes:
         any_end: Whether an episode or an agent's ended in this step.
+        any_rest: Whether an agent may rest.
         targets: For each kind a view of each row of its first leaf, and the shape of one observation there.
         known: For each kind whose observations are one array of numbers, the type of the last one: such an observation
             of that type and shape is copied without further questions. None for other kinds.
@@ -45,6 +46,7 @@ class RowWriter:
         """
         self._announce = announce
         self.any_end = False
+        self.any_rest = False
 
     def attach(self, slab: Slab, agents: Layout) -> None:
         """Writes there from now on."""
@@ -96,11 +98,12 @@ class RowWriter:
         self.observe(lane, shown)
 
     def observe(self, lane: int, shown: LaneStep) -> None:
-        """Writes the observations of the agents that must act, and lets them wait.
+        """Writes the observations of the agents that must act, and lets them wait, or rest.
 
         Raises:
             Breach: If one does not fit the agent's space.
         """
+        resting = shown.resting()
         for agent, obs in shown.obs.items():
             k, row = self._spots[lane].get(agent) or self.place_of(lane, agent)
             target, shape = self.targets[k]
@@ -110,7 +113,16 @@ class RowWriter:
                 self.write(self._specs[k], self._slab.blocks[k].rows.obs, row, agent, obs, shown.masks.get(agent))
                 if self.known[k] is not None and isinstance(obs, np.ndarray):
                     self.known[k] = obs.dtype
-            self._acting[k].append(row)
+            if resting or self.any_rest:
+                self.let_rest(k, row, agent in resting)
+            else:
+                self._acting[k].append(row)
+
+    def let_rest(self, k: int, row: int, resting: bool) -> None:
+        """Lets a row rest, or wait for an action again."""
+        rows = self._slab.blocks[k].rows
+        rows.resting[row], rows.waiting[row] = resting, not resting
+        self.any_rest |= resting
 
     def write(self, spec: ObsSpec, tree: Tree, row: int, agent: Agent, obs: Any, info_mask: Any) -> None:
         """Writes one observation; an agent whose info has no mask this time may do anything.
@@ -141,6 +153,8 @@ class RowWriter:
             if self._acting[k]:
                 block.rows.waiting[self._acting[k]] = True
                 self._acting[k].clear()
+        if self.any_rest:
+            self.any_rest = any(True in block.rows.resting.tobytes() for block in self._slab.blocks)
 
     def pay_all(self, k: int, rows: list[int] | range, rewards: list[Any]) -> None:
         """Writes rewards, checked together, and one by one where something is wrong.
@@ -207,7 +221,7 @@ class RowWriter:
             mine = slice(lane * width, (lane + 1) * width)
             for path, array in block.rows.obs.items():
                 block.final_obs[path][mine] = array[mine]
-            block.rows.reward[mine], block.rows.waiting[mine] = 0.0, False
+            block.rows.reward[mine], block.rows.waiting[mine], block.rows.resting[mine] = 0.0, False, False
             block.rows.terminated[mine], block.rows.truncated[mine] = False, True
             block.finals[mine] = GIVEN_UP
 
@@ -224,6 +238,9 @@ class RowWriter:
         for block, acting in zip(self._slab.blocks, self._acting, strict=True):
             block.rows.waiting[:] = False
             acting.clear()
+            if self.any_rest:
+                block.rows.resting[:] = False
+        self.any_rest = False
 
     def check(self) -> None:
         """Checks all observations, in one test a leaf.

@@ -1,0 +1,91 @@
+"""Stable-Baselines3 learns from a replay memory: ``sb3_off_policy.py WORKLOAD --seconds N``; prints a line of JSON.
+
+Run it as `sb3_ppo.py`. Settings are those that Rookery has; what they do not name is the library's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from measure import Meter, seconds_since_start
+from stable_baselines3 import DQN, SAC
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from workloads import OFF_POLICY, OffPolicy
+
+IMPORTED = seconds_since_start()
+
+STEPS = 10**9
+"""Of which shares of settings are counted; a run ends before."""
+
+
+class Metered(BaseCallback):
+    """Tells the meter of every so many steps.
+
+    Args:
+        meter: It.
+        every: So many.
+    """
+
+    def __init__(self, meter: Meter, every: int) -> None:
+        super().__init__()
+        self.meter = meter
+        self.every = every
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps % self.every:
+            return True
+        episodes = [episode["r"] for episode in self.model.ep_info_buffer or ()]
+        mean = sum(episodes) / len(episodes) if episodes else None
+        return not self.meter.iteration(self.num_timesteps, mean)
+
+
+def model(workload: str, settings: OffPolicy, seed: int) -> DQN | SAC:
+    """The learner."""
+    shared: dict[str, Any] = {
+        "learning_rate": settings.lr,
+        "buffer_size": settings.capacity,
+        "learning_starts": settings.iteration_steps,
+        "batch_size": settings.batch_size,
+        "gamma": settings.gamma,
+        "train_freq": settings.train_every,
+        "gradient_steps": 1,
+        "policy_kwargs": {"net_arch": list(settings.hidden), "activation_fn": torch.nn.ReLU},
+        "seed": seed,
+        "device": "cpu",
+    }
+    env = make_vec_env(settings.env, 1, seed=seed)
+    if workload == "sac":
+        return SAC("MlpPolicy", env, tau=0.005, **shared)
+    return DQN(
+        "MlpPolicy",
+        env,
+        target_update_interval=settings.target_every * settings.train_every,
+        exploration_fraction=settings.epsilon_steps / STEPS,
+        exploration_final_eps=0.05,
+        **shared,
+    )
+
+
+def main() -> None:
+    """Trains and reports."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("workload", choices=OFF_POLICY)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    settings = OFF_POLICY[args.workload]
+    meter = Meter(IMPORTED, args.seconds, None)
+    learner = model(args.workload, settings, args.seed)
+    learner.learn(STEPS, callback=Metered(meter, settings.iteration_steps))
+    names = ("stable-baselines3", "gymnasium", "torch")
+    meter.report(threads=torch.get_num_threads(), versions={name: version(name) for name in names})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Settings of the noise that tries out continuous actions; the noise itself is in `models/exploration.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rookery.core.settings import Fraction, NonNegative, PositiveInt, Scheduled, Settings
+
+
+@dataclass(frozen=True)
+class NoiseConfig(Settings):
+    """What the noise of consecutive decisions has to do with each other."""
+
+    kind: Literal["white", "ou", "gsde"] = "white"
+    """``white`` = nothing (Gaussian noise); ``ou`` = it drifts (Ornstein-Uhlenbeck); ``gsde`` = it is a function of the
+    state for a while (Raffin et al. 2021).
+    """
+
+    theta: Fraction = 0.15
+    """Of ``ou``: share of the noise that is gone with each decision."""
+
+    every: PositiveInt | None = None
+    """Of ``gsde``: decisions with the same function; none = whole episodes."""
+
+
+@dataclass(frozen=True)
+class SizedNoiseConfig(NoiseConfig):
+    """The same, where the policy itself does not say how large the noise is."""
+
+    std: Scheduled[NonNegative] = 0.1
+    """Standard deviation, where actions span [-1, 1]."""

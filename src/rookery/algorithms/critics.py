@@ -1,0 +1,452 @@
+"""Critics: what an observation and an action are worth. Several networks, of which the lowest opinion counts.
+
+The plain ones are those of TD3 (Fujimoto et al. 2018, arXiv:1802.09477). Options: layer normalization; quantiles of
+which the highest are dropped (TQC, Kuznetsov et al. 2020, arXiv:2005.04269); batch renormalization that makes target
+networks superfluous (CrossQ, Bhatt et al. 2024, arXiv:1902.05605).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from rookery.algorithms.critic_kernel import ActorKernels, CriticKernels, critic_kernels
+from rookery.core.batch import TensorTree, Transitions
+from rookery.core.device import device_of
+from rookery.core.errors import ConfigError
+from rookery.core.metrics import Metrics
+from rookery.core.ops import quantile_huber
+from rookery.core.optim import Adam, ClosedForm, StepConfig, flatten, gradient_step, track, with_gradient
+from rookery.core.settings import NonNegativeInt, PositiveInt, Settings
+from rookery.core.spaces import MASK
+from rookery.core.state import Stateful
+from rookery.models.activations import ACTIVATIONS
+from rookery.models.build import CRITIC_ACTION, ModelConfig, build_critic_trunk, build_trunk
+from rookery.models.distributions import Behavior
+from rookery.models.heads import VALUE_GAIN
+from rookery.models.layers import HIDDEN_GAIN, linear
+from rookery.policies.policy import Policy
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+BatchT = TypeVar("BatchT", bound="StateAction")
+ConfigT = TypeVar("ConfigT", bound=StepConfig)
+
+
+@dataclass(frozen=True)
+class CriticConfig(Settings):
+    """How critics are built."""
+
+    number: PositiveInt = 2
+    """Networks, each with first weights of its own. What counts is the lowest of their values."""
+
+    norm: Literal["none", "layer", "batch"] = "none"
+    """Normalization between layers. ``batch`` = CrossQ: batch renormalization, and no target critics."""
+
+    quantiles: PositiveInt | None = None
+    """Quantiles of the return that each network learns instead of its mean (TQC: 25); none = the mean."""
+
+    drop: NonNegativeInt = 2
+    """With `quantiles`: so many for each network are left out of targets, the highest of all together."""
+
+
+@dataclass(frozen=True)
+class StateAction:
+    """What critics judge; ``[N, ...]``.
+
+    Attributes:
+        obs: Observations as networks take them.
+        action: Numbers in [-1, 1]; critics that judge all choices at once do not look at it.
+    """
+
+    obs: TensorTree
+    action: Tensor
+
+
+@dataclass(frozen=True)
+class CriticBatch(StateAction):
+    """Rows of a critic loss.
+
+    Attributes:
+        target: What the value should have been, ``[N]``, or a sample of what the return may be, ``[N, M']``.
+        weight: ``[N]`` of each row; None if all count alike.
+    """
+
+    target: Tensor
+    weight: Tensor | None
+
+
+@dataclass(frozen=True)
+class JointBatch(StateAction):
+    """Rows of a loss without target networks: decisions, and below them what came after, ``[2N, ...]``.
+
+    Attributes:
+        reward: ``[N]``.
+        discount: ``[N]``.
+        bonus: ``[N]`` what is taken off the value of what came after; None = nothing.
+        weight: ``[N]`` of each row; None if all count alike.
+    """
+
+    reward: Tensor
+    discount: Tensor
+    bonus: Tensor | None
+    weight: Tensor | None
+
+
+class HasCritic(StepConfig, Protocol):
+    """What losses of critics read from an algorithm's settings."""
+
+    @property
+    def critic(self) -> CriticConfig:
+        """How critics are built."""
+        ...
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def backup(q: Tensor, reward: Tensor, discount: Tensor, bonus: Tensor | None, critic: CriticConfig) -> Tensor:
+    """What values should be, given those of what came next.
+
+    The lowest of the networks' values; of quantiles, all but the highest of all networks together (TQC, eq. 10-11).
+
+    Args:
+        q: ``[K, N]`` of K networks, or their quantiles ``[K, N, M]``.
+        reward: ``[N]``.
+        discount: ``[N]``.
+        bonus: ``[N]`` what is taken off `q`; None = nothing.
+        critic: Settings of the critics.
+
+    Returns:
+        ``[N]``, or ``[N, K * (M - drop)]``.
+    """
+    if critic.quantiles is None:
+        value = q.amin(0)
+        return torch.addcmul(reward, discount, value if bonus is None else value - bonus)
+    pooled = q.transpose(0, 1).flatten(1).sort(1).values
+    kept = pooled[:, : pooled.shape[1] - critic.number * critic.drop]
+    if bonus is not None:
+        kept = kept - bonus.unsqueeze(1)
+    return torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), kept)
+
+
+def critic_loss(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> tuple[Tensor, Metrics]:
+    """Half the squared error of each network, or its quantile regression, summed over networks.
+
+    Args:
+        q: ``[K, N]``, or quantiles ``[K, N, M]``.
+        batch: What was judged, and what that should have been.
+        cfg: Not looked at: q tells of which kind it is.
+
+    Returns:
+        The loss, and metrics, of which ``priority`` is one for each row: the size of its error.
+    """
+    if q.dim() == 2:
+        error = q - batch.target
+        each = 0.5 * error.square().sum(0)
+        td_error = error.detach().abs().mean(0)
+    else:
+        number = len(q)
+        each = quantile_huber(q.flatten(0, 1), batch.target.repeat(number, 1), kappa=1.0).view(number, -1).sum(0)
+        td_error = (q.detach().mean((0, 2)) - batch.target.mean(1)).abs()
+    loss = (each if batch.weight is None else each * batch.weight).mean()
+    return loss, {
+        "critic_loss": loss.detach(),
+        "q_mean": q.detach().mean(),
+        "td_error": td_error.mean(),
+        "priority": td_error,
+    }
+
+
+def critic_gradient(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> ClosedForm | None:
+    """The gradient of `critic_loss` with respect to values ``[K, N]``, and its metrics; None of quantiles."""
+    if q.dim() != 2:
+        return None
+    _, metrics = critic_loss(q, batch, cfg)
+    gradient = (q - batch.target).div_(q.shape[1])
+    return [gradient if batch.weight is None else gradient.mul_(batch.weight)], metrics
+
+
+with_gradient(critic_gradient)(critic_loss)
+
+
+def joint_critic_loss(q: Tensor, batch: JointBatch, cfg: HasCritic) -> tuple[Tensor, Metrics]:
+    """`critic_loss` towards the networks' own values of what came after, from the same pass (CrossQ, section 3)."""
+    now, after = q.chunk(2, 1)
+    target = backup(after.detach(), batch.reward, batch.discount, batch.bonus, cfg.critic)
+    return critic_loss(now, CriticBatch(batch.obs, batch.action, target, batch.weight), cfg)
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+class BatchRenorm(nn.Module):
+    """Batch renormalization (Ioffe 2017, arXiv:1702.03275): what learns sees nearly what judges alone does.
+
+    While learning, rows are normalized by their own mean and standard deviation, and corrected, within limits, to where
+    the running ones would have put them; there is no correction in the first `WARM_UP` passes. In `eval` the running
+    ones are used. Constants are those of CrossQ.
+
+    Args:
+        width: Numbers in a row.
+    """
+
+    mean: Tensor
+    var: Tensor
+    passes: Tensor
+
+    MOMENTUM = 0.01
+    EPS = 1e-3
+    R_MAX = 3.0
+    D_MAX = 5.0
+    WARM_UP = 100_000
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+        self.shift = nn.Parameter(torch.zeros(width))
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("var", torch.ones(width))
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows ``[N, width]``, normalized, scaled and shifted."""
+        if not self.training:
+            return torch.addcmul(self.shift, (x - self.mean) * torch.rsqrt(self.var + self.EPS), self.scale)
+        var, mean = torch.var_mean(x, 0, correction=0)
+        std = (var + self.EPS).sqrt()
+        with torch.no_grad():
+            running = (self.var + self.EPS).sqrt()
+            corrects = (self.passes >= self.WARM_UP).float()
+            ratio = (std / running).clamp_(1 / self.R_MAX, self.R_MAX)
+            offset = ((mean - self.mean) / running).clamp_(-self.D_MAX, self.D_MAX)
+            ratio, offset = torch.lerp(torch.ones_like(ratio), ratio, corrects), offset * corrects
+            self.mean.lerp_(mean, self.MOMENTUM)
+            self.var.lerp_(var, self.MOMENTUM)
+            self.passes += 1
+        return torch.addcmul(self.shift, (x - mean) / std * ratio + offset, self.scale)
+
+
+class RenormalizedLayers(nn.Module):
+    """Linear layers with a batch renormalization before the first and after each one's activation, as in CrossQ.
+
+    Args:
+        trunk: What they stand on.
+        model: Widths and activation.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, trunk: nn.Module, model: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        first = trunk.num_features
+        assert isinstance(first, int)
+        widths = (first, *model.hidden)
+        self.trunk = trunk
+        self.layers = nn.ModuleList(
+            linear(widths[i], widths[i + 1], gain=HIDDEN_GAIN, generator=generator) for i in range(len(model.hidden))
+        )
+        self.norms = nn.ModuleList(BatchRenorm(width) for width in widths)
+        self.num_features = widths[-1]
+        self._activate = ACTIVATIONS[model.activation]
+
+    def forward(self, obs: TensorTree) -> Tensor:
+        """Features ``[N, num_features]``."""
+        before, *after = self.norms
+        x: Tensor = before(self.trunk(obs))
+        for layer, norm in zip(self.layers, after, strict=True):
+            x = norm(self._activate(layer(x)))
+        return x
+
+
+class Critic(nn.Module):
+    """One network: from an observation and an action to its value, or from an observation to those of all choices.
+
+    Args:
+        policy: Whose actions are judged.
+        cfg: Settings of critics.
+        model: Settings of networks.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        obs, action = policy.input_spec, policy.action_spec
+        self.takes_action = action.kind == "box"
+        inside = {"none": model, "layer": model.replace(layer_norm=True), "batch": model.replace(hidden=())}[cfg.norm]
+        if self.takes_action:
+            trunk = build_critic_trunk(obs, action, inside, generator=generator)
+        else:
+            trunk = build_trunk(obs, inside, generator=generator)
+        self.trunk = RenormalizedLayers(trunk, model, generator) if cfg.norm == "batch" else trunk
+        width = self.trunk.num_features
+        assert isinstance(width, int)
+        self._outputs = (cfg.quantiles or 1) if self.takes_action else action.sizes[0]
+        self.linear = linear(width, self._outputs, gain=VALUE_GAIN, generator=generator)
+
+    def forward(self, batch: StateAction) -> Tensor:
+        """Values ``[N]``, quantiles ``[N, M]``, or values of all choices ``[N, A]``."""
+        obs = {**batch.obs, CRITIC_ACTION: batch.action} if self.takes_action else batch.obs
+        output: Tensor = self.linear(self.trunk(obs))
+        return output.squeeze(1) if self._outputs == 1 else output
+
+
+class Critics(nn.Module):
+    """Several of them, which share nothing.
+
+    Arguments as of `Critic`.
+    """
+
+    def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self.model = model
+        self.networks = nn.ModuleList(Critic(policy, cfg, model, generator) for _ in range(cfg.number))
+        self.to(device_of(policy))
+        self.kernels: CriticKernels | None = None
+        """What runs them in the place of torch, if anything does."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes over: not the kernels, whose weights are these."""
+        return {**self.__dict__, "kernels": None}
+
+    def forward(self, batch: StateAction) -> Tensor:
+        """What each one puts out, ``[K, N]`` or ``[K, N, ...]``."""
+        if self.kernels is not None and not (torch.is_grad_enabled() and self.learns):
+            return self.kernels.judge(batch)
+        return torch.stack([network(batch) for network in self.networks])
+
+    @property
+    def learns(self) -> bool:
+        """Whether gradients of the weights are wanted."""
+        return next(self.parameters()).requires_grad
+
+
+def behavior_of(policy: Policy, obs: TensorTree, kernels: ActorKernels | None = None) -> Behavior:
+    """What a policy draws actions from, given observations ``[N, ...]`` as networks take them.
+
+    Args:
+        policy: The policy.
+        obs: By leaf path.
+        kernels: What runs it where no gradients are wanted; None = torch.
+    """
+    if kernels is not None and not torch.is_grad_enabled():
+        return kernels.behavior(obs)
+    behavior: Behavior = policy.head(policy.trunk(obs), obs.get(MASK))
+    return behavior
+
+
+def target_of(net: ModuleT) -> tuple[ModuleT, Tensor]:
+    """A copy that learns nothing by itself, and the vector of its weights, in the order of those of ``flatten([net])``;
+    `track` moves it.
+    """
+    target = copy.deepcopy(net)
+    data = flatten([target]).data
+    return target.requires_grad_(False), data
+
+
+def judge_of(net: ModuleT) -> ModuleT:
+    """The same network on the same weights, which take no gradients here and only let them through: for what learns
+    from its judgment. Normalization layers judge by their running statistics.
+
+    Args:
+        net: Its weights lie where they will stay (after `flatten`).
+    """
+    judge = copy.deepcopy(net).requires_grad_(False).eval()
+    for mine, source in zip(judge.parameters(), net.parameters(), strict=True):
+        mine.data, mine.grad = source.data, None
+    for module, original in zip(judge.modules(), net.modules(), strict=True):
+        for name, buffer in original.named_buffers(recurse=False):
+            module.register_buffer(name, buffer)
+    return judge
+
+
+def named(part: str, metrics: Metrics) -> Metrics:
+    """Metrics of a gradient step, the norm of the gradient under the name of what made the step."""
+    metrics[f"{part}_grad_norm"] = metrics.pop("grad_norm")
+    return metrics
+
+
+def taken(metrics: Metrics, name: str) -> Tensor:
+    """Takes the numbers of rows ``[N]`` out of a loss's metrics."""
+    rows = metrics.pop(name)
+    assert isinstance(rows, Tensor)
+    return rows
+
+
+class CriticLearner(Stateful):
+    """The critics of an algorithm, with all it takes to learn them.
+
+    Args:
+        policy: Whose actions are judged.
+        cfg: Settings of critics.
+        model: Settings of networks.
+        adam_eps: Added to Adam's denominator.
+        generator: Draws the weights.
+
+    Attributes:
+        net: Those that learn.
+        target: Their slow followers; None if there are none (CrossQ).
+        judge: `net`, for an actor to learn from.
+        optimizer: Moves `net`.
+    """
+
+    saved = ("net", "target", "optimizer")
+    fixed = ("cfg", "judge", "_target_data")
+
+    def __init__(
+        self, policy: Policy, cfg: CriticConfig, model: ModelConfig, *, adam_eps: float, generator: torch.Generator
+    ) -> None:
+        if cfg.quantiles is not None and cfg.drop >= cfg.quantiles:
+            raise ConfigError(
+                f"policies.{policy.name}.critic.drop = {cfg.drop} leaves none of critic.quantiles = {cfg.quantiles}; "
+                "drop fewer (TQC: 2 of 25)"
+            )
+        self.cfg = cfg
+        self.net = Critics(policy, cfg, model, generator)
+        self.target: Critics | None = None
+        self._target_data: Tensor | None = None
+        if cfg.norm != "batch":
+            self.target, self._target_data = target_of(self.net)
+        self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=adam_eps)
+        self.judge = judge_of(self.net)
+        for net in (self.net, self.target, self.judge):
+            if net is not None:
+                net.kernels = critic_kernels(net)
+
+    def learn(self, rows: Transitions, next_action: Tensor, bonus: Tensor | None, cfg: HasCritic) -> Metrics:
+        """One gradient step towards ``reward + discount * (value of the next action - bonus)``.
+
+        Args:
+            rows: Decisions; observations as networks take them.
+            next_action: ``[N, k]`` what the actor would do next.
+            bonus: ``[N]``; None = nothing.
+            cfg: The algorithm's settings, schedules resolved.
+        """
+        if self.target is None:
+            obs = {path: torch.cat((leaf, rows.next_obs[path])) for path, leaf in rows.obs.items()}
+            action = torch.cat((rows.action, next_action))
+            joint = JointBatch(obs, action, rows.reward, rows.discount, bonus, rows.weight)
+            return self.step(joint_critic_loss, joint, cfg)
+        with torch.no_grad():
+            q = self.target(StateAction(rows.next_obs, next_action))
+            target = backup(q, rows.reward, rows.discount, bonus, self.cfg)
+        return self.step(critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight), cfg)
+
+    def lowest_ahead(self, obs: TensorTree, action: Tensor) -> Tensor:
+        """What targets say, the lowest of them: ``[N]``, or ``[N, A]`` where all choices are judged."""
+        q: Tensor = (self.target or self.net)(StateAction(obs, action))
+        return q.amin(0)
+
+    def step(
+        self, loss: Callable[[Tensor, BatchT, ConfigT], tuple[Tensor, Metrics]], batch: BatchT, cfg: ConfigT
+    ) -> Metrics:
+        """One gradient step on a loss."""
+        return named("critic", gradient_step(self.net, loss, batch, self.optimizer, cfg))
+
+    def track(self, tau: float) -> None:
+        """Targets, if there are any, follow by a share `tau` of the way."""
+        if self._target_data is not None:
+            track(self._target_data, self.optimizer.flat.data, tau)

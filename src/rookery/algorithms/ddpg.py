@@ -1,0 +1,168 @@
+"""Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971).
+
+The details that decide are in docs/algorithms/ddpg.md. The file reads from the settings down to the update. TD3 is this
+with three changes (`td3.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from rookery.algorithms.action_noise import SizedNoiseConfig
+from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.algorithms.critic_kernel import actor_kernels
+from rookery.algorithms.critics import (
+    CriticConfig,
+    CriticLearner,
+    Critics,
+    StateAction,
+    behavior_of,
+    named,
+    taken,
+    target_of,
+)
+from rookery.algorithms.off_policy import OffPolicy
+from rookery.core.batch import TensorTree, Transitions
+from rookery.core.metrics import Metrics
+from rookery.core.optim import Adam, Optimizer, flatten, gradient_step, track
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
+from rookery.models.build import ModelConfig
+from rookery.models.deterministic import Deterministic
+from rookery.models.heads import HeadSpec
+from rookery.models.distributions import Behavior
+from rookery.policies.policy import Policy
+from rookery.replay.memory import ReplayConfig
+
+
+@dataclass(frozen=True)
+class DDPGConfig(AlgorithmConfig):
+    """Settings of DDPG. Space and environment presets change some of them: see docs/reference/presets.md."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.ddpg:DDPG"
+
+    lr: Scheduled[PositiveFloat] = 3e-4
+    """Learning rate of Adam, of actor and critics."""
+    gamma: Fraction = 0.99
+    """Discount of the environment's reward."""
+    tau: Fraction = 0.005
+    """How far target networks follow when they do."""
+    batch_size: PositiveInt = 256
+    """Decisions in a gradient step."""
+    learning_starts: NonNegativeInt = 1000
+    """Decisions in the memory before learning begins; until then actions are uniformly random."""
+    train_every: PositiveInt = 1
+    """Decisions, of all slots together, from one round of gradient steps to the next."""
+    updates_per_step: NonNegative = 1.0
+    """Gradient steps for each decision."""
+    n_step: PositiveInt = 1
+    """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played."""
+    exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)
+    """The noise on actions while playing."""
+    critic: CriticConfig = field(default_factory=lambda: CriticConfig(number=1))
+    """The critics."""
+    max_grad_norm: PositiveFloat | None = None
+    """Longest gradient; longer ones are scaled down. None = any."""
+    adam_eps: PositiveFloat = 1e-8
+    """Added to Adam's denominator."""
+    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
+    """The memory."""
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
+    """The networks."""
+
+    @property
+    def head(self) -> HeadSpec:
+        """One action for each state."""
+        return Deterministic(self.exploration.kind, self.exploration.theta, self.exploration.every)
+
+
+@dataclass(frozen=True)
+class ActorBatch:
+    """Rows of the actor's loss: observations ``[N, ...]`` as networks take them."""
+
+    obs: TensorTree
+
+
+class JudgedActor:
+    """A policy, and critics that judge what it does.
+
+    Args:
+        policy: Acts.
+        judge: Judges; its weights take no gradients.
+    """
+
+    def __init__(self, policy: Policy, judge: Critics) -> None:
+        self.policy = policy
+        self.judge = judge
+        self.kernels = actor_kernels(policy, self.judged)
+
+    def __call__(self, batch: ActorBatch) -> Tensor:
+        """What its actions are worth, ``[K, N]`` or ``[K, N, M]``; gradients flow through the actions into it."""
+        return self.judged(behavior_of(self.policy, batch.obs), batch)
+
+    def judged(self, behavior: Behavior, batch: ActorBatch) -> Tensor:
+        """The same, given what actions are drawn from."""
+        return self.judge(StateAction(batch.obs, behavior.mode()))  # type: ignore[no-any-return]
+
+
+def actor_loss(q: Tensor, batch: ActorBatch, cfg: DDPGConfig) -> tuple[Tensor, Metrics]:
+    """The negated value of the actor's actions (eq. 6), as the first critic sees it; of quantiles the mean of all."""
+    loss = -(q[0] if q.dim() == 2 else q).mean()
+    return loss, {"actor_loss": loss.detach()}
+
+
+class DDPG(OffPolicy[DDPGConfig]):
+    """The algorithm: `update` is the inner loop of Algorithm 1."""
+
+    saved = ("critics", "actor_target", "actor_optimizer", "rng")
+    fixed = ("actor", "target_kernels", "_actor_target_data")
+
+    def __init__(self, policy: Policy, cfg: DDPGConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
+        self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
+        self.actor_target, self._actor_target_data = target_of(policy)
+        self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.actor = JudgedActor(policy, self.critics.judge)
+        self.target_kernels = actor_kernels(self.actor_target, lambda behavior, _: behavior)
+        self.rng = streams.generator(Role.LEARNER, name)
+
+    @property
+    def optimizers(self) -> tuple[Optimizer, ...]:
+        """Of actor and critics."""
+        return self.actor_optimizer, self.critics.optimizer
+
+    def explore(self) -> None:
+        """Random actions while the memory fills, then noise."""
+        self.policy.head.random.fill_(float(self.is_warming_up))
+        self.policy.head.std.fill_(self.now().exploration.std)
+
+    def update(self) -> Metrics:
+        """Critics and actor make a gradient step each; targets follow."""
+        cfg = self.now()
+        rows = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+        return self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg)
+
+    def learn_critics(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
+        """A gradient step towards the value of what the target actor would do next."""
+        metrics = self.critics.learn(rows, self.next_action(rows.next_obs), None, cfg)
+        priority = taken(metrics, "priority")
+        if rows.weight is not None:
+            self.memory.update_priorities(rows.row, priority)
+        return metrics
+
+    @torch.no_grad()
+    def next_action(self, obs: TensorTree) -> Tensor:
+        """What the target actor would do, ``[N, k]``."""
+        return behavior_of(self.actor_target, obs, self.target_kernels).mode()
+
+    def learn_actor(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
+        """A gradient step up the critics' values of its actions; then all targets follow."""
+        metrics = gradient_step(self.actor, actor_loss, ActorBatch(rows.obs), self.actor_optimizer, cfg)
+        self.critics.track(cfg.tau)
+        track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
+        return named("actor", metrics)

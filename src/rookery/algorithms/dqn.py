@@ -1,0 +1,300 @@
+"""Deep Q-networks (Mnih et al. 2015) and what makes them better, each an option: double (van Hasselt et al. 2016),
+dueling (Wang et al. 2016), n-step and prioritized (Hessel et al. 2018), noisy (Fortunato et al. 2018), distributional
+(Bellemare et al. 2017, Dabney et al. 2018), recurrent (R2D2, Kapturowski et al. 2019).
+
+The details that decide are in docs/algorithms/dqn.md. The file reads from the settings down to the gradient step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from rookery.algorithms.algorithm import AlgorithmConfig, Row
+from rookery.algorithms.off_policy import OffPolicy
+from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, exploration_for
+from rookery.algorithms.q_kernel import TDRows, q_kernels
+from rookery.algorithms.q_losses import DELTA, Estimate, MeanValue, QBatch, ValuesConfig, estimate_for, played
+from rookery.algorithms.q_network import QNetwork
+from rookery.algorithms.q_sequences import sequence_priorities, stretches, timeline_rows, unroll, windows
+from rookery.core.batch import Rollout, TensorTree, Transitions, flat
+from rookery.core.device import device_of
+from rookery.core.errors import ConfigError
+from rookery.core.metrics import Metrics
+from rookery.core.optim import Adam, Optimizer, flatten, gradient_step, track
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import (
+    Fraction,
+    NonNegative,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Settings,
+)
+from rookery.core.spaces import MASK
+from rookery.models.build import ModelConfig
+from rookery.models.q_head import QHead, QValues
+from rookery.models.recall import rows_of
+from rookery.policies.policy import Policy
+from rookery.replay.memory import ReplayConfig
+
+
+@dataclass(frozen=True)
+class TargetConfig(Settings):
+    """How the target network follows the one that learns."""
+
+    kind: Literal["hard", "soft"] = "hard"
+    """``hard`` = a copy from time to time; ``soft`` = a small step in each gradient step."""
+
+    every: PositiveInt = 250
+    """Gradient steps from one copy to the next."""
+
+    tau: Fraction = 0.005
+    """Share of the way in each soft step."""
+
+
+@dataclass(frozen=True)
+class DQNConfig(AlgorithmConfig):
+    """Settings of DQN. Space and environment presets change some of them: see docs/reference/presets.md."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.dqn:DQN"
+
+    lr: Scheduled[PositiveFloat] = 5e-4
+    """Learning rate of Adam."""
+    gamma: Fraction = 0.99
+    """Discount of the environment's reward."""
+    batch_size: PositiveInt = 64
+    """Decisions in a gradient step; sequences, if the policy remembers."""
+    learning_starts: NonNegativeInt = 1000
+    """Decisions in the memory before learning begins; until then actions are random."""
+    train_every: PositiveInt = 4
+    """Decisions from one round of gradient steps to the next; a vector step of all copies is the least."""
+    updates_per_step: NonNegative = 0.25
+    """Gradient steps for each decision: 0.25 = one for four."""
+    double: bool = True
+    """Whether the network that learns chooses the action whose target value counts, which makes values less too large.
+    """
+    n_step: PositiveInt = 1
+    """Rewards in a target before the value takes over."""
+    dueling: bool = False
+    """Whether the value of a state and the advantages of actions are streams of their own."""
+    dueling_hidden: tuple[PositiveInt, ...] = ()
+    """Widths of the layers that each of these streams has to itself."""
+    values: ValuesConfig = field(default_factory=ValuesConfig)
+    """What is learned of an action's value."""
+    target: TargetConfig = field(default_factory=TargetConfig)
+    """The target network."""
+    exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
+    """How actions are tried out."""
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    """The replay memory."""
+    max_grad_norm: PositiveFloat | None = 10.0
+    """Longest gradient; longer ones are scaled down. None = any."""
+    adam_eps: PositiveFloat = 1e-8
+    """Added to Adam's denominator."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """The network."""
+
+    @property
+    def head(self) -> QValues:
+        """Values of actions."""
+        values, exploration = self.values, self.exploration
+        return QValues(
+            values=values.kind,
+            atoms={"mean": 1, "categorical": values.atoms, "quantile": values.quantiles}[values.kind],
+            low=values.low,
+            high=values.high,
+            dueling=self.dueling,
+            dueling_hidden=self.dueling_hidden,
+            noisy=exploration.kind == "noisy",
+            noisy_std=exploration.noisy_std,
+            explore="boltzmann" if exploration.kind == "boltzmann" else "epsilon",
+        )
+
+
+class DQN(OffPolicy[DQNConfig]):
+    """The algorithm: `update` is the inner part of Algorithm 1 of the paper.
+
+    Attributes:
+        net: What learns: the policy's own trunk, memory and head.
+        target_net: What targets are made of.
+        estimate: What is learned of an action's value.
+        exploration: How actions are tried out.
+    """
+
+    saved = ("target_net", "optimizer", "exploration", "rng")
+    fixed = ("net", "target_flat", "estimate")
+    learns_memory = True
+
+    def __init__(self, policy: Policy, cfg: DQNConfig, streams: Streams, name: str) -> None:
+        head = policy.head
+        assert isinstance(head, QHead)
+        self.rng = streams.generator(Role.LEARNER, name)
+        self.net = QNetwork(head, policy.trunk, policy.memory)
+        self.target_net = self.net.twin()
+        self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.target_flat = flatten(self.target_net.parts)
+        for net in (self.net, self.target_net):
+            net.kernels = q_kernels(net, cfg.model)
+        self.estimate: Estimate = estimate_for(cfg.values, head.support)
+        self.exploration: Exploration = exploration_for(policy, cfg.exploration, self.optimizer.flat.data, self.rng)
+        _check(policy, cfg, name)
+        super().__init__(policy, cfg, streams, name)
+
+    # --- playing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def behaviour(self) -> Policy:
+        """Who plays; another than the policy where its weights are disturbed."""
+        return self.exploration.behaviour
+
+    def explore(self) -> None:
+        """Sets exploration to what the schedules say at this environment step."""
+        if self.is_warming_up:
+            self.exploration.at_random()
+        else:
+            self.exploration.advance(self.now().exploration, self.memory.total, self.observations)
+
+    def observations(self, number: int) -> TensorTree:
+        """So many that were seen, as the networks take them."""
+        return self.sample(number, n_step=1, gamma=1.0, beta=0.0).obs
+
+    # --- learning -----------------------------------------------------------------------------------------------------
+
+    def update(self) -> Metrics:
+        """One gradient step on decisions, or sequences of them, drawn from the memory."""
+        cfg = self.now()
+        metrics = self.learn_rows(cfg) if self.policy.memory_size == 0 else self.learn_sequences(cfg)
+        self.follow(cfg.target)
+        return metrics
+
+    def learn_rows(self, cfg: DQNConfig) -> Metrics:
+        """Decisions that stand for themselves."""
+        drawn = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+        batch = self.kernel_rows(drawn) or self.targets(drawn, cfg)
+        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg)
+        self.memory.update_priorities(drawn.row, _priority(metrics))
+        return metrics
+
+    def kernel_rows(self, drawn: Transitions) -> TDRows | None:
+        """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
+        kernels, target = self.net.kernels, self.target_net.kernels
+        if type(self) is not DQN or type(self.estimate) is not MeanValue or kernels is None or target is None:
+            return None
+        obs, next_obs = self.policy.normalize(drawn.obs), self.policy.normalize(drawn.next_obs)
+        rows = TDRows(obs, drawn.action, drawn.reward, drawn.discount, next_obs, drawn.weight, target, DELTA)
+        return rows if rows.can_be_read(kernels) else None
+
+    @torch.no_grad()
+    def targets(self, drawn: Transitions, cfg: DQNConfig) -> QBatch:
+        """What decisions should be worth: ``reward + discount * target value`` of the best action after them."""
+        after = self.target_net.values(drawn.next_obs, self.noise())
+        judge = self.net.values(drawn.next_obs, self.noise()) if cfg.double else after
+        best = self.best(judge, drawn.next_obs.get(MASK))
+        target = self.estimate.target(drawn.reward, drawn.discount, played(after, best))
+        return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise())
+
+    def learn_sequences(self, cfg: DQNConfig) -> Metrics:
+        """Sequences, from what the policy remembered when it played them."""
+        length = cfg.replay.burn_in + cfg.model.memory.sequence_length
+        drawn = self.memory.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
+        device = device_of(self.policy)
+        weight = None if drawn.weight is None else drawn.weight.to(device)
+        rollout = drawn.rollout.map(lambda _, tensor: tensor.to(device))
+        batch, fragment = self.sequence_targets(rollout, weight, cfg)
+        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg)
+        present, priority = sequence_priorities(_priority(metrics), fragment, len(drawn.row))
+        self.memory.update_priorities(drawn.row[present.cpu()], priority)
+        return metrics
+
+    @torch.no_grad()
+    def sequence_targets(self, rollout: Rollout, weight: Tensor | None, cfg: DQNConfig) -> tuple[QBatch, Tensor]:
+        """The same for what follows the burn-in of each sequence; and which sequence each row is of, ``[N]``."""
+        policy = self.policy
+        seen, window = timeline_rows(policy, rollout), windows(rollout, n=cfg.n_step, gamma=cfg.gamma)
+        burned, rest = stretches(policy, rollout, cfg.replay.burn_in)
+        kept = None if rollout.memory is None else policy.learned(rollout.memory[0])
+        after, _ = unroll(self.target_net, seen, self.noise(), kept, burned, rest)
+        judge, memory = unroll(self.net, seen, self.noise(), kept, burned, rest)
+        obs = rows_of(seen, rest.rows)
+        best = self.best(judge if cfg.double else after, obs.get(MASK))
+        places = rest.places(len(next(iter(seen.values()))))
+        learned = (places[: len(window.reward)] >= 0).nonzero().squeeze(1)  # of the decisions, which come first
+        follows = places[window.after[learned]]
+        target = self.estimate.target(
+            window.reward[learned], window.discount[learned], played(after, best).index_select(0, follows)
+        )
+        fragment = window.fragment[learned]
+        batch = QBatch(
+            obs=obs,
+            action=flat(rollout.action, rollout.valid_rows())[learned],
+            target=target,
+            weight=None if weight is None else weight[fragment],
+            noise=self.noise(),
+            sequences=rest.sequences,
+            memory=memory,
+            learned=places[learned],
+        )
+        return batch, fragment
+
+    def best(self, values: Tensor, mask: Tensor | None) -> Tensor:
+        """The action of the highest mean value among those that are allowed, ``[N]``."""
+        q = self.net.head.q_from(values)
+        return (q if mask is None else torch.where(mask, q, -torch.inf)).argmax(1)
+
+    def noise(self) -> Tensor | None:
+        """Fresh numbers for noisy layers; None if there are none."""
+        width = self.net.head.layer_noise
+        if not width:
+            return None
+        drawn = torch.from_numpy(self.rng.standard_normal((1, width), dtype="float32"))
+        return drawn.to(device_of(self.policy))
+
+    def follow(self, cfg: TargetConfig) -> None:
+        """Moves the target network after a gradient step."""
+        if cfg.kind == "soft":
+            track(self.target_flat.data, self.optimizer.flat.data, cfg.tau)
+        elif (self.gradient_steps + 1) % cfg.every == 0:
+            track(self.target_flat.data, self.optimizer.flat.data, 1.0)
+
+    @property
+    def optimizers(self) -> tuple[Optimizer, ...]:
+        """The one."""
+        return (self.optimizer,)
+
+    def summary(self) -> Row:
+        """What is common to all that learn from a memory, and how actions are tried out."""
+        return {**super().summary(), "lr": self.now().lr, **self.exploration.metrics}
+
+
+def _priority(metrics: Metrics) -> Tensor:
+    """Takes the rows' priorities out of a loss's metrics."""
+    priority = metrics.pop("priority")
+    assert isinstance(priority, Tensor)
+    return priority
+
+
+def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
+    """Refuses settings that do not go together."""
+    where, values = f"policies.{name}", cfg.values
+    if values.kind == "categorical" and (values.low >= values.high or values.atoms < 2):
+        raise ConfigError(
+            f"{where}.values: {values.atoms} atoms from low = {values.low:g} to high = {values.high:g}; there must be "
+            "two at least, and high must be above low: the smallest and the largest return to expect"
+        )
+    if values.rescale and values.kind != "mean":
+        raise ConfigError(f"{where}.values.rescale is for values.kind = mean, not {values.kind}: leave one of them out")
+    if cfg.replay.burn_in and policy.memory is None:
+        raise ConfigError(
+            f"{where}.replay.burn_in = {cfg.replay.burn_in}, but nothing is remembered that would need it: set "
+            "model.memory.kind, or leave it at 0"
+        )
+    if policy.memory_size and cfg.exploration.kind == "parameters":
+        raise ConfigError(
+            f"{where}.exploration.kind = parameters is not for a policy that remembers, whose memories would come from "
+            "disturbed weights: use epsilon, boltzmann or noisy"
+        )

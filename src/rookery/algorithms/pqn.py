@@ -1,0 +1,168 @@
+"""Parallelised Q-networks (Gallici et al. 2024, arXiv:2407.04811): Q-learning from what many copies have just played,
+without a replay memory and without a target network, which layer normalization makes stable.
+
+The details that decide are in docs/algorithms/pqn.md. The file reads from the settings down to the update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.algorithms.actor_critic import Seen, following_values
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.q_losses import QBatch, only_played, played
+from rookery.algorithms.q_network import QNetwork
+from rookery.core.batch import Demand, Rollout, TensorTree, flat
+from rookery.core.metrics import Means, Metrics
+from rookery.core.ops import lambda_returns
+from rookery.core.optim import Adam, ClosedForm, flatten, gradient_step, with_gradient
+from rookery.core.schedules import Linear
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.spaces import MASK
+from rookery.models.build import ModelConfig
+from rookery.models.q_head import QHead, QValues
+from rookery.policies.policy import Policy
+
+
+@dataclass(frozen=True)
+class PQNConfig(AlgorithmConfig):
+    """Settings of PQN. Space and environment presets change some of them: see docs/reference/presets.md."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.pqn:PQN"
+
+    lr: Scheduled[PositiveFloat] = 2.5e-4
+    """Learning rate of Adam."""
+    gamma: Fraction = 0.99
+    """Discount of the environment's reward."""
+    trace_lambda: Fraction = 0.65
+    """How much of later rewards counts in a target: 0 = the next one, then the value; 1 = all of the fragment."""
+    epochs: PositiveInt = 4
+    """Passes over the batch in an update."""
+    minibatch_size: PositiveInt = 128
+    """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
+    fragment_length: PositiveInt = 32
+    """Decisions in a row of one slot before its target is cut off with a value."""
+    batch_size: PositiveInt | None = None
+    """Decisions an update; none = fragment_length x the slots that the policy plays."""
+    epsilon: Scheduled[Fraction] = field(default_factory=lambda: Linear(1.0, 0.05, 50_000))
+    """Probability of a random action."""
+    max_grad_norm: PositiveFloat | None = 10.0
+    """Longest gradient; longer ones are scaled down. None = any."""
+    adam_eps: PositiveFloat = 1e-5
+    """Added to Adam's denominator."""
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(activation="relu", layer_norm=True))
+    """The network."""
+
+    @property
+    def head(self) -> QValues:
+        """Values of actions."""
+        return QValues()
+
+
+def pqn_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
+    """Half the squared error of the action's value (eq. 10 of the paper)."""
+    value = played(values, batch.action)
+    error = value - batch.target
+    loss = 0.5 * error.square().mean()
+    return loss, {"loss": loss.detach(), "q_mean": value.detach().mean(), "td_error": error.detach().abs().mean()}
+
+
+def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
+    """The gradient of `pqn_loss` with respect to the values ``[N, A]``: the errors; and its metrics."""
+    value = played(values, batch.action)
+    error = value - batch.target
+    metrics: Metrics = {
+        "loss": 0.5 * error.square().mean(),
+        "q_mean": value.mean(),
+        "td_error": error.abs().mean(),
+    }
+    return [only_played(error / len(batch), values, batch.action)], metrics
+
+
+with_gradient(pqn_gradient)(pqn_loss)
+
+
+class PQN(Algorithm[PQNConfig]):
+    """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
+
+    saved = ("optimizer", "rng")
+    fixed = ("net",)
+    corrects_staleness = True  # its targets take no account of whose play it was, old or new
+    loss = staticmethod(pqn_loss)
+
+    def __init__(self, policy: Policy, cfg: PQNConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        assert isinstance(policy.head, QHead)
+        self.net = QNetwork(policy.head, policy.trunk, None)
+        self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.rng = streams.generator(Role.LEARNER, name)
+        self.explore()
+
+    @property
+    def demand(self) -> Demand:
+        """Fragments of `fragment_length`, `batch_size` decisions an update."""
+        return Demand(self.cfg.fragment_length, self.cfg.batch_size)
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """One update: targets, then epochs of minibatches."""
+        cfg, data, means = self.now(), self.targets(rollout), Means()
+        for _ in range(cfg.epochs):
+            for batch in shuffled(data, cfg.minibatch_size, self.rng):
+                means.add(gradient_step(self.net, self.loss, batch, self.optimizer, cfg))
+        self.updates += 1
+        return {
+            **means.result(),
+            "lr": cfg.lr,
+            "epsilon": self.explore(),
+            "skipped_steps": self.check_finite(self.optimizer),
+            "updates": self.updates,
+        }
+
+    def explore(self) -> float:
+        """Sets the probability of a random action to what the schedule says; returns it."""
+        epsilon = self.now().epsilon
+        self.net.head.epsilon.fill_(epsilon)
+        return float(epsilon)
+
+    @torch.no_grad()
+    def targets(self, rollout: Rollout) -> QBatch:
+        """Q(lambda) returns of every valid decision, ``[N]``."""
+        normalize, cfg, rows = self.policy.normalize, self.cfg, rollout.valid_rows()
+        obs = normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
+        seen = Seen(
+            obs,
+            self.best(obs).view_as(rollout.reward),
+            self.best(normalize(rollout.last_obs)),
+            self.best(normalize(rollout.final_obs)) if len(rollout.boot_index) else None,
+        )
+        ended = rollout.terminated | rollout.truncated | rollout.last
+        target = lambda_returns(
+            rollout.reward, following_values(rollout, seen), ended, gamma=cfg.gamma, trace_lambda=cfg.trace_lambda
+        )
+        return QBatch(
+            obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()},
+            flat(rollout.action, rows),
+            flat(target, rows),
+        )
+
+    def best(self, obs: TensorTree) -> Tensor:
+        """The largest value among the actions that are allowed, ``[N]``; 0 where none is."""
+        values, mask = self.net.values(obs, None), obs.get(MASK)
+        if mask is None:
+            return values.amax(1)
+        return torch.where(mask, values, -torch.inf).amax(1).masked_fill_(~mask.any(1), 0.0)
+
+
+def shuffled(data: QBatch, size: int, rng: np.random.Generator) -> Iterator[QBatch]:
+    """One epoch: the rows in random order, in near-equal parts of at most `size` rows."""
+    order = torch.from_numpy(rng.permutation(len(data))).to(data.action.device)
+    for rows in order.tensor_split(-(-len(data) // size)):
+        obs = {path: leaf.index_select(0, rows) for path, leaf in data.obs.items()}
+        yield QBatch(obs, data.action.index_select(0, rows), data.target.index_select(0, rows))

@@ -1,0 +1,158 @@
+"""Networks of values of actions on compiled kernels (docs/kernels.md); and a gradient step's whole gradient in one call:
+target network, targets, `mean_loss` in closed form, backward.
+
+It pays for the same reason as that of PPO: sixty-four rows of a small network take less time than what torch is asked
+to do with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import byref, c_float
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rookery.core.batch import TensorTree
+from rookery.core.metrics import Metrics
+from rookery.core.native import Build, Head, TDBatch, TDSettings, address, is_plain
+from rookery.core.spaces import MASK
+from rookery.models.build import ModelConfig
+from rookery.models.encoders import Encoder
+from rookery.models.native import NativeTrunk, kernels_for, last_layers, layout_of
+
+if TYPE_CHECKING:
+    from rookery.algorithms.q_network import QNetwork
+
+STATISTICS = ("loss", "q_mean", "td_error")
+"""In the order of `values.h`."""
+
+
+class QKernels:
+    """A `QNetwork` on kernels. It puts out what is learned of each action, ``[N, A]`` or ``[N, A, M]``.
+
+    Args:
+        net: Whose weights are used, which lie in flat memory.
+        build: What runs it.
+        bfloat16: Numbers may be rounded to that before they are multiplied.
+    """
+
+    def __init__(self, net: QNetwork, build: Build, *, bfloat16: bool) -> None:
+        head = net.head
+        assert isinstance(net.trunk, Encoder)
+        self.build = build
+        self.trunk = NativeTrunk(build, net.trunk, last_layers(head), {}, bfloat16=bfloat16)
+        self.head = Head(build, layout_of(head)) if head.spec.values == "mean" else None
+        """How the mean values lie in what the network puts out."""
+        self._dueling = head.spec.dueling
+        self._shape = (head.num_actions,) if head.spec.values == "mean" else (head.num_actions, head.atoms)
+
+    def values(self, obs: TensorTree, keep: bool = False) -> Tensor:
+        """What is learned of each action, without a graph.
+
+        Args:
+            obs: ``[N, ...]`` as the trunk takes them.
+            keep: `write_gradients` will follow.
+        """
+        parts = self.trunk.forward(obs, keep)
+        if not self._dueling:
+            return parts[0].view(-1, *self._shape)
+        value, advantage = parts[0].unsqueeze(1), parts[1].view(len(parts[0]), self._shape[0], -1)
+        return (value + advantage - advantage.mean(1, keepdim=True)).view(-1, *self._shape)
+
+    def forward(self, batch: Any) -> list[Tensor]:
+        """The same, for a batch that a loss learns."""
+        return [self.values(batch.obs, keep=True)]
+
+    def outputs(self, parts: list[Tensor], batch: Any) -> Tensor:
+        """The same as a loss takes it."""
+        return parts[0]
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of all weights, given those of what `forward` put out last."""
+        gradient = gradients[0].flatten(1)
+        if not self._dueling:
+            self.trunk.write_gradients([gradient])
+            return
+        streams = gradients[0].view(len(gradient), self._shape[0], -1)
+        self.trunk.write_gradients([streams.sum(1), (streams - streams.mean(1, keepdim=True)).flatten(1)])
+
+
+def q_kernels(net: QNetwork, model: ModelConfig) -> QKernels | None:
+    """What runs a network, whose weights lie where they will stay; None if torch must."""
+    if net.memory is not None:
+        return None
+    build = kernels_for(model, [net.trunk], [net.head])
+    return None if build is None else QKernels(net, build, bfloat16=model.precision == "bfloat16")
+
+
+@dataclass(frozen=True)
+class TDRows:
+    """Rows of `mean_loss` whose targets the kernel makes itself; all fields ``[N, ...]``.
+
+    Attributes:
+        obs: What was decided on, as the trunk takes it.
+        action: Which action was played.
+        reward: What it earned.
+        discount: What the value of what came next is multiplied by.
+        next_obs: What came next, as the trunk takes it.
+        weight: Importance weight of each row; None if all count alike.
+        target: The network that values what comes next.
+        delta: Errors up to this count by their square.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    next_obs: TensorTree
+    weight: Tensor | None
+    target: QKernels
+    delta: float
+
+    def can_be_read(self, kernels: QKernels) -> bool:
+        """Whether the rows lie in memory as kernels read them."""
+        numbers, rows = (self.reward, self.discount, self.weight), len(self.action)
+        return (
+            kernels.head is not None
+            and self.target.head is not None
+            and all(part is None or (is_plain(part) and part.shape == (rows,)) for part in numbers)
+            and is_plain(self.action, torch.int64)
+            and all(kernels.trunk.can_read(obs) for obs in (self.obs, self.next_obs))
+            and all(len(leaf) == rows for obs in (self.obs, self.next_obs) for leaf in obs.values())
+            and is_plain(self.next_obs.get(MASK), torch.bool)
+        )
+
+
+def td_kernel(kernels: QKernels, batch: Any, cfg: Any) -> Metrics | None:
+    """Writes the gradients of `mean_loss` with respect to all weights.
+
+    Args:
+        kernels: The network that learns.
+        batch: The rows.
+        cfg: Settings.
+
+    Returns:
+        The metrics of the loss; None for a batch that comes with its targets.
+    """
+    if not isinstance(batch, TDRows):
+        return None
+    rows = len(batch.action)
+    error = torch.empty(rows, dtype=torch.float32)
+    numbers = (batch.action, batch.reward, batch.discount, batch.weight, batch.next_obs.get(MASK), error)
+    settings, statistics = TDSettings(cfg.double, batch.delta), (c_float * len(STATISTICS))()
+    assert kernels.head is not None
+    kernels.build.call["td_gradients"](
+        kernels.trunk.network.handle,
+        batch.target.trunk.network.handle,
+        kernels.head.handle,
+        kernels.trunk.addresses(batch.obs),
+        kernels.trunk.addresses(batch.next_obs),
+        byref(TDBatch(*map(address, numbers))),
+        byref(settings),
+        rows,
+        statistics,
+    )
+    return {**dict(zip(STATISTICS, statistics, strict=True)), "priority": error}

@@ -1,0 +1,271 @@
+"""Losses on values of actions, and the targets that they learn towards: a mean, a distribution over atoms, quantiles.
+
+All three share their form: each row has the value of the action that was played, and a target for it that was computed
+before. An importance weight multiplies a row's loss after everything else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rookery.algorithms.q_kernel import td_kernel
+from rookery.core.batch import Sequences, TensorTree
+from rookery.core.metrics import Metrics
+from rookery.core.ops import project, quantile_errors, quantile_huber, rescale, unrescale
+from rookery.core.optim import ClosedForm, with_gradient
+from rookery.core.settings import PositiveInt, Settings
+
+DELTA = 1.0
+"""Errors up to this count by their square, larger ones by their size (Huber 1964)."""
+
+RESCALE_EPS = 1e-3
+"""Slope that is left of large values when they are rescaled (Pohlen et al. 2018)."""
+
+
+@dataclass(frozen=True)
+class ValuesConfig(Settings):
+    """What is learned of an action's value."""
+
+    kind: Literal["mean", "categorical", "quantile"] = "mean"
+    """Its mean; its distribution over fixed atoms (C51, Bellemare et al. 2017); or quantiles of it (QR-DQN, Dabney et
+    al. 2018).
+    """
+
+    atoms: PositiveInt = 51
+    """Atoms of `categorical`."""
+
+    low: float = -10.0
+    """Lowest atom: smaller returns are taken for this."""
+
+    high: float = 10.0
+    """Highest atom: larger returns are taken for this."""
+
+    quantiles: PositiveInt = 50
+    """Quantiles of `quantile`."""
+
+    rescale: bool = False
+    """Whether a mean is learned as sign(x) (sqrt(|x| + 1) - 1) + x / 1000, which keeps large returns in bounds (R2D2,
+    Kapturowski et al. 2019).
+    """
+
+
+@dataclass(frozen=True)
+class QBatch:
+    """Rows a loss on values of actions looks at; all fields ``[N, ...]``.
+
+    Attributes:
+        obs: Observations as the trunk takes them.
+        action: Which action was played.
+        target: ``[N]`` what its value should be; probabilities ``[N, M]`` of the atoms; or samples ``[N, M]``.
+        weight: Importance weight of each row; None if all count alike.
+        noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
+        sequences: How the observations lie in time, for a policy with a memory; None where each stands for itself.
+        memory: ``[B, M]`` what was remembered before each sequence.
+        learned: ``[N]`` which of the observations the rows are, where there are more of these; None = all.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    target: Tensor
+    weight: Tensor | None = None
+    noise: Tensor | None = None
+    sequences: Sequences | None = None
+    memory: Tensor | None = None
+    learned: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+def played(values: Tensor, action: Tensor) -> Tensor:
+    """Of the actions ``[N]`` alone: ``[N]`` of values ``[N, A]``, or ``[N, M]`` of ``[N, A, M]``."""
+    if values.dim() == 2:
+        return values.gather(1, action.unsqueeze(1)).squeeze(1)
+    return values[torch.arange(len(action), device=action.device), action]
+
+
+def only_played(gradient: Tensor, values: Tensor, action: Tensor) -> Tensor:
+    """The gradient with respect to all values, given that with respect to those of the actions."""
+    whole = torch.zeros_like(values)
+    if values.dim() == 2:
+        return whole.scatter_(1, action.unsqueeze(1), gradient.unsqueeze(1))
+    whole[torch.arange(len(action), device=action.device), action] = gradient
+    return whole
+
+
+def _mean(loss: Tensor, weight: Tensor | None) -> Tensor:
+    return loss.mean() if weight is None else (weight * loss).mean()
+
+
+def _each(batch: QBatch) -> Tensor | float:
+    """What each row's gradient is multiplied by in the mean over rows: ``[N, 1]``, or one number."""
+    return 1 / len(batch) if batch.weight is None else (batch.weight / len(batch)).unsqueeze(1)
+
+
+# --- a mean -----------------------------------------------------------------------------------------------------------
+
+
+def mean_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
+    """The Huber loss of the action's value (Mnih et al. 2015, with the error clipped in its gradient)."""
+    value = played(values, batch.action)
+    loss = _mean(functional.huber_loss(value, batch.target, reduction="none", delta=DELTA), batch.weight)
+    return loss, _mean_metrics(loss.detach(), value.detach(), batch.target)
+
+
+def _mean_metrics(loss: Tensor, value: Tensor, target: Tensor) -> Metrics:
+    error = (value - target).abs_()
+    return {"loss": loss, "q_mean": value.mean(), "td_error": error.mean(), "priority": error}
+
+
+def mean_gradient(values: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
+    """The gradient of `mean_loss` with respect to the values ``[N, A]``: the error, clipped; and its metrics."""
+    value = played(values, batch.action)
+    loss = _mean(functional.huber_loss(value, batch.target, reduction="none", delta=DELTA), batch.weight)
+    error = (value - batch.target).clamp_(-DELTA, DELTA).unsqueeze(1).mul_(_each(batch)).squeeze(1)
+    return [only_played(error, values, batch.action)], _mean_metrics(loss, value, batch.target)
+
+
+# --- a distribution over atoms ----------------------------------------------------------------------------------------
+
+
+def categorical_loss(logits: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
+    """The cross-entropy from the projected target to the action's distribution (Bellemare et al. 2017), which is also
+    a row's priority (Hessel et al. 2018).
+    """
+    log_probs = torch.log_softmax(played(logits, batch.action), 1)
+    surprise = -(batch.target * log_probs).sum(1)
+    loss = _mean(surprise, batch.weight)
+    return loss, _categorical_metrics(loss.detach(), surprise.detach(), log_probs.detach().exp(), batch.target, cfg)
+
+
+def _categorical_metrics(loss: Tensor, surprise: Tensor, probs: Tensor, target: Tensor, cfg: Any) -> Metrics:
+    support = torch.linspace(cfg.values.low, cfg.values.high, probs.shape[1], device=probs.device)
+    value = probs @ support
+    error = (value - target @ support).abs_().mean()
+    return {"loss": loss, "q_mean": value.mean(), "td_error": error, "priority": surprise}
+
+
+def categorical_gradient(logits: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
+    """The gradient of `categorical_loss` with respect to the logits ``[N, A, M]``: expected minus target."""
+    log_probs = torch.log_softmax(played(logits, batch.action), 1)
+    surprise = -(batch.target * log_probs).sum(1)
+    probs, loss = log_probs.exp(), _mean(surprise, batch.weight)
+    gradient = (probs - batch.target).mul_(_each(batch))  # the target's probabilities sum to 1
+    metrics = _categorical_metrics(loss, surprise, probs, batch.target, cfg)
+    return [only_played(gradient, logits, batch.action)], metrics
+
+
+# --- quantiles --------------------------------------------------------------------------------------------------------
+
+
+def quantile_loss(quantiles: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
+    """Quantile regression with Huber's kappa of 1 (Dabney et al. 2018, eq. 10): summed over the quantiles that are
+    predicted, mean over the target's samples.
+    """
+    predicted = played(quantiles, batch.action)
+    rows = quantile_huber(predicted, batch.target, kappa=DELTA)
+    loss = _mean(rows, batch.weight)
+    return loss, _quantile_metrics(loss.detach(), rows.detach(), predicted.detach(), batch.target)
+
+
+def _quantile_metrics(loss: Tensor, rows: Tensor, predicted: Tensor, target: Tensor) -> Metrics:
+    value = predicted.mean(1)
+    error = (value - target.mean(1)).abs_().mean()
+    return {"loss": loss, "q_mean": value.mean(), "td_error": error, "priority": rows}
+
+
+def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
+    """The gradient of `quantile_loss` with respect to the quantiles ``[N, A, M]``; and its metrics."""
+    predicted = played(quantiles, batch.action)
+    rows = quantile_huber(predicted, batch.target, kappa=DELTA)
+    error, weight = quantile_errors(predicted, batch.target)
+    gradient = weight.mul_(error.clamp_(-DELTA, DELTA)).mean(2).neg_().mul_(_each(batch))
+    loss = _mean(rows, batch.weight)
+    return [only_played(gradient, quantiles, batch.action)], _quantile_metrics(loss, rows, predicted, batch.target)
+
+
+with_gradient(mean_gradient, td_kernel)(mean_loss)
+with_gradient(categorical_gradient)(categorical_loss)
+with_gradient(quantile_gradient)(quantile_loss)
+
+
+# --- targets ----------------------------------------------------------------------------------------------------------
+
+
+class Estimate(ABC):
+    """What is learned of an action's value: the loss, and the target of one decision."""
+
+    @staticmethod
+    @abstractmethod
+    def loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
+        """A scalar and metrics, of which ``priority`` is a number for each row."""
+
+    @abstractmethod
+    def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
+        """What `loss` learns towards.
+
+        Args:
+            reward: ``[N]`` what the decision earned.
+            discount: ``[N]`` of what came after it; 0 if nothing did.
+            after: ``[N]`` or ``[N, M]`` what the target network says of the best action there.
+        """
+
+
+class MeanValue(Estimate):
+    """The expected return."""
+
+    loss = staticmethod(mean_loss)
+
+    def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
+        """``reward + discount * after``, ``[N]``."""
+        return torch.addcmul(reward, discount, after)
+
+
+class RescaledValue(MeanValue):
+    """The expected return, rescaled: large returns keep their order without drowning small ones (R2D2)."""
+
+    def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
+        """``h(reward + discount * h^-1(after))``, ``[N]``."""
+        return rescale(super().target(reward, discount, unrescale(after, eps=RESCALE_EPS)), eps=RESCALE_EPS)
+
+
+class CategoricalValue(Estimate):
+    """The distribution of the return over fixed atoms (C51).
+
+    Args:
+        support: ``[M]`` the atoms.
+    """
+
+    loss = staticmethod(categorical_loss)
+
+    def __init__(self, support: Tensor) -> None:
+        self.support = support
+
+    def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
+        """Probabilities ``[N, M]`` of the atoms, from logits ``[N, M]``."""
+        return project(torch.softmax(after, 1), reward, discount, self.support)
+
+
+class QuantileValue(Estimate):
+    """Quantiles of the return (QR-DQN)."""
+
+    loss = staticmethod(quantile_loss)
+
+    def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
+        """``[N, M]``: each quantile after the decision, discounted, on top of what it earned."""
+        return torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), after)
+
+
+def estimate_for(cfg: ValuesConfig, support: Tensor) -> Estimate:
+    """What the settings say is learned of an action's value; `support` ``[M]`` are the head's atoms."""
+    if cfg.kind == "categorical":
+        return CategoricalValue(support)
+    if cfg.kind == "quantile":
+        return QuantileValue()
+    return RescaledValue() if cfg.rescale else MeanValue()

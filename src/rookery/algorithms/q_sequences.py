@@ -1,0 +1,161 @@
+"""Learning values along sequences (R2D2, Kapturowski et al. 2019): where windows of n steps end in a piece of a slot's
+past, and what of it only serves to remember.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rookery.algorithms.q_network import QNetwork
+from rookery.core.batch import Rollout, Sequences, TensorTree
+from rookery.core.ops import n_step
+from rookery.models.recall import put_together, rows_of
+from rookery.policies.policy import Policy
+
+MAX_SHARE = 0.9
+"""How much the largest error of a sequence counts in its priority; the rest is their mean (eta of the paper)."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What values learn from, for the N valid decisions of a rollout in their order.
+
+    Attributes:
+        reward: ``[N]`` what a decision and the next ones earned.
+        discount: ``[N]`` of the value after them; 0 if the episode terminated.
+        after: ``[N]`` which row of the time line (see `Rollout.timeline`) that value is of; of no meaning where
+            `discount` is 0.
+        fragment: ``[N]`` which fragment a decision is of.
+    """
+
+    reward: Tensor
+    discount: Tensor
+    after: Tensor
+    fragment: Tensor
+
+
+def windows(rollout: Rollout, *, n: int, gamma: float) -> Windows:
+    """Of n decisions each, or of fewer where the episode or the fragment ends before.
+
+    Args:
+        rollout: Pieces of the past.
+        n: Decisions in a window, at most.
+        gamma: Discount.
+    """
+    fragments, device = len(rollout.length), rollout.length.device
+    valid = rollout.valid
+    ended = rollout.terminated | rollout.truncated | rollout.last
+    reward, steps = n_step(rollout.reward, ended, n=n, gamma=gamma)
+    number = (valid.flatten().cumsum(0) - 1).view_as(steps)
+    count, every = rollout.num_decisions, torch.arange(fragments, device=device)
+    after = torch.cat((number[1:], number[:1]))
+    after[rollout.length - 1, every] = count + every
+    finals = count + fragments + torch.arange(len(rollout.boot_index), device=device)
+    after[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = finals
+    last = torch.arange(len(steps), device=device).unsqueeze(1) + steps - 1
+    discount = (gamma**steps).masked_fill_(rollout.terminated.gather(0, last), 0.0)
+    time, fragment = valid.nonzero(as_tuple=True)
+    at = time, fragment
+    return Windows(reward[at], discount[at].to(reward.dtype), after.gather(0, last)[at], fragment)
+
+
+def timeline_rows(policy: Policy, rollout: Rollout) -> TensorTree:
+    """What the trunk sees in all rows of a rollout's time line: valid decisions, last observations, final ones."""
+    if policy.recall is None:
+        obs = policy.normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
+        last, final = policy.normalize(rollout.last_obs), policy.normalize(rollout.final_obs)
+    else:
+        obs, last, final = map(put_together, policy.recall.unroll(rollout, policy.normalize))
+    rows = rollout.valid_rows()
+    decided = obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()}
+    return {path: torch.cat((leaf, last[path], final[path])) for path, leaf in decided.items()}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a time line, as rows of its own.
+
+    Attributes:
+        rows: ``[R]`` their numbers on the whole time line.
+        which: ``[B]`` the fragments that reach into it.
+        sequences: How the rows lie in time; None if each stands for itself.
+    """
+
+    rows: Tensor
+    which: Tensor
+    sequences: Sequences | None
+
+    def places(self, total: int) -> Tensor:
+        """Where each of the `total` rows of the time line stands among these, ``[total]``; -1 where it does not."""
+        places = torch.full((total,), -1, device=self.rows.device)
+        places[self.rows] = torch.arange(len(self.rows), device=self.rows.device)
+        return places
+
+
+def stretches(policy: Policy, rollout: Rollout, burn_in: int) -> tuple[Stretch | None, Stretch]:
+    """The time line in two: what only serves to remember (None if nothing does), and what is learned from.
+
+    Args:
+        policy: Whose play it is.
+        rollout: The play.
+        burn_in: Observations of each fragment that serve to remember, final ones of episodes among them. Of the longest
+            fragment at least one decision is learned from, however short it is.
+    """
+    if policy.memory is None:
+        fragments, device = len(rollout.length), rollout.length.device
+        total = rollout.num_decisions + fragments + len(rollout.boot_index)
+        return None, Stretch(torch.arange(total, device=device), torch.arange(fragments, device=device), None)
+    timeline = rollout.timeline()
+    steps = len(timeline.first)
+    burn_in = min(burn_in, steps - 2)
+    which, rows, sequences = timeline.between(burn_in, steps)
+    learned = Stretch(rows, which, sequences)
+    if not burn_in:
+        return None, learned
+    which, rows, sequences = timeline.between(0, burn_in)
+    return Stretch(rows, which, sequences), learned
+
+
+@torch.no_grad()
+def unroll(
+    net: QNetwork, rows: TensorTree, noise: Tensor | None, memory: Tensor | None, burned: Stretch | None, rest: Stretch
+) -> tuple[Tensor, Tensor | None]:
+    """What a network says of a stretch: values ``[R, A]`` or ``[R, A, M]``; and what it remembered before, ``[B, M]``.
+
+    Args:
+        net: The network.
+        rows: All rows of the time line.
+        noise: As of `QNetwork.values`.
+        memory: ``[F, M]`` what was remembered before each fragment; None if nothing is.
+        burned: What comes before the stretch.
+        rest: The stretch.
+    """
+    if rest.sequences is None or memory is None:
+        return net.values(rows, noise), None
+    if burned is not None:
+        assert burned.sequences is not None
+        _, memory = net.along(rows_of(rows, burned.rows), noise, memory, burned.sequences)
+        memory = memory.index_select(0, rest.which)
+    return net.along(rows_of(rows, rest.rows), noise, memory, rest.sequences)[0], memory
+
+
+def sequence_priorities(priority: Tensor, fragment: Tensor, fragments: int) -> tuple[Tensor, Tensor]:
+    """Priorities of sequences: 0.9 times the largest and 0.1 times the mean of those of their rows.
+
+    Args:
+        priority: ``[N]`` of rows.
+        fragment: ``[N]`` which sequence each is of.
+        fragments: How many there are.
+
+    Returns:
+        The sequences that have rows ``[B]``, and their priorities ``[B]``.
+    """
+    largest = priority.new_zeros(fragments).scatter_reduce_(0, fragment, priority, "amax")
+    total = priority.new_zeros(fragments).index_add_(0, fragment, priority)
+    count = torch.bincount(fragment, minlength=fragments)
+    mixed = MAX_SHARE * largest + (1 - MAX_SHARE) * total / count.clamp(min=1)
+    present = count.nonzero().squeeze(1)
+    return present, mixed[present]

@@ -1,0 +1,359 @@
+"""Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905), and its form for discrete actions (Christodoulou 2019,
+arXiv:1910.07207).
+
+The details that decide are in docs/algorithms/sac.md. The file reads from the settings down to the update.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rookery.algorithms.action_noise import NoiseConfig
+from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.algorithms.critic_kernel import actor_kernels
+from rookery.algorithms.critics import (
+    CriticBatch,
+    CriticConfig,
+    CriticLearner,
+    Critics,
+    StateAction,
+    behavior_of,
+    critic_loss,
+    named,
+    taken,
+)
+from rookery.algorithms.off_policy import OffPolicy
+from rookery.core.batch import TensorTree, Transitions
+from rookery.core.device import device_of
+from rookery.core.errors import ConfigError
+from rookery.core.metrics import Metrics
+from rookery.core.optim import Adam, Optimizer, flatten, gradient_step
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.spaces import MASK
+from rookery.models.build import ModelConfig
+from rookery.models.distributions import Behavior, Categorical
+from rookery.models.heads import DistributionHead, HeadSpec
+from rookery.models.squashed import Squashed
+from rookery.policies.policy import Policy
+from rookery.replay.memory import ReplayConfig
+
+
+@dataclass(frozen=True)
+class SACConfig(AlgorithmConfig):
+    """Settings of SAC. Space and environment presets change some of them: see docs/reference/presets.md."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.sac:SAC"
+
+    lr: Scheduled[PositiveFloat] = 3e-4
+    """Learning rate of Adam, of actor, critics and temperature."""
+    gamma: Fraction = 0.99
+    """Discount of the environment's reward."""
+    tau: Fraction = 0.005
+    """How far target networks follow in a gradient step."""
+    batch_size: PositiveInt = 256
+    """Decisions in a gradient step."""
+    learning_starts: NonNegativeInt = 1000
+    """Decisions in the memory before learning begins; until then actions are uniformly random."""
+    train_every: PositiveInt = 1
+    """Decisions, of all slots together, from one round of gradient steps to the next."""
+    updates_per_step: NonNegative = 1.0
+    """Gradient steps for each decision."""
+    n_step: PositiveInt = 1
+    """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played, and
+    entropy counts only after them.
+    """
+    alpha: Scheduled[NonNegative] | None = None
+    """Temperature: what a nat of entropy is worth in rewards; none = it adapts, so that the policy keeps
+    `target_entropy`.
+    """
+    alpha_init: PositiveFloat = 1.0
+    """The first temperature, where it adapts."""
+    target_entropy: float | None = None
+    """Entropy in nats that the temperature aims at; none = minus one for each number of an action, on [-1, 1]; of
+    discrete actions, `entropy_share` of the most there could be.
+    """
+    entropy_share: Fraction = 0.5
+    """With `discrete`: target entropy as a share of that of choosing evenly among the allowed actions."""
+    discrete: bool = False
+    """Whether actions are one of several; critics then judge all of them at once."""
+    log_std: Literal["clamp", "tanh"] = "clamp"
+    """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
+    exploration: NoiseConfig = field(default_factory=NoiseConfig)
+    """What the noise of consecutive decisions has to do with each other; how large it is, the policy says."""
+    critic: CriticConfig = field(default_factory=CriticConfig)
+    """The critics."""
+    max_grad_norm: PositiveFloat | None = None
+    """Longest gradient; longer ones are scaled down. None = any."""
+    adam_eps: PositiveFloat = 1e-8
+    """Added to Adam's denominator."""
+    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
+    """The memory."""
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
+    """The networks."""
+
+    @property
+    def head(self) -> HeadSpec:
+        """A squashed Gaussian, or a categorical."""
+        if self.discrete:
+            return DistributionHead()
+        noise = self.exploration
+        return Squashed(self.log_std, noise.kind, noise.theta, noise.every)
+
+
+@dataclass(frozen=True)
+class ActorBatch:
+    """Rows of the actor's loss, ``[N, ...]``.
+
+    Attributes:
+        obs: Observations as networks take them.
+        noise: ``[N, k]`` standard normal numbers behind its actions.
+        alpha: Temperature, without dimensions.
+    """
+
+    obs: TensorTree
+    noise: Tensor
+    alpha: Tensor
+
+
+@dataclass(frozen=True)
+class DiscreteBatch:
+    """Rows of the actor's loss with discrete actions, ``[N, ...]``.
+
+    Attributes:
+        obs: Observations as networks take them.
+        q: ``[N, A]`` what each action is worth.
+        alpha: Temperature, without dimensions.
+    """
+
+    obs: TensorTree
+    q: Tensor
+    alpha: Tensor
+
+
+@dataclass(frozen=True)
+class EntropyBatch:
+    """What the temperature learns from.
+
+    Attributes:
+        entropy: ``[N]`` of the policy now.
+        target: What it should be: one number, or ``[N]``.
+    """
+
+    entropy: Tensor
+    target: Tensor | float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Fresh actions: their log-probabilities ``[N]``, and what critics say of them, ``[K, N]`` or ``[K, N, M]``."""
+
+    logp: Tensor
+    q: Tensor
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def actor_loss(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
+    """Eq. 7: the temperature times the log-probability of fresh actions, minus the lowest value of them; of quantiles
+    the mean of all (TQC, eq. 13).
+    """
+    value = outputs.q.amin(0) if outputs.q.dim() == 2 else outputs.q.mean((0, 2))
+    loss = (batch.alpha * outputs.logp - value).mean()
+    return loss, {"actor_loss": loss.detach(), "entropy": -outputs.logp.detach()}
+
+
+def discrete_actor_loss(policy: Categorical, batch: DiscreteBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
+    """Christodoulou, eq. 12: the same, expected over all actions instead of drawn."""
+    probs = policy.log_probs.exp()
+    loss = (probs * (batch.alpha * policy.log_probs - batch.q)).sum(1).mean()
+    return loss, {"actor_loss": loss.detach(), "entropy": policy.entropy().detach()}
+
+
+def discrete_critic_loss(q: Tensor, batch: CriticBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
+    """`critic_loss` of the actions that were played, given the values ``[K, N, A]`` of all."""
+    played = batch.action.expand(len(q), -1).unsqueeze(2)
+    return critic_loss(q.gather(2, played).squeeze(2), batch, cfg)
+
+
+def temperature_loss(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
+    """Eq. 18, of the logarithm: entropy below its target raises the temperature."""
+    loss = log_alpha * (batch.entropy - batch.target).mean()
+    return loss, {"temperature_loss": loss.detach()}
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+class CategoricalActor:
+    """A policy that knows the probability of each action."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __call__(self, batch: DiscreteBatch) -> Categorical:
+        """The distribution over actions."""
+        return self.of(batch.obs)
+
+    def of(self, obs: TensorTree) -> Categorical:
+        """The same, of observations alone."""
+        distribution = behavior_of(self.policy, obs)
+        assert isinstance(distribution, Categorical)
+        return distribution
+
+
+class JudgedActor:
+    """A policy, and critics that judge what it does.
+
+    Args:
+        policy: Acts.
+        judge: Judges; its weights take no gradients.
+    """
+
+    def __init__(self, policy: Policy, judge: Critics) -> None:
+        self.policy = policy
+        self.judge = judge
+        self.kernels = actor_kernels(policy, self.judged)
+
+    def __call__(self, batch: ActorBatch) -> Judged:
+        """Fresh actions and what they are worth; gradients flow through both into the policy."""
+        return self.judged(behavior_of(self.policy, batch.obs), batch)
+
+    def judged(self, behavior: Behavior, batch: ActorBatch) -> Judged:
+        """The same, given what actions are drawn from."""
+        action, logp = behavior.sample_logp(batch.noise)
+        return Judged(logp, self.judge(StateAction(batch.obs, action)))
+
+
+class Temperature(nn.Module):
+    """One number, learned as its logarithm.
+
+    Args:
+        alpha: Where it starts.
+    """
+
+    def __init__(self, alpha: float) -> None:
+        super().__init__()
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha)))
+
+    def forward(self, batch: EntropyBatch) -> Tensor:
+        """Its logarithm, without dimensions."""
+        return self.log_alpha
+
+
+# --- the algorithm ----------------------------------------------------------------------------------------------------
+
+
+class SAC(OffPolicy[SACConfig]):
+    """The algorithm: `update` is the inner loop of Algorithm 1."""
+
+    saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng")
+    fixed = ("actor", "categorical_actor", "device")
+
+    def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        self._check_actions()
+        self.device = device_of(policy)
+        generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
+        self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
+        self.actor_optimizer = self._adam(policy)
+        self.actor = JudgedActor(policy, self.critics.judge)
+        self.categorical_actor = CategoricalActor(policy)
+        self.temperature = Temperature(cfg.alpha_init).to(self.device) if cfg.alpha is None else None
+        self.temperature_optimizer = None if self.temperature is None else self._adam(self.temperature)
+        self.rng = streams.generator(Role.LEARNER, name)
+
+    def _adam(self, module: nn.Module) -> Adam:
+        return Adam(flatten([module]), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
+
+    def _check_actions(self) -> None:
+        cfg, action = self.cfg, self.policy.action_spec
+        if not cfg.discrete:  # the head has seen to it
+            return
+        if action.kind != "discrete":
+            raise ConfigError(
+                f"policies.{self.name}.discrete = True: actions of {action.space} are not one of several; set "
+                "discrete = false for numbers (a Box), or use PPO, which takes any space"
+            )
+        if cfg.critic.norm == "batch" or cfg.critic.quantiles is not None:
+            raise ConfigError(
+                f"policies.{self.name}.critic: quantiles and norm = batch are for numbers, not for actions of "
+                f"{action.space}; leave them out, or use DQN with values.kind = quantile"
+            )
+
+    @property
+    def optimizers(self) -> tuple[Optimizer, ...]:
+        """Of actor, critics and temperature."""
+        several = (self.actor_optimizer, self.critics.optimizer, self.temperature_optimizer)
+        return tuple(one for one in several if one is not None)
+
+    def explore(self) -> None:
+        """Random actions while the memory fills. A categorical starts out nearly even by itself."""
+        if not self.cfg.discrete:
+            self.policy.head.random.fill_(float(self.is_warming_up))
+
+    def update(self) -> Metrics:
+        """Critics, actor and temperature make a gradient step each; target critics follow."""
+        cfg = self.now()
+        rows = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+        alpha = self.alpha(cfg)
+        learn = self.learn_discrete if cfg.discrete else self.learn_continuous
+        metrics = learn(rows, alpha, cfg)
+        priority, entropy = taken(metrics, "priority"), taken(metrics, "entropy")
+        if rows.weight is not None:
+            self.memory.update_priorities(rows.row, priority)
+        if self.temperature is not None and self.temperature_optimizer is not None:
+            batch = EntropyBatch(entropy, self.target_entropy(rows.obs))
+            learned = gradient_step(self.temperature, temperature_loss, batch, self.temperature_optimizer, cfg)
+            metrics |= named("temperature", learned)
+        self.critics.track(cfg.tau)
+        return metrics | {"entropy": entropy.mean(), "alpha": alpha}
+
+    def alpha(self, cfg: SACConfig) -> Tensor:
+        """The temperature now."""
+        if self.temperature is None:
+            return torch.tensor(cfg.alpha, device=self.device)
+        return self.temperature.log_alpha.detach().exp()
+
+    def learn_continuous(self, rows: Transitions, alpha: Tensor, cfg: SACConfig) -> Metrics:
+        """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
+        shape = (2, len(rows), self.policy.action_spec.num_numbers)
+        ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.device)
+        with torch.no_grad():
+            next_action, next_logp = behavior_of(self.policy, rows.next_obs, self.actor.kernels).sample_logp(ahead)
+        metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
+        batch = ActorBatch(rows.obs, now, alpha)
+        return metrics | named("actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg))
+
+    def learn_discrete(self, rows: Transitions, alpha: Tensor, cfg: SACConfig) -> Metrics:
+        """The same, in expectation over all actions (Christodoulou, eq. 10)."""
+        with torch.no_grad():
+            policy = self.categorical_actor.of(rows.next_obs)
+            soft = self.critics.lowest_ahead(rows.next_obs, rows.action) - alpha * policy.log_probs
+            target = torch.addcmul(rows.reward, rows.discount, (policy.log_probs.exp() * soft).sum(1))
+        batch = CriticBatch(rows.obs, rows.action, target, rows.weight)
+        metrics = self.critics.step(discrete_critic_loss, batch, cfg)
+        with torch.no_grad():
+            q = self.critics.net(StateAction(rows.obs, rows.action)).amin(0)
+        judged = DiscreteBatch(rows.obs, q, alpha)
+        learned = gradient_step(self.categorical_actor, discrete_actor_loss, judged, self.actor_optimizer, cfg)
+        return metrics | named("actor", learned)
+
+    def target_entropy(self, obs: TensorTree) -> Tensor | float:
+        """The entropy that the temperature aims at; where masks forbid some choices, ``[N]``."""
+        cfg, action = self.cfg, self.policy.action_spec
+        if cfg.target_entropy is not None:
+            return cfg.target_entropy
+        if not cfg.discrete:
+            return -float(action.num_numbers)
+        mask = obs.get(MASK)
+        if mask is None:
+            return cfg.entropy_share * math.log(action.sizes[0])
+        return cfg.entropy_share * mask.sum(1).float().log()

@@ -1,0 +1,59 @@
+"""Twin delayed DDPG (Fujimoto et al. 2018, arXiv:1802.09477): DDPG with three changes against values that are too high.
+
+The lower of two critics counts (`critic.number`); targets are smoothed with noise; actor and targets move less often.
+The details that decide are in docs/algorithms/td3.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.algorithms.critics import CriticConfig, behavior_of
+from rookery.algorithms.ddpg import DDPG, DDPGConfig
+from rookery.core.batch import TensorTree
+from rookery.core.metrics import Metrics
+from rookery.core.settings import NonNegative, PositiveInt
+
+
+@dataclass(frozen=True)
+class TD3Config(DDPGConfig):
+    """Settings of TD3. Space and environment presets change some of them: see docs/reference/presets.md."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.td3:TD3"
+
+    critic: CriticConfig = field(default_factory=CriticConfig)
+    """The critics."""
+    policy_delay: PositiveInt = 2
+    """Gradient steps of the critics for one of the actor; targets follow with the actor."""
+    target_noise: NonNegative = 0.2
+    """Standard deviation of the noise on the actions in targets, where actions span [-1, 1]."""
+    target_noise_clip: NonNegative = 0.5
+    """The most that this noise may be."""
+
+
+class TD3(DDPG):
+    """The algorithm: `update` is the inner loop of Algorithm 1."""
+
+    cfg: TD3Config
+
+    def update(self) -> Metrics:
+        """Critics make a gradient step; the actor every `policy_delay`-th time, and then targets follow."""
+        cfg = self.now()
+        rows = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+        metrics = self.learn_critics(rows, cfg)
+        if (self.gradient_steps + 1) % self.cfg.policy_delay == 0:
+            metrics |= self.learn_actor(rows, cfg)
+        return metrics
+
+    @torch.no_grad()
+    def next_action(self, obs: TensorTree) -> Tensor:
+        """What the target actor would do, give or take a little (eq. 14), ``[N, k]``."""
+        action = behavior_of(self.actor_target, obs, self.target_kernels).mode()
+        noise = torch.from_numpy(self.rng.standard_normal(action.shape, dtype=np.float32)).to(action.device)
+        limit = self.cfg.target_noise_clip
+        return (action + (noise * self.cfg.target_noise).clamp_(-limit, limit)).clamp_(-1.0, 1.0)

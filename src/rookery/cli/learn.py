@@ -1,0 +1,46 @@
+"""``rookery learn``: let a run learn from what it has played, without its environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from signal import SIGINT
+from typing import Annotated
+
+import typer
+
+from rookery.core.interrupt import Interrupted
+
+
+def learn(
+    run: Annotated[
+        Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
+    ],
+    gradient_steps: Annotated[int, typer.Option(help="Gradient steps of each policy that has a replay memory.")] = 1000,
+    policy: Annotated[list[str] | None, typer.Option(help="Only this policy. Repeatable.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
+) -> None:
+    """Make gradient steps on the replay memories of a run; nothing is played, its environment need not be here.
+
+    rookery learn runs/CartPole-v1-dqn-s3 --gradient-steps 10000
+    """
+    from rookery.cli.runs import find_saved
+    from rookery.training.trainer import Trainer
+
+    sys.path.insert(0, "")  # so that my.module:MyConfig is found beside where the command is given
+    console = "quiet" if quiet else "auto"
+    with Trainer.load(find_saved(run, "last"), resume=True, play=False, console=console) as trainer:
+        assert trainer.run_dir is not None
+        folder = trainer.run_dir.path
+        try:
+            result = trainer.learn(gradient_steps, policy)
+        except KeyboardInterrupt as error:
+            number = error.signal if isinstance(error, Interrupted) else SIGINT
+            made = "; what was learned is kept" if isinstance(error, Interrupted) else ""
+            typer.echo(f"interrupted{made}; go on with: rookery learn {folder}, or rookery resume {folder}", err=True)
+            raise typer.Exit(128 + number) from None
+        for name, learner in trainer.off_policy.items():
+            told = f"{learner.gradient_steps:,} gradient steps so far, {len(learner.memory):,} decisions in memory"
+            typer.echo(f"{name:<12}{told}")
+    typer.echo(f"{'env steps':<12}{result.env_steps:,}, as before")
+    typer.echo(f"{'written':<12}{folder}; go on playing with: rookery resume {folder}")

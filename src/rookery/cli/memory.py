@@ -1,0 +1,228 @@
+"""``rookery memory``: look at replay memories, put several together, take one out of its run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rookery.cli.runs import find_run
+from rookery.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.replay.segments import StoredMemory
+    from rookery.replay.summary import Summary
+
+app = typer.Typer(no_args_is_help=True)
+
+SOURCE = "RUN|CHECKPOINT|DIR[:POLICY]"
+
+AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
+
+@app.callback()
+def memory() -> None:
+    """Replay memories: look at them, put them together, take them elsewhere."""
+
+
+@app.command()
+def show(
+    source: Annotated[str, typer.Argument(metavar=SOURCE, help="Whose memory.", show_default=False)],
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw returns over time and rewards: .png, .svg, .pdf.", show_default=False)
+    ] = None,
+) -> None:
+    """Say what a replay memory holds: decisions, episodes, returns, rewards, age.
+
+    rookery memory show runs/CartPole-v1-dqn-s3 --picture memory.png
+    """
+    from rookery.replay.summary import summarize
+
+    found = sources([source])
+    if picture is not None and len(found) > 1:
+        raise ConfigError(f"--picture: {source} has several memories; say which, as in {found[0]}")
+    for stored in found:
+        summary = summarize(stored)
+        typer.echo(str(stored))
+        for label, text in lines(stored, summary).items():
+            typer.echo(f"  {label:<14}{text}")
+        if picture is not None:
+            draw(stored, summary, picture)
+            typer.echo(f"{picture}: {stored}")
+
+
+@app.command()
+def merge(
+    source: Annotated[list[str], typer.Argument(metavar=f"{SOURCE}...", help="Which memories.", show_default=False)],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Directory to write.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Replace the memory that is there.")] = False,
+) -> None:
+    """Put the rows of several replay memories of the same spaces into one directory.
+
+    rookery memory merge runs/a runs/b:hunter -o memories/both
+    """
+    from rookery.replay.transfer import merged
+
+    found = sources(source)
+    check_free(out, force)
+    with typer.progressbar(length=sum(map(len, found)), label="rows", file=sys.stderr) as bar:
+        write(out, *merged(found, found[0].policy, bar.update))
+    typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {len(found)} memories")
+
+
+@app.command()
+def export(
+    source: Annotated[str, typer.Argument(metavar=SOURCE, help="Whose memory.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="Directory to write, or a file .npz for others.", show_default=False)
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+) -> None:
+    """Take a replay memory out of its run: as a directory that any run can start from, or as plain arrays.
+
+    rookery memory export runs/CartPole-v1-dqn-s3 -o memories/pole
+    """
+    from rookery.replay.transfer import columns, linked, write_arrays
+
+    found = sources([source])
+    if out.suffix != ".npz":
+        check_free(out, force)
+        write(out, *linked(found))
+    elif len(found) > 1:
+        raise ConfigError(f"{source} has several memories, and {out} takes one; say which, as in {found[0]}")
+    elif out.exists() and not (force and out.is_file()):
+        raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
+    else:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with typer.progressbar(length=len(found[0]) * len(columns(found[0])), label="numbers", file=sys.stderr) as bar:
+            write_arrays(found[0], out, bar.update)
+    typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {', '.join(map(str, found))}")
+
+
+def sources(words: Sequence[str]) -> list[StoredMemory]:
+    """The memories that are meant; a place without a policy stands for all in it."""
+    from rookery.replay.segments import find_memory, split_policy, stored_memories
+
+    found: list[StoredMemory] = []
+    for word in words:
+        place, policy = split_policy(word)
+        if not place.exists():
+            place = find_run(place)
+        found += [find_memory(f"{place}:{policy}")] if policy else stored_memories(place).values()
+    return found
+
+
+def check_free(out: Path, force: bool) -> None:
+    """Makes sure that a directory can be written.
+
+    Raises:
+        ConfigError: If something is there that may not be replaced.
+    """
+    from rookery.core.files import FileError
+    from rookery.replay.segments import stored_memories
+
+    if not out.exists():
+        return
+    if not force:
+        raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
+    try:
+        is_memory = out.is_dir() and bool(stored_memories(out)) and not (out / "state.json").exists()
+    except FileError:
+        is_memory = False
+    if not is_memory or not (out / "manifest.json").is_file():
+        raise ConfigError(f"--force: {out} is no directory of replay memories, so it is not replaced; give another")
+
+
+def write(out: Path, files: dict[str, Any], facts: dict[str, Any]) -> None:
+    """Makes a memory directory, or replaces one when the new one is whole."""
+    from rookery.core.files import remove_directory, write_directory
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if not out.exists():
+        write_directory(out, files, facts)
+        return
+    beside = out.with_name(f"{out.name}.new")
+    write_directory(beside, files, facts)
+    remove_directory(out)
+    beside.rename(out)
+
+
+def lines(stored: StoredMemory, summary: Summary) -> dict[str, str]:
+    """What `show` says, by label."""
+    episodes = summary.episodes
+    room = "" if stored.capacity is None else f" of {stored.capacity:,}"
+    finished = episodes.terminated + episodes.truncated
+    ends = f"{finished:,} ended: {episodes.terminated:,} terminated, {episodes.truncated:,} truncated"
+    others = [
+        f"{number:,} {word}"
+        for number, word in ((episodes.broken, "broken off"), (episodes.running, "under way"))
+        if number
+    ]
+    return {
+        "decisions": f"{len(stored):,}{room}",
+        "observations": str(stored.spaces.obs.space),
+        "actions": str(stored.spaces.action.space),
+        "on disk": f"{stored.bytes / 1e6:,.1f} MB in {len(stored.segments)} files",
+        "episodes": "; ".join([ends, *others]),
+        "returns": spread(episodes.returns, "no episode is in it from its first decision to its end"),
+        "lengths": spread(episodes.lengths, "likewise"),
+        "rewards": spread(summary.rewards.tolist(), "none"),
+        "written": f"{age(summary.oldest)} to {age(summary.newest)}",
+    }
+
+
+def spread(values: Sequence[float], nothing: str) -> str:
+    """The least, the mean and the largest of some numbers."""
+    if not len(values):
+        return nothing
+    return f"min {min(values):.6g}, mean {sum(map(float, values)) / len(values):.6g}, max {max(values):.6g}"
+
+
+def age(moment: float) -> str:
+    """How long ago a moment was."""
+    seconds = max(time.time() - moment, 0.0)
+    length, unit = next((pair for pair in AGES if seconds >= pair[0]), AGES[-1])
+    count = int(seconds // length)
+    return f"{count} {unit}{'' if count == 1 else 's'} ago"
+
+
+def draw(stored: StoredMemory, summary: Summary, target: Path) -> None:
+    """Draws the return of every episode over the decisions, and how often each reward was had.
+
+    Raises:
+        ConfigError: If matplotlib is not installed, or the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import EngFormatter
+    except ImportError:
+        raise ConfigError("--picture needs matplotlib: pip install 'rookery[plot]'") from None
+
+    figure = Figure(figsize=(9, 4), dpi=150, layout="constrained")
+    returns, rewards = figure.subplots(1, 2, width_ratios=(2, 1))
+    episodes = summary.episodes
+    order = sorted(range(len(episodes.ended)), key=episodes.ended.__getitem__)
+    x, y = [episodes.ended[i] for i in order], [episodes.returns[i] for i in order]
+    returns.plot(x, y, ".", color="#0072b2", markersize=3, alpha=0.4)
+    window = max(len(y) // 50, 1)
+    means = [sum(y[max(i - window, 0) : i + 1]) / len(y[max(i - window, 0) : i + 1]) for i in range(len(y))]
+    returns.plot(x, means, color="#d55e00", linewidth=1.8)
+    returns.set_title("returns", loc="left", fontsize=12, fontweight="bold")
+    returns.set_xlabel("decisions, oldest first", color="#444444")
+    rewards.hist(summary.rewards, bins=40, color="#0072b2", log=True)
+    rewards.set_title("rewards", loc="left", fontsize=12, fontweight="bold")
+    rewards.set_ylabel("decisions", color="#444444")
+    returns.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for axes in (returns, rewards):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(color="#999999", labelcolor="#444444")
+    figure.suptitle(f"{len(stored):,} decisions of {stored}", x=0.01, ha="left", fontsize=10, color="#444444")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--picture {target}: cannot be written: {error}") from None

@@ -1,0 +1,103 @@
+"""`AbsentEnv`: an environment that is not here. It stands where nothing is played, and keeps where the run stood.
+
+A trainer that only learns (`Trainer.load(..., play=False)`) has one: what the environment is made of need not be
+installed, and the checkpoint that is written afterwards goes on exactly where the one before it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import EnvError
+from rookery.core.space_files import space_from_json, space_to_json
+from rookery.core.spaces import MASK, ObsSpec, action_spec, obs_spec
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
+
+
+class AbsentEnv:
+    """A `VectorEnv` that has the agents of another and cannot be reset or stepped.
+
+    Args:
+        described: What `describe` said of the other.
+    """
+
+    def __init__(self, described: Mapping[str, Any]) -> None:
+        self.name: str = described["name"]
+        self.num_lanes: int = described["num_lanes"]
+        self.kinds: tuple[Kind, ...] = tuple(_kind(kind) for kind in described["kinds"])
+        self.layout = 0
+        self.episode = np.zeros(self.num_lanes, dtype=np.int64)
+        self.exact: bool = described["exact"]
+        self.notes: tuple[str, ...] = ()
+        self.want_infos = False
+        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.counters: dict[str, int] = {}
+        self._state: dict[str, Any] = {}
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Cannot be done.
+
+        Raises:
+            EnvError: Always.
+        """
+        raise self._absent()
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Cannot be done.
+
+        Raises:
+            EnvError: Always.
+        """
+        raise self._absent()
+
+    def _absent(self) -> EnvError:
+        return EnvError(
+            f"{self.name}: this trainer was loaded to learn only (play=False) and has no environment; load it again "
+            "without that to play"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state that was loaded."""
+        return deepcopy(self._state)
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Keeps a state. What the lanes show then is not known here; nobody is lost."""
+        self._state = state
+        rows = tuple(Rows.allocate(kind, self.num_lanes) for kind in self.kinds)
+        return Step(rows, np.zeros(self.num_lanes, dtype=bool)), np.zeros(self.num_lanes, dtype=bool)
+
+    def render(self, lane: int) -> np.ndarray | None:
+        """No picture."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def describe(env: VectorEnv) -> dict[str, Any]:
+    """What an `AbsentEnv` must know of an environment, for JSON."""
+    kinds = [
+        {
+            "agents": list(kind.agents),
+            "obs_space": space_to_json(kind.obs.space),
+            "action_space": space_to_json(kind.action.space),
+            "info_mask": _masks_in_info(kind.obs),
+        }
+        for kind in env.kinds
+    ]
+    return {"name": env.name, "num_lanes": env.num_lanes, "exact": env.exact, "kinds": kinds}
+
+
+def _masks_in_info(obs: ObsSpec) -> bool:
+    return obs.has_mask and not (isinstance(obs.space, spaces.Dict) and MASK in obs.space.spaces)
+
+
+def _kind(described: Mapping[str, Any]) -> Kind:
+    action = space_from_json(described["action_space"])
+    obs = obs_spec(space_from_json(described["obs_space"]), action, info_mask=described["info_mask"])
+    return Kind(tuple(described["agents"]), obs, action_spec(action))

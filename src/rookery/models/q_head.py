@@ -1,0 +1,264 @@
+"""Heads for values of actions (Q): a mean for each action, a distribution over atoms (C51), or quantiles (QR-DQN).
+
+Sources: categorical values, Bellemare et al. 2017, 1707.06887; quantiles, Dabney et al. 2018, 1710.10044; dueling
+streams, Wang et al. 2016, 1511.06581.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rookery.core.errors import SpaceError
+from rookery.core.spaces import ActionSpec
+from rookery.models.distributions import Behavior, Categorical, NoiseSpec
+from rookery.models.heads import VALUE_GAIN, Head, HeadSpec
+from rookery.models.layers import HIDDEN_GAIN, linear
+from rookery.models.noisy import NoisyLinear
+
+
+class EpsilonGreedy(Behavior):
+    """The action of the highest value, or with a small probability any: int64 ``[...]``.
+
+    Args:
+        q: Values of actions ``[..., n]``.
+        epsilon: Probability of an action drawn evenly from all that are allowed, the greedy one among them; a number,
+            as a tensor without dimensions.
+        mask: Allowed actions ``[..., n]``, bool; the others are never chosen.
+    """
+
+    def __init__(self, q: Tensor, epsilon: Tensor, mask: Tensor | None = None) -> None:
+        self.q = q if mask is None else torch.where(mask, q, -torch.inf)
+        self.epsilon = epsilon
+        self.mask = mask
+
+    @property
+    def noise(self) -> NoiseSpec:
+        """Two uniform numbers: whether to explore, and by which action."""
+        return NoiseSpec(uniform=2)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """The greedy action where the first uniform number is not below epsilon, else one by the second."""
+        return self._draw(noise, self.mode())
+
+    def mode(self) -> Tensor:
+        """The action of the highest value, the first of equals."""
+        return self.q.argmax(-1)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log-probability of `action`, int64 ``[...]``; -inf of what cannot be chosen."""
+        return self._log_prob(action, self.mode())
+
+    def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """`sample` and `log_prob` of it."""
+        greedy = self.mode()
+        action = self._draw(noise, greedy)
+        return action, self._log_prob(action, greedy)
+
+    def _draw(self, noise: Tensor, greedy: Tensor) -> Tensor:
+        whether, which = noise.unbind(-1)
+        # a float32 number below 1 times a whole number stays below it after rounding
+        if self.mask is None:
+            other = (which * self.q.shape[-1]).long()
+        else:  # the k-th of the allowed ones is the first up to which more than k are allowed
+            allowed = self.mask.cumsum(-1)
+            other = (which.unsqueeze(-1) * allowed[..., -1:]).long()
+            other = torch.searchsorted(allowed, other, right=True).squeeze(-1)
+        return torch.where(whether < self.epsilon, other, greedy)
+
+    def _log_prob(self, action: Tensor, greedy: Tensor) -> Tensor:
+        if self.mask is None:
+            even = self.epsilon / self.q.shape[-1]
+        else:
+            allowed = self.mask.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+            even = self.epsilon * allowed / self.mask.sum(-1)
+        return torch.where(action == greedy, even + (1.0 - self.epsilon), even).log()
+
+
+class Boltzmann(Categorical):
+    """Actions by the softmax of their values over a temperature: int64 ``[...]``.
+
+    Args:
+        q: Values of actions ``[..., n]``.
+        temperature: Above 0, a tensor without dimensions; if it is infinite, every action is as probable.
+        mask: Allowed actions ``[..., n]``, bool; the others are never chosen.
+    """
+
+    def __init__(self, q: Tensor, temperature: Tensor, mask: Tensor | None = None) -> None:
+        super().__init__(q / temperature, mask)
+        self.q = q if mask is None else torch.where(mask, q, -torch.inf)
+
+    def mode(self) -> Tensor:
+        """The action of the highest value, the first of equals, at any temperature."""
+        return self.q.argmax(-1)
+
+
+@dataclass(frozen=True)
+class QValues(HeadSpec):
+    """Values of the actions of a Discrete space.
+
+    Attributes:
+        values: What is learned of an action's value: its ``mean``, its distribution over `atoms` fixed numbers
+            (``categorical``), or `atoms` quantiles of it (``quantile``).
+        atoms: Numbers for each action; 1 for a mean.
+        low: Smallest atom of ``categorical``.
+        high: Largest one.
+        dueling: Whether a stream for the state's value and one for the actions' advantages are added up.
+        dueling_hidden: Widths of the layers that each of these streams has of its own, with ReLU.
+        noisy: Whether the weights of these layers are noisy, see `NoisyLinear`.
+        noisy_std: First size of that noise.
+        explore: What is drawn from: ``epsilon`` = `EpsilonGreedy`, ``boltzmann`` = `Boltzmann`.
+    """
+
+    values: Literal["mean", "categorical", "quantile"] = "mean"
+    atoms: int = 1
+    low: float = 0.0
+    high: float = 0.0
+    dueling: bool = False
+    dueling_hidden: tuple[int, ...] = ()
+    noisy: bool = False
+    noisy_std: float = 0.5
+    explore: Literal["epsilon", "boltzmann"] = "epsilon"
+
+    def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> QHead:
+        """The head; arguments as of `HeadSpec.build`."""
+        return QHead(num_features, action, self, generator=generator)
+
+    @property
+    def greedy(self) -> QValues:
+        """See `HeadSpec.greedy`."""
+        return replace(self, explore="epsilon")
+
+
+class QHead(Head):
+    """Values of actions.
+
+    Args:
+        num_features: Width of the features.
+        action: Layout of the actions, one choice.
+        spec: What is learned, and what is drawn from.
+        generator: Draws the weights.
+
+    Attributes:
+        spec: As given.
+        num_actions: A, how many actions.
+        atoms: M, numbers for each of them.
+        epsilon: Probability of an action drawn evenly (not of ``boltzmann``); a buffer, 1 until somebody sets it.
+        temperature: Of ``boltzmann``; a buffer, infinite (every action alike) until somebody sets it.
+        support: ``[M]`` the atoms of ``categorical`` values.
+        linear: Without dueling, the only layer; its outputs are the M numbers of the first action, then the second's...
+        value: With dueling, the layers of the state's value, the last with M outputs.
+        advantage: With dueling, the layers of the advantages, the last with outputs like those of `linear`.
+
+    Raises:
+        SpaceError: If an action is not one choice.
+    """
+
+    epsilon: Tensor
+    temperature: Tensor
+    support: Tensor
+
+    def __init__(self, num_features: int, action: ActionSpec, spec: QValues, *, generator: torch.Generator) -> None:
+        super().__init__()
+        if action.kind != "discrete":
+            numbers = ", or SAC, TD3 or DDPG, which act by numbers" if action.kind == "box" else ""
+            raise SpaceError(
+                f"actions of {action.space} have no table of values: DQN and PQN choose one action of a Discrete "
+                f"space. Use PPO, which takes any space{numbers}"
+            )
+        self.spec = spec
+        self.action_spec = action
+        self.num_actions, self.atoms = action.sizes[0], spec.atoms
+        width = self.num_actions * self.atoms
+        if spec.dueling:
+            self.value = _stream(num_features, spec, self.atoms, generator)
+            self.advantage = _stream(num_features, spec, width, generator)
+            layers = [*self.value, *self.advantage]
+        else:
+            self.linear = _layer(num_features, width, VALUE_GAIN, spec, generator)
+            layers = [self.linear]
+            self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
+        self._widths = tuple(layer.width for layer in layers if isinstance(layer, NoisyLinear))
+        self.layer_noise = sum(self._widths)
+        self.noise = NoiseSpec(uniform=1 if spec.explore == "boltzmann" else 2, normal=self.layer_noise)
+        self.register_buffer("epsilon", torch.tensor(1.0))
+        self.register_buffer("temperature", torch.tensor(torch.inf))
+        self.register_buffer("support", torch.linspace(spec.low, spec.high, self.atoms), persistent=False)
+
+    def forward(
+        self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None
+    ) -> EpsilonGreedy | Boltzmann:
+        """What each row's action is drawn from; arguments as of `Head.forward`."""
+        q = self.q_from(self.values(features, noise))
+        if self.spec.explore == "boltzmann":
+            return Boltzmann(q, self.temperature, mask)
+        return EpsilonGreedy(q, self.epsilon, mask)
+
+    def draw(
+        self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Actions as whoever explores takes them; see `Head.draw`."""
+        of_layers = None
+        if self.layer_noise:
+            noise, of_layers = noise.split((self.noise.uniform, self.layer_noise), -1)
+        behavior: EpsilonGreedy | Boltzmann = self(features, mask, of_layers)
+        return behavior.sample_logp(noise)
+
+    def values(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
+        """What is learned of each action: means ``[N, A]``; logits of atoms or quantiles ``[N, A, M]``.
+
+        Args:
+            features: ``[N, F]``.
+            noise: ``[N, layer_noise]`` normal numbers for noisy layers, or ``[1, layer_noise]`` for all rows; None =
+                their means.
+        """
+        if self.spec.dueling:
+            return self._dueling(features, noise)
+        weight, bias = self._own
+        output = functional.linear(features, weight, bias) if noise is None else self.linear(features, noise)
+        return output if self.spec.values == "mean" else output.unflatten(-1, (self.num_actions, self.atoms))
+
+    def _dueling(self, features: Tensor, noise: Tensor | None) -> Tensor:
+        parts: Sequence[Tensor | None] = [None] * (len(self.value) + len(self.advantage))
+        if noise is not None:
+            parts = noise.split(self._widths, -1)
+        value = _run(self.value, features, parts[: len(self.value)]).unsqueeze(-2)
+        advantage = _run(self.advantage, features, parts[len(self.value) :])
+        advantage = advantage.unflatten(-1, (self.num_actions, self.atoms))
+        values: Tensor = value + advantage - advantage.mean(-2, keepdim=True)
+        return values.squeeze(-1) if self.spec.values == "mean" else values
+
+    def q_from(self, values: Tensor) -> Tensor:
+        """Mean values ``[..., A]`` of what `values` gave."""
+        if self.spec.values == "categorical":
+            return torch.softmax(values, -1) @ self.support
+        return values.mean(-1) if self.spec.values == "quantile" else values
+
+
+def _layer(
+    num_inputs: int, num_outputs: int, gain: float, spec: QValues, generator: torch.Generator
+) -> nn.Linear | NoisyLinear:
+    if spec.noisy:
+        return NoisyLinear(num_inputs, num_outputs, spec.noisy_std, generator=generator)
+    return linear(num_inputs, num_outputs, gain=gain, generator=generator)
+
+
+def _stream(num_features: int, spec: QValues, width: int, generator: torch.Generator) -> nn.ModuleList:
+    """The layers of a dueling stream."""
+    widths = (num_features, *spec.dueling_hidden)
+    hidden = [_layer(before, after, HIDDEN_GAIN, spec, generator) for before, after in pairwise(widths)]
+    return nn.ModuleList((*hidden, _layer(widths[-1], width, VALUE_GAIN, spec, generator)))
+
+
+def _run(layers: nn.ModuleList, x: Tensor, noise: Sequence[Tensor | None]) -> Tensor:
+    """What the layers of a stream put out, with ReLU between them and each layer's own noise."""
+    for number, (layer, mine) in enumerate(zip(layers, noise, strict=True)):
+        x = functional.relu(x) if number else x
+        x = layer(x) if mine is None else layer(x, mine)
+    return x

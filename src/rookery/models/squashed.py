@@ -1,0 +1,200 @@
+"""The squashed Gaussian: normal numbers that tanh brings into [-1, 1] (Haarnoja et al. 2018, 1812.05905, app. C)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rookery.core.spaces import ActionSpec
+from rookery.models.distributions import LOG_2PI, Behavior, NoiseSpec
+from rookery.models.exploration import StateDependent, bounded_numbers, exploration_for, uniform
+from rookery.models.heads import ACTION_GAIN, Head, HeadSpec
+from rookery.models.layers import linear
+
+CLAMPED = (-20.0, 2.0)
+"""Range of the log standard deviation that is cut off there."""
+
+SCALED = (-5.0, 2.0)
+"""Range of the one that tanh brings into it."""
+
+INSIDE = 1.0 - 1e-6
+"""Largest size of an action whose probability can be told: tanh never reaches 1, what is stored in float32 does."""
+
+
+class SquashedGaussian(Behavior):
+    """Tanh of independent normal numbers, float32 ``[..., k]`` in [-1, 1].
+
+    There is no closed form for its entropy or divergence; learners estimate the entropy by -log p of what they draw.
+
+    Args:
+        mean: Of the normal numbers, ``[..., k]``.
+        log_std: Log of their standard deviation, ``[..., k]`` or ``[k]``.
+    """
+
+    def __init__(self, mean: Tensor, log_std: Tensor) -> None:
+        self.mean = mean
+        self.log_std = log_std
+
+    @property
+    def noise(self) -> NoiseSpec:
+        """A normal number for each element."""
+        return NoiseSpec(normal=self.mean.shape[-1])
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Tanh of the mean plus standard deviation times `noise`; gradients pass through."""
+        return torch.tanh(torch.addcmul(self.mean, self.log_std.exp(), noise))
+
+    def mode(self) -> Tensor:
+        """Tanh of the mean: the median, which is what acts best (the density may be highest at a bound)."""
+        return torch.tanh(self.mean)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log-density of `action`, ``[..., k]``, as if its elements were no larger than `INSIDE`."""
+        raw = torch.atanh(action.clamp(-INSIDE, INSIDE))
+        return self._log_density(raw, (raw - self.mean) * torch.exp(-self.log_std))
+
+    def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """`sample`, and its log-density straight from the noise: exact however close to a bound, and differentiable."""
+        raw = torch.addcmul(self.mean, self.log_std.exp(), noise)
+        return torch.tanh(raw), self._log_density(raw, noise)
+
+    def _log_density(self, raw: Tensor, standard: Tensor) -> Tensor:
+        """Log-density of ``tanh(raw)``, where `raw` lies `standard` standard deviations from the mean."""
+        # The normal log-density less log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), a form that does not vanish in
+        # float32 for large u. Halves without the constants are summed first: that takes the fewest operations.
+        halves = torch.sub(raw + functional.softplus(-2.0 * raw), self.log_std, alpha=0.5)
+        halves = torch.addcmul(halves, standard, standard, value=-0.25)
+        return 2.0 * halves.sum(-1) - raw.shape[-1] * (0.5 * LOG_2PI + math.log(4.0))
+
+
+@dataclass(frozen=True)
+class Squashed(HeadSpec):
+    """A squashed Gaussian for a Box with bounds.
+
+    Attributes:
+        log_std: How its log standard deviation is kept in range: ``clamp`` cuts it off at -20 and 2, ``tanh`` brings it
+            between -5 and 2 smoothly.
+        noise: What the noise of consecutive decisions has to do with each other: nothing (``white``), it drifts
+            (``ou``), or it is a function of the state for a while (``gsde``, where the standard deviation is learned
+            for each feature: it is ``sqrt(sum_j f_j^2 s_ij^2)``, see `StateDependent`). Log-probabilities are those of
+            a decision by itself.
+        theta: Of ``ou``.
+        every: Of ``gsde``: decisions with the same function; None = whole episodes.
+    """
+
+    log_std: Literal["clamp", "tanh"] = "clamp"
+    noise: Literal["white", "ou", "gsde"] = "white"
+    theta: float = 0.15
+    every: int | None = None
+
+    def build(
+        self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
+    ) -> SquashedHead:
+        """The head; arguments as of `HeadSpec.build`."""
+        return SquashedHead(num_features, action, self, log_std_init=log_std_init, generator=generator)
+
+    @property
+    def greedy(self) -> Squashed:
+        """See `HeadSpec.greedy`."""
+        return Squashed(self.log_std, noise="gsde" if self.noise == "gsde" else "white")
+
+
+class SquashedHead(Head):
+    """A linear layer to means and log standard deviations.
+
+    Args:
+        num_features: Width of the features.
+        action: Layout of the actions, numbers with bounds.
+        spec: How the spread is kept in range, and what noise is like.
+        log_std_init: First log standard deviation.
+        generator: Draws the weights.
+
+    Attributes:
+        spec: As given.
+        random: 1 = whoever explores acts evenly at random; a buffer, 0 until somebody sets it.
+        linear: Its outputs are all k means, then all k log standard deviations (not with ``gsde``).
+        log_spread: With ``gsde``, ``[k, F]`` log of s; else None.
+
+    Raises:
+        SpaceError: If an action is anything but numbers with bounds.
+    """
+
+    random: Tensor
+    log_spread: nn.Parameter | None
+
+    def __init__(
+        self,
+        num_features: int,
+        action: ActionSpec,
+        spec: Squashed,
+        *,
+        log_std_init: float,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        numbers = bounded_numbers(action)
+        self.spec = spec
+        self.action_spec = action
+        self._numbers = numbers
+        self.exploration = exploration_for(spec.noise, spec.theta, spec.every, numbers, num_features)
+        self.noise, self.exploration_size = self.exploration.noise, self.exploration.size
+        self.log_spread = None
+        if spec.noise == "gsde":  # features of size 1 give the first standard deviation
+            start = log_std_init - 0.5 * math.log(num_features)
+            self.linear = linear(num_features, numbers, gain=ACTION_GAIN, generator=generator)
+            self.log_spread = nn.Parameter(torch.full((numbers, num_features), start))
+        else:
+            self.linear = linear(num_features, 2 * numbers, gain=ACTION_GAIN, generator=generator)
+            self.linear.bias.data[numbers:] = _before_range(spec, log_std_init)
+        self.register_buffer("random", torch.tensor(0.0))
+        self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
+
+    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> SquashedGaussian:
+        """What each row's action is drawn from, whether or not it is `random`; arguments as of `Head.forward`."""
+        weight, bias = self._own
+        output = functional.linear(features, weight, bias)
+        if self.log_spread is not None:
+            # as in Raffin et al., the spread does not shape the features
+            variance = features.detach().square() @ torch.exp(2.0 * self.log_spread).T
+            return SquashedGaussian(output, 0.5 * torch.log(variance + 1e-6))
+        return self.behavior(output)
+
+    def behavior(self, output: Tensor) -> SquashedGaussian:
+        """What actions are drawn from, given what `linear` puts out (not with ``gsde``), ``[N, 2 * k]``."""
+        mean, log_std = output.chunk(2, -1)
+        return SquashedGaussian(mean, _in_range(self.spec, log_std))
+
+    def draw(
+        self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Actions as whoever explores takes them; see `Head.draw`."""
+        if self.random:
+            return uniform(noise[:, : self._numbers])
+        if isinstance(self.exploration, StateDependent):
+            assert self.log_spread is not None
+            numbers = self.exploration.numbers(noise, carried, features, self.log_spread.exp())
+        else:
+            numbers = self.exploration.numbers(noise, carried, features)
+        return self(features).sample_logp(numbers)  # type: ignore[no-any-return]
+
+
+def _in_range(spec: Squashed, output: Tensor) -> Tensor:
+    """The log standard deviation of what the layer puts out for it."""
+    if spec.log_std == "clamp":
+        return output.clamp(*CLAMPED)
+    low, high = SCALED
+    return low + 0.5 * (high - low) * (torch.tanh(output) + 1.0)
+
+
+def _before_range(spec: Squashed, log_std: float) -> float:
+    """What the layer must put out for a log standard deviation."""
+    if spec.log_std == "clamp":
+        return log_std
+    low, high = SCALED
+    place = 2.0 * (log_std - low) / (high - low) - 1.0
+    return math.atanh(min(max(place, -0.999), 0.999))

@@ -1,0 +1,250 @@
+"""Stacks of frames, of which each frame is stored once.
+
+An observation ``[K, ...]`` that is made of the last K frames shares all but one of them with the observation before it.
+Here it is K numbers of frames. Whether it shares them is found by comparing bytes, so that what is read back is what
+was seen, whatever comes at the start of an episode: where it does not, more frames are stored.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import numpy as np
+
+from rookery.core.spaces import Leaf
+from rookery.core.state import Stateful
+from rookery.replay.pieces import Piece, rows_in
+
+REACH = 4096
+"""How many frames back an observation may have one in common with the one before: a slot that slept longer stores all
+of its frames again, so that those of the oldest rows can go.
+"""
+
+SPARE = 16
+"""One frame for this many rows is there besides one for each: for the starts and ends of episodes."""
+
+LARGEST_STACK, SMALLEST_FRAME = 16, 256
+"""Frames of a stack at most, and bytes of a frame at least: for others it is not worth while."""
+
+TRIAL = 64
+"""Observations that changed, after which it is plain whether a leaf is a stack."""
+
+
+def may_be_stack(leaf: Leaf) -> bool:
+    """Whether a leaf has the shape of a stack of pictures; if it is one, only what is seen tells."""
+    if leaf.kind != "box" or leaf.dtype != np.uint8 or len(leaf.shape) < 3:
+        return False
+    return 2 <= leaf.shape[0] <= LARGEST_STACK and int(np.prod(leaf.shape[1:])) >= SMALLEST_FRAME
+
+
+def frames_for(capacity: int) -> int:
+    """Frames there is room for in a memory of so many rows."""
+    return capacity + capacity // SPARE + REACH
+
+
+def whole(piece: Piece, path: str, sort: str) -> np.ndarray:
+    """Observations ``[n, K, ...]`` of a piece that has their frames.
+
+    Args:
+        piece: With ``frame/PATH``.
+        path: Of the leaf.
+        sort: ``stack``, or ``next_stack`` for those of ``next_row``.
+    """
+    return piece[f"frame/{path}"][piece[f"number/{path}"].searchsorted(piece[f"{sort}/{path}"])]
+
+
+class StackedLeaf(Stateful):
+    """A leaf whose observations are stored frame by frame.
+
+    Frames have serial numbers and lie in a ring of their own, a bit larger than that of the rows. An observation has no
+    frame older than `REACH` before those that its row found there, so that frames can go in the order they came.
+
+    Attributes:
+        rows: ``[capacity, K]`` int64, numbers of the frames of each row.
+        base: ``[capacity]`` int64, how many frames there were before each row.
+        aside: ``[room, K]`` int64, numbers of the frames of observations that are no row's.
+        frames: ``[M, ...]``.
+        head: Frames ever stored: the number of the next one.
+    """
+
+    saved = ("head", "changed", "shared")
+    fixed = ("leaf", "rows", "base", "aside", "frames")
+
+    def __init__(self, capacity: int, leaf: Leaf) -> None:
+        self.leaf = leaf
+        self.rows = np.empty((capacity, leaf.shape[0]), np.int64)
+        self.base = np.empty(capacity, np.int64)
+        self.aside = np.empty((0, leaf.shape[0]), np.int64)
+        self.frames = np.empty((frames_for(capacity), *leaf.shape[1:]), leaf.dtype)
+        self.head = 0
+        self.changed = 0
+        """Observations so far that were not the same as the one before them in their episode, up to `TRIAL`."""
+        self.shared = 0
+        """Those of them that were the one before them with one frame more."""
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether what was seen so far looks like stacks of frames."""
+        return self.changed < TRIAL or 2 * self.shared >= self.changed
+
+    def oldest(self, first: int, total: int) -> int:
+        """The first of the rows with these serial numbers of which all frames are there."""
+        bound, capacity = self.head - (len(self.frames) - REACH), len(self.rows)
+
+        def base(serial: int) -> int:
+            return int(self.base[serial % capacity])
+
+        if first == total or base(first) >= bound:
+            return first
+        return first + bisect_left(range(first, total), bound, key=base)
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` observations aside."""
+        if size <= len(self.aside):
+            return
+        grown = np.empty((size, self.aside.shape[1]), np.int64)
+        grown[: len(self.aside)] = self.aside
+        self.aside = grown
+
+    def numbers(self, places: np.ndarray, aside: np.ndarray | None) -> np.ndarray:
+        """The numbers ``[N, K]`` of the frames of these places; see `gather`."""
+        found = self.rows.take(places, axis=0, mode="clip")
+        if aside is not None:
+            found[aside] = self.aside[places[aside] - len(self.rows)]
+        return found
+
+    def gather(self, places: np.ndarray, aside: np.ndarray | None) -> np.ndarray:
+        """The observations ``[N, K, ...]`` of these places, in memory of their own.
+
+        Args:
+            places: ``[N]``.
+            aside: Which of them are not rows; None if all are.
+        """
+        return self.frames.take(self.numbers(places, aside) % len(self.frames), axis=0)
+
+    # --- pieces -------------------------------------------------------------------------------------------------------
+
+    def write(self, path: str, rows: np.ndarray, piece: Piece) -> None:
+        """Copies the rows of a piece, and its frames."""
+        self.rows[rows] = piece[f"stack/{path}"]
+        self.base[rows] = piece[f"base/{path}"]
+        number = piece[f"number/{path}"]
+        if len(number):
+            self.frames[number % len(self.frames)] = piece[f"frame/{path}"]
+            self.head = max(self.head, int(number[-1]) + 1)
+
+    def write_aside(self, path: str, numbers: np.ndarray, piece: Piece) -> None:
+        """Copies what was seen after the last rows of a piece."""
+        self.aside[numbers] = piece[f"next_stack/{path}"]
+
+    def export(self, path: str, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
+        """What a piece of these rows says of the leaf.
+
+        Args:
+            path: Of the leaf.
+            rows: ``[n]``.
+            following: ``[q]`` places of what was seen after the last ones.
+            aside: Which of these are not rows; None if all are.
+        """
+        stack, last = self.numbers(rows, None), self.numbers(following, aside)
+        number = np.unique(np.concatenate((stack.ravel(), last.ravel())))
+        return {
+            f"stack/{path}": stack,
+            f"next_stack/{path}": last,
+            f"base/{path}": self.base[rows],
+            f"number/{path}": number,
+            f"frame/{path}": self.frames[number % len(self.frames)],
+        }
+
+    def renumbered(self, path: str, piece: Piece) -> Piece:
+        """A piece of another memory with the numbers that its frames get in this one."""
+        number = piece[f"number/{path}"]
+        changed = {
+            f"{sort}/{path}": self.head + number.searchsorted(piece[f"{sort}/{path}"])
+            for sort in ("stack", "next_stack", "base")
+        }
+        return piece | changed | {f"number/{path}": self.head + np.arange(len(number))}
+
+    def encoded(self, path: str, piece: Piece, tails: np.ndarray) -> Piece:
+        """A piece that has whole observations as one that has frames.
+
+        The observations are the n rows and the q that were seen after the last ones. Each is compared with the one
+        before it in its slot.
+
+        Args:
+            path: Of the leaf.
+            piece: Whose rows come next.
+            tails: ``[n]`` places of what the ring last saw of each row's slot; -1 where that is no row's matter: there
+                is none, or the one before is in the piece.
+        """
+        size = rows_in(piece)
+        seen = np.concatenate((piece[f"obs/{path}"], piece[f"next_obs/{path}"]))
+        before = np.arange(size) - piece["before"]
+        alone = piece["begins"] | (piece["before"] == 0) | (before < 0)
+        previous = np.concatenate((np.where(alone, -1, before), piece["next_row"]))
+        shifted = previous >= 0
+        shifted[shifted] = _same(seen[shifted, :-1], seen[previous[shifted], 1:])
+        repeated = np.zeros(seen.shape[:2], bool)  # a frame is the one before it in the stack
+        repeated[:, 1:] = (seen[:, 1:] == seen[:, :-1]).all(axis=tuple(range(2, seen.ndim)))
+        self._judge(shifted[(previous >= 0) & ~repeated[:, -1]])
+
+        known = np.flatnonzero(tails >= 0)
+        found = self.numbers(tails[known], np.arange(len(known)))
+        same = _same(seen[known], self.frames[found % len(self.frames)])
+        known, found = known[same], found[same]
+        while True:
+            numbers, base, fresh = self._numbered(previous, shifted, repeated, known, found)
+            far = numbers.min(axis=1) < base - REACH
+            if not far.any():
+                break
+            shifted &= ~far
+            known, found = known[~far[known]], found[~far[known]]
+        kept = {name: array for name, array in piece.items() if name not in (f"obs/{path}", f"next_obs/{path}")}
+        return kept | {
+            f"stack/{path}": numbers[:size],
+            f"next_stack/{path}": numbers[size:],
+            f"base/{path}": base[:size],
+            f"number/{path}": self.head + np.arange(np.count_nonzero(fresh)),
+            f"frame/{path}": seen[fresh],
+        }
+
+    def _numbered(
+        self, previous: np.ndarray, shifted: np.ndarray, repeated: np.ndarray, known: np.ndarray, numbers_of: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The numbers ``[E, K]`` of the frames of E observations, how many frames there were before each ``[E]``, and
+        which of them are new ``[E, K]``.
+
+        Args:
+            previous: ``[E]`` which observation came before each.
+            shifted: ``[E]`` whether it is that one with one frame more.
+            repeated: ``[E, K]`` whether a frame is the one before it in its stack.
+            known: Observations that are in the ring already.
+            numbers_of: The numbers of the frames of these.
+        """
+        fresh = ~repeated
+        fresh[shifted, :-1] = False
+        fresh[known] = False
+        count = fresh.sum(axis=1)
+        base = self.head + count.cumsum() - count
+        numbers = np.where(fresh, self.head + fresh.ravel().cumsum().reshape(fresh.shape) - 1, -1)
+        numbers = np.maximum.accumulate(numbers, axis=1)
+        numbers[known] = numbers_of
+        waiting = np.flatnonzero(shifted)
+        while len(waiting):  # for those before them; these are few times one after the other
+            ready = ~np.isin(previous[waiting], waiting)
+            now = waiting[ready]
+            numbers[now, :-1] = numbers[previous[now], 1:]
+            numbers[now, -1] = np.where(fresh[now, -1], numbers[now, -1], numbers[now, -2])
+            waiting = waiting[~ready]
+        return numbers, base, fresh
+
+    def _judge(self, shared: np.ndarray) -> None:
+        """Counts how many of some observations that changed shared frames with the one before."""
+        shared = shared[: TRIAL - self.changed]
+        self.changed += len(shared)
+        self.shared += int(shared.sum())
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Which of N arrays are equal, ``[N]``."""
+    return np.asarray((one == other).all(axis=tuple(range(1, one.ndim))))

@@ -1,0 +1,184 @@
+"""Several memories as one: each gives its part of every batch, and only a run's own one grows.
+
+With half of each batch from the own memory and half from what others played before, this is the symmetric sampling of
+RLPD (Ball et al. 2023, "Efficient Online Reinforcement Learning with Offline Data", algorithm 1). While the own memory
+is empty, all of a batch comes from the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import Rollout, TensorTree, Transitions
+from rookery.core.errors import ConfigError
+from rookery.core.state import Stateful
+from rookery.replay.memory import ReplayConfig, ReplayMemory
+from rookery.replay.sequences import SampledSequences
+
+SOURCE = 1 << 48
+"""Rows of the k-th of the other memories are known by their serial number plus k times this, k from 1."""
+
+
+class Mixture(Stateful):
+    """Draws from several memories of the same spaces; used like a `ReplayMemory`.
+
+    Args:
+        own: What is played is added here.
+        others: Memories that are only read; they draw with the generator of the own one.
+        shares: Of each of the others, its part of a batch; the rest, if any, is drawn from the own one.
+        marks: Of each of the others, a text that is another one if its rows are.
+
+    Raises:
+        ConfigError: If the shares are none.
+    """
+
+    saved = ("own", "owed", "marks", "priorities")
+    fixed = ("others", "shares")
+
+    def __init__(
+        self, own: ReplayMemory, others: Sequence[ReplayMemory], shares: Sequence[float], marks: Sequence[str]
+    ) -> None:
+        if not all(share > 0 for share in shares) or sum(shares) > 1 + 1e-9:
+            raise ConfigError(
+                f"replay.mix has the shares {', '.join(map(str, shares))}: each must be above 0, and all together at "
+                "most 1; what is left is drawn from the run's own memory"
+            )
+        self.own = own
+        self.others = tuple(others)
+        self.shares = np.array([max(1.0 - sum(shares), 0.0), *shares])
+        self.owed = np.zeros(len(self.shares))
+        """Parts of a row that each memory has still to give, so that the shares hold over many batches."""
+        self.marks = tuple(marks)
+
+    def __len__(self) -> int:
+        return sum(len(memory) for memory in self.memories)
+
+    @property
+    def memories(self) -> tuple[ReplayMemory, ...]:
+        """All of them, the own one first."""
+        return (self.own, *self.others)
+
+    @property
+    def total(self) -> int:
+        """Rows there were ever to draw from."""
+        return self.own.total + sum(len(memory) for memory in self.others)
+
+    @property
+    def cfg(self) -> ReplayConfig:
+        """Settings of the own memory."""
+        return self.own.cfg
+
+    def add(self, rollout: Rollout) -> None:
+        """Adds to the own memory."""
+        self.own.add(rollout)
+
+    def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
+        """Decisions from all memories, those of the own one first; see `ReplayMemory.sample`."""
+        parts = []
+        for source, count in enumerate(self._deal(batch_size)):
+            if count:
+                drawn = self.memories[source].sample(count, n_step=n_step, gamma=gamma, beta=beta)
+                parts.append(replace(drawn, row=drawn.row + source * SOURCE))
+        return Transitions(
+            obs=_joined_trees([part.obs for part in parts]),
+            action=torch.cat([part.action for part in parts]),
+            reward=torch.cat([part.reward for part in parts]),
+            next_obs=_joined_trees([part.next_obs for part in parts]),
+            discount=torch.cat([part.discount for part in parts]),
+            weight=_joined_weights([part.weight for part in parts]),
+            row=torch.cat([part.row for part in parts]),
+        )
+
+    def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
+        """Sequences from all memories, those of the own one first; see `ReplayMemory.sample_sequences`."""
+        parts, rows = [], []
+        for source, count in enumerate(self._deal(number)):
+            if count:
+                drawn = self.memories[source].sample_sequences(count, length=length, beta=beta)
+                parts.append(drawn)
+                rows.append(drawn.row + source * SOURCE)
+        rollout = _joined_rollouts([part.rollout for part in parts])
+        return SampledSequences(rollout, _joined_weights([part.weight for part in parts]), torch.cat(rows))
+
+    def update_priorities(self, row: Tensor, priority: Tensor) -> None:
+        """Notes how much there was to learn from rows, in the memories they came from."""
+        source, serial = row.div(SOURCE, rounding_mode="floor"), row.remainder(SOURCE)
+        for number, memory in enumerate(self.memories):
+            mine = source == number
+            if mine.any():
+                memory.update_priorities(serial[mine], priority[mine])
+
+    def _deal(self, batch_size: int) -> list[int]:
+        """How many rows of a batch each memory gives; those that are empty leave it to the others."""
+        shares = np.where([len(memory) > 0 for memory in self.memories], self.shares, 0.0)
+        if not shares.any():  # the shares of the others make a whole, or nobody has anything: the own one speaks
+            return [batch_size, *(0 for _ in self.others)]
+        due = self.owed + batch_size * shares / shares.sum()
+        counts = np.floor(due).astype(np.int64)
+        missing = batch_size - int(counts.sum())
+        counts[np.argsort(counts - due, kind="stable")[:missing]] += 1
+        self.owed = due - counts
+        return [int(count) for count in counts]
+
+    @property
+    def priorities(self) -> list[tuple[float, np.ndarray]]:
+        """Of each of the others, the largest priority so far, and what its rows are drawn in proportion to."""
+        return [(memory.largest, memory.priorities) for memory in self.others]
+
+    @priorities.setter
+    def priorities(self, values: list[tuple[float, np.ndarray]]) -> None:
+        for memory, (largest, leaves) in zip(self.others, values, strict=True):
+            memory.largest = largest
+            if memory.tree is not None:
+                memory.tree.write(np.arange(memory.first, memory.total) % memory.ring.capacity, leaves)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave.
+
+        Raises:
+            ConfigError: If one of the others has other rows now.
+        """
+        if tuple(state["marks"]) != self.marks:
+            raise ConfigError(
+                f"replay.mix = {', '.join(self.cfg.mix)}: what these memories hold is not what it was when the "
+                "checkpoint was written; mix what stays: a pinned checkpoint, or what rookery memory export made"
+            )
+        super().load_state_dict(state)
+
+
+def _joined_trees(trees: Sequence[TensorTree]) -> TensorTree:
+    return {path: torch.cat([tree[path] for tree in trees]) for path in trees[0]}
+
+
+def _joined_weights(weights: Sequence[Tensor | None]) -> Tensor | None:
+    known = [weight for weight in weights if weight is not None]
+    return torch.cat(known) if known else None
+
+
+def _joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
+    """Fragments of several rollouts, which are of the same length, side by side."""
+    fragments = np.cumsum([0, *(len(rollout.length) for rollout in rollouts)]).tolist()
+    moved = [
+        rollout.boot_index + torch.tensor([0, before]) for rollout, before in zip(rollouts, fragments, strict=False)
+    ]
+
+    def joined(name: str, axis: int) -> Any:
+        parts = [getattr(rollout, name) for rollout in rollouts]
+        if isinstance(parts[0], dict):
+            return {path: torch.cat([part[path] for part in parts], axis) for path in parts[0]}
+        return torch.cat(parts, axis)
+
+    by_time = ("obs", "action", "logp", "reward", "terminated", "truncated", "memory")
+    by_fragment = ("last_obs", "final_obs", "slot", "clock", "length", "first", "version")
+    return replace(
+        rollouts[0],
+        **{name: joined(name, 1) for name in by_time},
+        **{name: joined(name, 0) for name in by_fragment},
+        boot_index=torch.cat(moved),
+    )

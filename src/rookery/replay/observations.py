@@ -1,0 +1,255 @@
+"""Observations of a replay memory: each stored once, as the one of its row and the next one of the row before.
+
+A *place* says where an observation lies. Places below `capacity` are rows of the ring. The others are *aside*: what was
+seen after a row that no row of the ring follows, because its episode was cut off, or because it is the newest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rookery.core.spaces import ObsSpec, Tree
+from rookery.core.state import Stateful
+from rookery.replay.frames import StackedLeaf, may_be_stack, whole
+from rookery.replay.pieces import Piece, check_array
+from rookery.replay.room import check_room, leaf_bytes
+
+
+class PlainLeaf:
+    """A leaf whose observations are stored whole.
+
+    Attributes:
+        rows: ``[capacity, ...]``.
+        aside: ``[room, ...]``.
+    """
+
+    def __init__(self, capacity: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
+        self.rows = np.empty((capacity, *shape), dtype)
+        self.aside = np.empty((0, *shape), dtype)
+
+    def write(self, path: str, rows: np.ndarray, piece: Piece) -> None:
+        """Copies the rows of a piece."""
+        self.rows[rows] = piece[f"obs/{path}"]
+
+    def write_aside(self, path: str, numbers: np.ndarray, piece: Piece) -> None:
+        """Copies what was seen after the last rows of a piece."""
+        self.aside[numbers] = piece[f"next_obs/{path}"]
+
+    def export(self, path: str, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
+        """What a piece of these rows says of the leaf.
+
+        Args:
+            path: Of the leaf.
+            rows: ``[n]``.
+            following: ``[q]`` places of what was seen after the last ones.
+            aside: Which of these are not rows; None if all are.
+        """
+        return {f"obs/{path}": self.gather(rows, None), f"next_obs/{path}": self.gather(following, aside)}
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` observations aside."""
+        if size <= len(self.aside):
+            return
+        grown = np.empty((size, *self.aside.shape[1:]), self.aside.dtype)
+        grown[: len(self.aside)] = self.aside
+        self.aside = grown
+
+    def gather(self, places: np.ndarray, aside: np.ndarray | None) -> np.ndarray:
+        """The observations ``[N, ...]`` of these places, in memory of their own.
+
+        Args:
+            places: ``[N]``.
+            aside: Which of them are not rows; None if all are.
+        """
+        found = self.rows.take(places, axis=0, mode="clip")
+        if aside is not None:
+            found[aside] = self.aside[places[aside] - len(self.rows)]
+        return found
+
+
+class Pool:
+    """Numbers below a size that grows, handed out and taken back."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free = np.zeros(0, dtype=np.int64)
+        self._num_free = 0
+
+    @property
+    def used(self) -> int:
+        """Numbers that are out."""
+        return self.size - self._num_free
+
+    def take(self, count: int) -> np.ndarray:
+        """So many numbers ``[count]``; `size` may have grown."""
+        if count > self._num_free:
+            size = max(16, 2 * self.size, self.used + count)
+            free = np.empty(size, dtype=np.int64)
+            free[: self._num_free] = self._free[: self._num_free]
+            more = size - self.size
+            free[self._num_free : self._num_free + more] = np.arange(self.size, size)
+            self._free, self._num_free, self.size = free, self._num_free + more, size
+        self._num_free -= count
+        return self._free[self._num_free : self._num_free + count].copy()
+
+    def give(self, numbers: np.ndarray) -> None:
+        """Takes numbers back."""
+        self._free[self._num_free : self._num_free + len(numbers)] = numbers
+        self._num_free += len(numbers)
+
+
+class Observations(Stateful):
+    """The observations of all rows of a ring, and those aside.
+
+    Args:
+        spec: Their layout.
+        capacity: Rows.
+        frame_stacks: Whether leaves that may be stacks of frames are stored frame by frame.
+    """
+
+    fixed = ("capacity", "spec", "leaves", "pool")
+
+    def __init__(self, spec: ObsSpec, capacity: int, *, frame_stacks: bool) -> None:
+        self.spec = spec
+        self.capacity = capacity
+        self.leaves: dict[str, PlainLeaf | StackedLeaf] = {
+            leaf.path: StackedLeaf(capacity, leaf)
+            if frame_stacks and may_be_stack(leaf)
+            else PlainLeaf(capacity, leaf.shape, leaf.dtype)
+            for leaf in spec.leaves
+        }
+        self.pool = Pool()
+
+    @property
+    def stacks(self) -> dict[str, dict[str, Any]]:
+        """The leaves that are stored frame by frame, and their state."""
+        return {path: leaf.state_dict() for path, leaf in self.leaves.items() if isinstance(leaf, StackedLeaf)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which leaves are stored frame by frame, and how many frames there are; no observations."""
+        return {"stacks": self.stacks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave, empty, with the leaves stored as they were: pieces are read like that."""
+        states = state["stacks"]
+        self.pool = Pool()
+        for leaf in self.spec.leaves:
+            if leaf.path in states:
+                stacked = StackedLeaf(self.capacity, leaf)
+                stacked.load_state_dict(states[leaf.path])
+                self.leaves[leaf.path] = stacked
+            else:
+                self.leaves[leaf.path] = PlainLeaf(self.capacity, leaf.shape, leaf.dtype)
+
+    def fitted(self, piece: Piece, tails: np.ndarray, present: np.ndarray) -> Piece:
+        """A piece with whole observations as this memory stores them.
+
+        Args:
+            piece: Whose rows come next.
+            tails: ``[n]`` places of what was last seen of each row's slot, or -1; see `StackedLeaf.encoded`.
+            present: The rows that are there.
+        """
+        for path, leaf in list(self.leaves.items()):
+            if isinstance(leaf, StackedLeaf) and f"obs/{path}" in piece:
+                stored = leaf.encoded(path, piece, tails)
+                if leaf.is_stack:
+                    piece = stored
+                else:
+                    self._store_whole(path, leaf, present)
+        return piece
+
+    def _store_whole(self, path: str, stacked: StackedLeaf, present: np.ndarray) -> None:
+        """Stores a leaf that is no stack like any other, with what it has so far.
+
+        Raises:
+            ConfigError: If there is not enough memory for that.
+        """
+        check_room(leaf_bytes(stacked.leaf, self.capacity, frame_stacks=False), self.capacity, 0)
+        plain = PlainLeaf(self.capacity, stacked.leaf.shape, stacked.leaf.dtype)
+        plain.grow(self.pool.size)
+        plain.rows[present] = stacked.gather(present, None)
+        aside = np.arange(self.pool.size)
+        plain.aside[:] = stacked.gather(aside + self.capacity, aside)
+        self.leaves[path] = plain
+
+    def foreign(self, piece: Piece) -> Piece:
+        """A piece of another memory, in which frames have other numbers, with these or with whole observations."""
+        for path, leaf in self.leaves.items():
+            if f"stack/{path}" in piece:
+                if isinstance(leaf, StackedLeaf):
+                    piece = leaf.renumbered(path, piece)
+                else:
+                    piece = piece | {
+                        f"obs/{path}": whole(piece, path, "stack"),
+                        f"next_obs/{path}": whole(piece, path, "next_stack"),
+                    }
+        return piece
+
+    def oldest(self, first: int, total: int) -> int:
+        """The first of the rows with these serial numbers of which all frames are there."""
+        for leaf in self.leaves.values():
+            if isinstance(leaf, StackedLeaf):
+                first = leaf.oldest(first, total)
+        return first
+
+    def write(self, rows: np.ndarray, piece: Piece) -> None:
+        """Copies the rows of a piece."""
+        for path, leaf in self.leaves.items():
+            leaf.write(path, rows, piece)
+
+    def write_steady(self, rows: slice, obs: Tree, tails: np.ndarray, last_obs: Tree) -> None:
+        """Copies observations into these rows, and into these places what was seen last. No leaf is stacked."""
+        for path, leaf in self.leaves.items():
+            assert isinstance(leaf, PlainLeaf)
+            leaf.rows[rows] = obs[path]
+            leaf.aside[tails - self.capacity] = last_obs[path]
+
+    def keep_aside(self, piece: Piece) -> np.ndarray:
+        """Copies what was seen after the last rows of a piece, and gives the places ``[q]`` where it stands."""
+        had = self.pool.size
+        numbers = self.pool.take(len(piece["next_row"]))
+        for path, leaf in self.leaves.items():
+            if self.pool.size > had:
+                leaf.grow(self.pool.size)
+            leaf.write_aside(path, numbers, piece)
+        return numbers + self.capacity
+
+    def release(self, places: np.ndarray) -> None:
+        """Gives back those of the places that are aside."""
+        if int(places.max(initial=0)) >= self.capacity:
+            self.pool.give(places[places >= self.capacity] - self.capacity)
+
+    def gather(self, places: np.ndarray) -> Tree:
+        """The observations ``[N, ...]`` of these places, in memory of their own."""
+        aside = self._aside(places)
+        return {path: leaf.gather(places, aside) for path, leaf in self.leaves.items()}
+
+    def gather_rows(self, rows: np.ndarray) -> Tree:
+        """The same of places that are rows, all of them."""
+        return {path: leaf.gather(rows, None) for path, leaf in self.leaves.items()}
+
+    def _aside(self, places: np.ndarray) -> np.ndarray | None:
+        return np.flatnonzero(places >= self.capacity) if int(places.max(initial=0)) >= self.capacity else None
+
+    def export(self, rows: np.ndarray, following: np.ndarray) -> Piece:
+        """What a piece of these rows says of observations; `following` are the places of what was seen after them."""
+        piece: Piece = {}
+        aside = self._aside(following)
+        for path, leaf in self.leaves.items():
+            piece |= leaf.export(path, rows, following, aside)
+        return piece
+
+    def check(self, piece: Piece) -> None:
+        """Sees that a piece has observations of this layout.
+
+        Raises:
+            RookeryError: If not.
+        """
+        for leaf in self.spec.leaves:
+            stacked = f"stack/{leaf.path}" in piece
+            for sort in ("frame",) if stacked else ("obs", "next_obs"):
+                check_array(piece, f"{sort}/{leaf.path}", leaf.shape[1:] if stacked else leaf.shape, leaf.dtype)
+            for sort in ("stack", "next_stack") if stacked else ():
+                check_array(piece, f"{sort}/{leaf.path}", leaf.shape[:1], np.dtype(np.int64))

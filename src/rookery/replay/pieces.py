@@ -1,0 +1,134 @@
+"""Pieces of a replay memory: consecutive rows as arrays by name, as they are added and as files keep them.
+
+What their names mean stands at `replay/memory.py:ReplayMemory.rows_between`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rookery.core.batch import Rollout
+from rookery.core.errors import RookeryError
+
+Piece = dict[str, np.ndarray]
+
+
+def check_array(piece: Piece, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Sees that a piece has an array ``[n, *shape]``.
+
+    Raises:
+        RookeryError: If not.
+    """
+    if name not in piece:
+        raise RookeryError(f"the rows have no {name!r}; they have {', '.join(sorted(piece))}")
+    found = piece[name]
+    if found.shape[1:] != shape or found.dtype != dtype:
+        raise RookeryError(
+            f"{name} is {found.dtype} of shape {found.shape[1:]}, and the policy's {dtype} of shape {shape}; "
+            "only rows that were played in an environment of the same spaces can be used"
+        )
+
+
+def rows_in(piece: Piece) -> int:
+    """How many rows a piece has."""
+    return len(piece["reward"])
+
+
+def part_of(piece: Piece, start: int, end: int) -> Piece:
+    """Some consecutive rows of a piece. A row whose next one is in the rest has no observation of its own for that."""
+    part: Piece = {"serial": piece["serial"] + start}
+    chosen = {
+        name: np.flatnonzero((piece[name] >= start) & (piece[name] < end))
+        for name in ("next_row", "memory_row")
+        if name in piece
+    }
+    for name, array in piece.items():
+        if name.startswith("next_"):
+            part[name] = array[chosen["next_row"]] - (start if name == "next_row" else 0)
+        elif name.startswith("memory"):
+            part[name] = array[chosen["memory_row"]] - (start if name == "memory_row" else 0)
+        elif not name.startswith(("serial", "frame/", "number/")):
+            part[name] = array[start:end]
+    for name in [name for name in piece if name.startswith("number/")]:
+        path = name.removeprefix("number/")
+        used = np.concatenate((part[f"stack/{path}"].ravel(), part[f"next_stack/{path}"].ravel()))
+        kept = np.flatnonzero(np.isin(piece[name], used))
+        part[name], part[f"frame/{path}"] = piece[name][kept], piece[f"frame/{path}"][kept]
+    return part
+
+
+def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) -> Piece:
+    """The valid rows of a rollout as a piece, in the order of time, and of fragments at the same time.
+
+    Where a slot has several fragments, these are at later times one after the other.
+
+    Args:
+        rollout: Of F fragments.
+        total: Serial number of the first row.
+        newest: ``[F]`` serial number of the newest row there is of each fragment's slot, or -1.
+        due: ``[F]`` clock of the decision that would follow that one.
+    """
+    steps, fragments = rollout.reward.shape
+    slot, clock, length = rollout.slot.numpy(), rollout.clock.numpy(), rollout.length.numpy()
+    terminated, truncated = rollout.terminated.numpy(), rollout.truncated.numpy()
+    turn, previous = _turns(slot)
+    t, f = np.nonzero(np.arange(steps)[:, None] < length)
+    if turn.any():
+        order = np.lexsort((f, t, turn[f]))
+        t, f = t[order], f[order]
+    number = np.empty((steps, fragments), np.int64)
+    number[t, f] = np.arange(len(t))
+
+    # the row before the first one of each fragment
+    again = np.flatnonzero(turn)
+    newest, due = newest.copy(), due.copy()
+    earlier = previous[again]
+    newest[again] = total + number[length[earlier] - 1, earlier]
+    due[again] = clock[earlier] + length[earlier]
+    reach = np.where((newest >= 0) & (due == clock), total + number[0] - newest, 0)
+    before = np.where(t == 0, reach[f], number[t, f] - number[np.maximum(t - 1, 0), f])
+
+    # what was seen after rows that no row of this fragment follows, or whose episode was cut off
+    end = length - 1
+    every = np.arange(fragments)
+    open_ = np.flatnonzero(~(terminated[end, every] | truncated[end, every]))
+    boot = rollout.boot_index.numpy()
+    ended = np.flatnonzero(~terminated[boot[:, 0], boot[:, 1]])
+    piece = {
+        "serial": np.array([total]),
+        "action": rollout.action.numpy()[t, f],
+        "logp": rollout.logp.numpy()[t, f],
+        "reward": rollout.reward.numpy()[t, f],
+        "terminated": terminated[t, f],
+        "truncated": truncated[t, f],
+        "begins": rollout.begins.numpy()[t, f],
+        "slot": slot[f],
+        "clock": clock[f] + t,
+        "before": before,
+        "next_row": np.concatenate((number[end[open_], open_], number[boot[ended, 0], boot[ended, 1]])),
+    }
+    for path, leaf in rollout.obs.items():
+        piece[f"obs/{path}"] = leaf.numpy()[t, f]
+        last, final = rollout.last_obs[path].numpy(), rollout.final_obs[path].numpy()
+        piece[f"next_obs/{path}"] = np.concatenate((last[open_], final[ended]))
+    if rollout.memory is not None:
+        kept = np.flatnonzero(t % rollout.memory_every == 0)
+        piece["memory_row"] = kept
+        piece["memory"] = rollout.memory.numpy()[t[kept] // rollout.memory_every, f[kept]]
+    return piece
+
+
+def _turns(slot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each fragment, how many of its slot came before it in the rollout, and the last one of these."""
+    fragments = len(slot)
+    turn, previous = np.zeros(fragments, np.int64), np.zeros(fragments, np.int64)
+    if len(np.unique(slot)) < fragments:
+        latest: dict[int, int] = {}
+        for fragment, number in enumerate(slot.tolist()):
+            if number in latest:
+                previous[fragment] = latest[number]
+                turn[fragment] = turn[latest[number]] + 1
+            latest[number] = fragment
+    return turn, previous

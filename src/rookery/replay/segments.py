@@ -1,0 +1,390 @@
+"""Replay memories as files: sealed segments of rows, written once, shared by all directories that need them.
+
+A memory lies in a directory as ``memory-POLICY-FIRST.safetensors``, a file for every stretch of rows that was new when
+a directory was written; FIRST is the serial number of its first row. The directory's manifest (`core/files.py`) has
+their hashes and, under ``memories``, which rows count. A segment is complete in itself and never changes: a later
+directory has it as a second name of the same file, and it is gone when the last directory is that needs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from gymnasium import spaces
+
+from rookery.core.array_files import ArrayFileError, array_stream, read_arrays
+from rookery.core.errors import ConfigError, SpaceError, nearest
+from rookery.core.files import FileError, Linked, Stream, find_checkpoint, map_file, mapped_files, read_manifest
+from rookery.core.space_files import space_from_json, space_to_json
+from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, obs_spec
+from rookery.replay.memory import ReplayMemory
+from rookery.replay.pieces import Piece, part_of, rows_in
+
+FORMAT = 1
+"""Grows when what is written changes; older ones stay readable."""
+
+FACTS = "memories"
+"""Key of a manifest under which it says what memories the directory holds."""
+
+NAME = re.compile(r"memory-(.+)-(\d{12,})\.safetensors")
+
+SEGMENT_BYTES = 1 << 26
+"""About how large a segment may be: what is held twice while it is written, and kept for its last row."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A file with rows of a memory.
+
+    Attributes:
+        first: Serial number of its first row.
+        last: Serial number after that of its last row.
+        file: Where it lies.
+    """
+
+    first: int
+    last: int
+    file: Linked
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file still lies where it did, as long as it was."""
+        try:
+            return self.file.path.stat().st_size == self.file.size
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """What the rows of a memory are made of.
+
+    Attributes:
+        obs: Layout of observations.
+        action: Layout of actions.
+        memory_size: Numbers that the policy remembered of a slot.
+    """
+
+    obs: ObsSpec
+    action: ActionSpec
+    memory_size: int
+
+    def to_json(self) -> str:
+        """As text, for the header of a segment."""
+        space = self.obs.space
+        in_info = self.obs.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
+        return json.dumps(
+            {
+                "obs_space": space_to_json(space),
+                "action_space": space_to_json(self.action.space),
+                "info_mask": in_info,
+                "memory_size": self.memory_size,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Spaces:
+        """What `to_json` wrote."""
+        said = json.loads(text)
+        action = space_from_json(said["action_space"])
+        obs = obs_spec(space_from_json(said["obs_space"]), action, info_mask=said["info_mask"])
+        return cls(obs, action_spec(action), said["memory_size"])
+
+    def __str__(self) -> str:
+        return f"observations {self.obs.space} and actions {self.action.space}"
+
+
+def spaces_of(memory: ReplayMemory) -> Spaces:
+    """What the rows of a memory are made of."""
+    return Spaces(memory.obs_spec, memory.action_spec, memory.memory_size)
+
+
+def segment_name(policy: str, first: int) -> str:
+    """What a segment is called."""
+    return f"memory-{quote(policy, safe='')}-{first:012d}.safetensors"
+
+
+def segment_stream(piece: Piece, spaces_: Spaces, *, first: int, continues: bool, written: float) -> Stream:
+    """A segment to be written.
+
+    Args:
+        piece: Its rows.
+        spaces_: What they are made of.
+        first: Serial number of its first row.
+        continues: Whether the rows follow those of the segment before; else slots of the same number are others.
+        written: When its rows were first written, in seconds since 1970.
+    """
+    metadata = {
+        "format": f"rookery replay memory {FORMAT}",
+        "spaces": spaces_.to_json(),
+        "first": str(first),
+        "last": str(first + rows_in(piece)),
+        "continues": str(continues).lower(),
+        "written": str(written),
+    }
+    return array_stream({name: [array] for name, array in piece.items()}, metadata)
+
+
+def new_segments(memory: ReplayMemory, policy: str, first: int, last: int) -> dict[str, Stream]:
+    """The rows with serial numbers from `first` up to but not `last`, as segments to be written, by name.
+
+    Rows are copied from the memory when they are written, a segment at a time.
+    """
+    if first == last:
+        return {}
+    size = row_bytes(memory)
+    number = max(SEGMENT_BYTES // size, 1)
+    spaces_, now = spaces_of(memory), time.time()
+
+    def stream(start: int, end: int) -> Stream:
+        def pieces() -> Iterator[bytes | memoryview]:
+            rows = memory.rows_between(start, end)
+            yield from segment_stream(rows, spaces_, first=start, continues=start > 0, written=now).pieces()
+
+        return Stream((end - start) * size, pieces)
+
+    starts = range(first, last, number)
+    return {segment_name(policy, start): stream(start, min(start + number, last)) for start in starts}
+
+
+def row_bytes(memory: ReplayMemory) -> int:
+    """About how many bytes a row takes in a file, from a look at the newest ones."""
+    count = min(len(memory), 64)
+    rows = memory.rows_between(memory.total - count, memory.total)
+    return -(-sum(array.nbytes for array in rows.values()) // count)
+
+
+@dataclass(frozen=True)
+class StoredMemory:
+    """A memory as it lies in a directory.
+
+    Attributes:
+        place: The directory.
+        policy: Whose it is.
+        segments: In the order of time, each beginning where the one before it ends.
+        first: Serial number of the first row that counts.
+        capacity: Rows it had room for; None if it has grown to what it is by merging.
+    """
+
+    place: Path
+    policy: str
+    segments: tuple[Segment, ...]
+    first: int
+    capacity: int | None
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    def __str__(self) -> str:
+        return f"{self.place}:{self.policy}"
+
+    @property
+    def last(self) -> int:
+        """Serial number after that of its newest row."""
+        return self.segments[-1].last if self.segments else self.first
+
+    @property
+    def bytes(self) -> int:
+        """Its size on the disk."""
+        return sum(segment.file.size for segment in self.segments)
+
+    @property
+    def mark(self) -> str:
+        """A text that is another one if its rows are."""
+        hashes = "".join(segment.file.sha256 for segment in self.segments)
+        return hashlib.sha256(f"{hashes} from {self.first}".encode()).hexdigest()
+
+    @cached_property
+    def spaces(self) -> Spaces:
+        """What its rows are made of.
+
+        Raises:
+            FileError: If its newest segment is broken.
+        """
+        return open_segment(self.segments[-1]).spaces
+
+    def pieces(self) -> Iterator[OpenSegment]:
+        """Its rows, a segment at a time, as they are mapped from the disk; rows that do not count are left out.
+
+        Raises:
+            FileError: If a segment is missing, broken or foreign; names it.
+        """
+        return (self.open(segment) for segment in self.segments if segment.last > self.first)
+
+    def open(self, segment: Segment) -> OpenSegment:
+        """The rows of one segment, without those that do not count; raises as `pieces` does."""
+        found = open_segment(segment)
+        if found.spaces != self.spaces:
+            raise FileError(f"{segment.file.path}: holds {found.spaces}, and others of {self} {self.spaces}")
+        if segment.first >= self.first:
+            return found
+        return replace(found, rows=part_of(found.rows, self.first - segment.first, rows_in(found.rows)))
+
+
+@dataclass(frozen=True)
+class OpenSegment:
+    """What a segment holds.
+
+    Attributes:
+        rows: The rows, mapped from the disk.
+        spaces: What they are made of.
+        continues: Whether they follow those of the segment before.
+        written: When they were first written, in seconds since 1970.
+    """
+
+    rows: Piece
+    spaces: Spaces
+    continues: bool
+    written: float
+
+
+def open_segment(segment: Segment) -> OpenSegment:
+    """Maps a segment and looks whether it is what it says it is.
+
+    Raises:
+        FileError: If it is missing, broken, foreign or of a newer format; names it.
+    """
+    path = segment.file.path
+    content = map_file(segment.file)
+    try:
+        rows, said = read_arrays(content)
+        kind, _, number = said.get("format", "").rpartition(" ")
+        if kind != "rookery replay memory":
+            raise FileError(f"{path}: is no segment of a replay memory")
+        if int(number) > FORMAT:
+            raise FileError(
+                f"{path}: has format {number}, which this version of Rookery cannot read (up to {FORMAT}); a newer one "
+                "wrote it"
+            )
+        if (int(said["first"]), int(said["last"])) != (segment.first, segment.last):
+            raise FileError(
+                f"{path}: holds the rows {said['first']} to {said['last']}, not {segment.first} to {segment.last}"
+            )
+        found = OpenSegment(rows, Spaces.from_json(said["spaces"]), said["continues"] == "true", float(said["written"]))
+        if rows_in(rows) != segment.last - segment.first:
+            raise FileError(f"{path}: has {rows_in(rows)} rows where {segment.last - segment.first} should be")
+    except (ArrayFileError, SpaceError, ValueError, KeyError, TypeError) as error:
+        raise FileError(f"{path}: is no segment of a replay memory: {error}") from None
+    return found
+
+
+def segments_of(files: Mapping[str, Linked], facts: Mapping[str, Any]) -> dict[str, list[Segment]]:
+    """The segments of each policy among the mapped files of a directory, in the order of time.
+
+    Args:
+        files: Files by name.
+        facts: The directory's manifest.
+    """
+    starts: dict[str, list[tuple[int, Linked]]] = {}
+    for name, file in files.items():
+        match = NAME.fullmatch(name)
+        if match:
+            starts.setdefault(unquote(match[1]), []).append((int(match[2]), file))
+    found: dict[str, list[Segment]] = {}
+    for policy, said in facts.get(FACTS, {}).items():
+        parts = sorted(starts.get(policy, ()), key=lambda part: part[0])
+        ends = [*(start for start, _ in parts[1:]), said["last"]]
+        found[policy] = [Segment(start, end, file) for (start, file), end in zip(parts, ends, strict=False)]
+    return found
+
+
+def facts_of(memory: ReplayMemory) -> dict[str, Any]:
+    """What the manifest of a directory says of a memory."""
+    return {"first": memory.first, "last": memory.total, "capacity": memory.cfg.capacity}
+
+
+def stored_memories(path: Path) -> dict[str, StoredMemory]:
+    """The memories that lie in a directory, by policy; those of a run are those of its last checkpoint.
+
+    Raises:
+        FileError: If there is no such directory, or it holds none; says why it might not.
+    """
+    place = find_checkpoint(path)
+    manifest = read_manifest(place)
+    files = mapped_files(place, manifest)
+    found = {}
+    for policy, segments in segments_of(files, manifest).items():
+        said = manifest[FACTS][policy]
+        found[policy] = StoredMemory(place, policy, tuple(segments), said["first"], said["capacity"])
+    if not found:
+        raise FileError(
+            f"{place}: holds no replay memory: its algorithms learn from none, or it was saved with replay.save = false"
+        )
+    return found
+
+
+def find_memory(source: str | Path, policy: str | None = None) -> StoredMemory:
+    """The memory that a text means: ``PATH``, or ``PATH:policy`` where there are several.
+
+    Args:
+        source: A run, a checkpoint or a memory directory, with the policy behind its last colon.
+        policy: Whose memory it is if the text does not say so and there are several.
+
+    Raises:
+        FileError: If there is none.
+        ConfigError: If it is not clear which one is meant.
+    """
+    place, named = split_policy(source)
+    found = stored_memories(place)
+    wanted = named or (next(iter(found)) if len(found) == 1 else policy)
+    if wanted not in found:
+        hint = nearest(wanted, list(found)) if wanted else f"; say which, as in {place}:{next(iter(found))}"
+        raise ConfigError(f"{source}: policy {wanted!r} is not one of {', '.join(found)}{hint}")
+    return found[wanted]
+
+
+def split_policy(source: str | Path) -> tuple[Path, str | None]:
+    """A path and the policy named behind its last colon, unless all of it is a path that exists."""
+    text = str(source)
+    before, colon, name = text.rpartition(":")
+    if colon and not Path(text).exists() and "/" not in name:
+        return Path(before), name
+    return Path(text), None
+
+
+def check_spaces(stored: StoredMemory, wanted: Spaces, whose: str) -> None:
+    """Makes sure that the rows of a memory fit.
+
+    Args:
+        stored: The memory.
+        wanted: What its rows should be made of.
+        whose: Whose spaces these are, for the message.
+
+    Raises:
+        SpaceError: If they do not; names both, and what differs.
+    """
+    mine = stored.spaces
+    problems = []
+    if mine.obs != wanted.obs:
+        problems.append(f"it holds observations {mine.obs.space}, {whose} has {wanted.obs.space}")
+    if mine.action != wanted.action:
+        problems.append(f"it holds actions {mine.action.space}, {whose} has {wanted.action.space}")
+    if wanted.memory_size and mine.memory_size != wanted.memory_size:
+        problems.append(
+            f"it was played by a policy that remembers {mine.memory_size} numbers, {whose} remembers "
+            f"{wanted.memory_size}"
+        )
+    if problems:
+        raise SpaceError(f"{stored}: this replay memory does not fit: {'; '.join(problems)}")
+
+
+def copy_rows(stored: StoredMemory, memory: ReplayMemory) -> int:
+    """Adds the rows of a stored memory to another one, the newest that fit; gives their number.
+
+    Raises:
+        FileError: If a segment is missing, broken or foreign; names it.
+        RookeryError: If they do not fit to the memory's policy.
+    """
+    newest = replace(stored, first=max(stored.first, stored.last - memory.cfg.capacity))
+    for number, piece in enumerate(newest.pieces()):
+        memory.append(piece.rows, continues=piece.continues and number > 0)
+    return len(newest)

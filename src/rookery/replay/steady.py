@@ -1,0 +1,85 @@
+"""The usual rollout: the slots of the one before, all of them for as long, and no end. It is added with few copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rookery.core.batch import Rollout
+from rookery.core.spaces import Tree
+
+
+@dataclass
+class Views:
+    """The arrays of one rollout of T rows of F fragments; many rollouts come as the same object, written over.
+
+    Attributes:
+        rollout: Whose they are.
+        header: Its ``slot``, ``clock``, ``length`` and ``first``.
+        ends: ``terminated`` and ``truncated`` ``[T, F]``.
+        rows: ``action``, ``logp`` and ``reward`` ``[T * F, ...]``.
+        obs: ``[T * F, ...]``.
+        last_obs: ``[F, ...]``.
+    """
+
+    rollout: Rollout
+    header: tuple[np.ndarray, ...]
+    ends: tuple[np.ndarray, ...]
+    rows: dict[str, np.ndarray]
+    obs: Tree
+    last_obs: Tree
+
+    @classmethod
+    def of(cls, rollout: Rollout) -> Views | None:
+        """Those of a rollout; None if its rows do not lie one after the other."""
+        steps, fragments = rollout.reward.shape
+        size = steps * fragments
+        rows = {name: getattr(rollout, name).numpy() for name in ("action", "logp", "reward")}
+        obs = {path: leaf.numpy() for path, leaf in rollout.obs.items()}
+        if not all(array.flags.c_contiguous for array in (*rows.values(), *obs.values())):
+            return None
+        return cls(
+            rollout,
+            tuple(getattr(rollout, name).numpy() for name in ("slot", "clock", "length", "first")),
+            (rollout.terminated.numpy(), rollout.truncated.numpy()),
+            {name: array.reshape(size, *array.shape[2:]) for name, array in rows.items()},
+            {path: array.reshape(size, *array.shape[2:]) for path, array in obs.items()},
+            {path: leaf.numpy() for path, leaf in rollout.last_obs.items()},
+        )
+
+
+@dataclass
+class Steady:
+    """Where the slots of the last rollout stand, whose newest rows are the newest of all and ended no episode.
+
+    Attributes:
+        slot: ``[F]``.
+        due: ``[F]`` clock of the next decision of each.
+        newest: ``[F]`` the newest row of each.
+        tails: ``[F]`` the place aside where it stands what each saw last.
+        views: Of the last rollout.
+    """
+
+    slot: np.ndarray
+    due: np.ndarray
+    newest: np.ndarray
+    tails: np.ndarray
+    views: Views
+
+    def goes_on(self, rollout: Rollout) -> Views | None:
+        """The arrays of a rollout that is a usual one; None if it is not."""
+        steps, fragments = rollout.reward.shape
+        if fragments != len(self.slot):
+            return None
+        views = self.views if self.views.rollout is rollout else Views.of(rollout)
+        if views is None:
+            return None
+        slot, clock, length, first = views.header
+        same = slot.tobytes() == self.slot.tobytes() and clock.tobytes() == self.due.tobytes()
+        if not same or length.tobytes() != steps.to_bytes(8, "little") * fragments:
+            return None
+        if 1 in first.tobytes() or any(1 in flags.tobytes() for flags in views.ends):
+            return None
+        self.views = views
+        return views

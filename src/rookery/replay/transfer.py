@@ -1,0 +1,154 @@
+"""Stored memories made into others: several into one, and one into plain arrays for other programs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rookery.core.files import TEMPORARY, Content, FileError, Stream
+from rookery.replay.pieces import Piece, rows_in
+from rookery.replay.segments import (
+    FACTS,
+    Segment,
+    StoredMemory,
+    check_spaces,
+    segment_name,
+    segment_stream,
+)
+
+Advance = Callable[[int], object]
+"""Is told how many rows more have been written."""
+
+
+def linked(memories: Sequence[StoredMemory]) -> tuple[dict[str, Content], dict[str, Any]]:
+    """A directory with these memories as they are: its files by name, and what its manifest says of them."""
+    files: dict[str, Content] = {}
+    facts = {}
+    for memory in memories:
+        files |= {one.file.path.name: one.file for one in memory.segments if one.last > memory.first}
+        facts[memory.policy] = {"first": memory.first, "last": memory.last, "capacity": memory.capacity}
+    return files, {FACTS: facts}
+
+
+def merged(
+    memories: Sequence[StoredMemory], policy: str, advance: Advance
+) -> tuple[dict[str, Content], dict[str, Any]]:
+    """A directory with the rows of all of these, one memory after the other, as one memory.
+
+    Args:
+        memories: Of equal spaces.
+        policy: Whose it is called.
+        advance: Progress.
+
+    Raises:
+        SpaceError: If their spaces differ; says which and how.
+    """
+    for memory in memories[1:]:
+        check_spaces(memory, memories[0].spaces, str(memories[0]))
+    files: dict[str, Content] = {}
+    total = 0
+    for memory in memories:
+        counting = [segment for segment in memory.segments if segment.last > memory.first]
+        for number, segment in enumerate(counting):
+            files[segment_name(policy, total)] = _moved(memory, segment, total, number > 0, advance)
+            total += segment.last - max(segment.first, memory.first)
+    return files, {FACTS: {policy: {"first": 0, "last": total, "capacity": None}}}
+
+
+def _moved(memory: StoredMemory, segment: Segment, first: int, follows: bool, advance: Advance) -> Stream:
+    """A segment under other serial numbers, to be written."""
+
+    def pieces() -> Iterator[bytes | memoryview]:
+        found = memory.open(segment)
+        rows = {**found.rows, "serial": np.array([first])}
+        continues = found.continues and follows
+        yield from segment_stream(rows, found.spaces, first=first, continues=continues, written=found.written).pieces()
+        advance(rows_in(rows))
+
+    return Stream(segment.file.size, pieces)
+
+
+def write_arrays(memory: StoredMemory, path: Path, advance: Advance) -> None:
+    """Writes a memory as an ``.npz`` file, which `numpy.load` reads without pickle.
+
+    It has ``action``, ``reward``, ``terminated``, ``truncated``, ``begins``, ``slot`` and ``clock``, and for each leaf
+    of the observations ``obs`` (or ``obs/PATH``) and ``next_obs``: what was seen after the decision, zeros where the
+    episode terminated.
+
+    Args:
+        memory: The memory.
+        path: Where; a file that is there is replaced when all is written.
+        advance: Progress; each row counts once for every array.
+
+    Raises:
+        FileError: If a segment is broken, or the file cannot be written.
+    """
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        with zipfile.ZipFile(temporary, "x", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for name, column in columns(memory).items():
+                _write_column(archive, name, column, memory, advance)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_column(
+    archive: zipfile.ZipFile, name: str, column: Callable[[Piece], np.ndarray], memory: StoredMemory, advance: Advance
+) -> None:
+    started = False
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+        for piece in memory.pieces():
+            array = np.ascontiguousarray(column(piece.rows))
+            if not started:
+                shape = (len(memory), *array.shape[1:])
+                said = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, said)
+                started = True
+            file.write(array.reshape(-1).view(np.uint8).data)
+            advance(len(array))
+
+
+def columns(memory: StoredMemory) -> dict[str, Callable[[Piece], np.ndarray]]:
+    """What `write_arrays` writes, by name: how each array is had from a piece."""
+    plain = ("action", "reward", "terminated", "truncated", "begins", "slot", "clock")
+    found: dict[str, Callable[[Piece], np.ndarray]] = {name: itemgetter(name) for name in plain}
+    for leaf in memory.spaces.obs.leaves:
+        own = "" if leaf.path == "obs" else f"/{leaf.path}"
+        found[f"obs{own}"] = partial(observations, path=leaf.path)
+        found[f"next_obs{own}"] = partial(next_observations, path=leaf.path)
+    return found
+
+
+def observations(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
+    """A leaf of the observations of a piece ``[n, ...]``, or with the prefix ``next_`` of those of its `next_row`."""
+    if f"{prefix}obs/{path}" in piece:
+        return piece[f"{prefix}obs/{path}"]
+    frames, numbers = piece[f"frame/{path}"], piece[f"number/{path}"]
+    return frames[np.searchsorted(numbers, piece[f"{prefix}stack/{path}"])]
+
+
+def next_observations(piece: Piece, path: str) -> np.ndarray:
+    """What was seen after each row of a piece ``[n, ...]``; zeros where the episode terminated."""
+    obs = observations(piece, path)
+    count = rows_in(piece)
+    row = np.arange(count)
+    previous = row - piece["before"]
+    linked_ = (piece["before"] > 0) & (previous >= 0) & ~piece["begins"]
+    following = np.full(count, -1)
+    following[previous[linked_]] = row[linked_]
+    found = np.zeros_like(obs)
+    known = (following >= 0) & ~piece["terminated"] & ~piece["truncated"]
+    found[known] = obs[following[known]]
+    found[piece["next_row"]] = observations(piece, path, "next_")
+    return found

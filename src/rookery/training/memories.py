@@ -1,0 +1,157 @@
+"""Replay memories of a run and the disk: what a checkpoint writes of them, and what a run begins with.
+
+A checkpoint holds a memory as segments (`replay/segments.py`). Only the rows that are new since the one before are
+written; the other segments get a second name in its directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.off_policy import OffPolicy
+from rookery.core.errors import RookeryError
+from rookery.core.files import Content, mapped_files, read_manifest, with_last_good
+from rookery.core.state import Stateful
+from rookery.replay.memory import ReplayMemory
+from rookery.replay.mixture import Mixture
+from rookery.replay.segments import (
+    FACTS,
+    Segment,
+    StoredMemory,
+    check_spaces,
+    copy_rows,
+    facts_of,
+    find_memory,
+    new_segments,
+    open_segment,
+    segments_of,
+    spaces_of,
+)
+from rookery.training.checkpoint import Saved
+
+Note = Callable[[str], None]
+
+
+class Memories(Stateful):
+    """Which rows of the policies' memories lie on the disk already.
+
+    Attributes:
+        sealed: Segments of each policy as they last lay, in the order of time.
+    """
+
+    fixed = ("sealed",)
+
+    def __init__(self) -> None:
+        self.sealed: dict[str, list[Segment]] = {}
+
+    def files(self, learners: Mapping[str, OffPolicy[Any]]) -> tuple[dict[str, Content], dict[str, Any]]:
+        """What a checkpoint must hold of the memories: files by name, and what its manifest says of them.
+
+        Segments of rows that are all written over are left out; rows whose segment somebody removed are written again.
+        """
+        files: dict[str, Content] = {}
+        facts = {}
+        for policy, memory in _memories(learners).items():
+            if not memory.cfg.save:
+                continue
+            facts[policy] = facts_of(memory)
+            next_row = memory.first
+            for segment in self.sealed.get(policy, ()):
+                if segment.last > memory.first and segment.is_there:
+                    files |= new_segments(memory, policy, next_row, segment.first)
+                    files[segment.file.path.name] = segment.file
+                    next_row = segment.last
+            files |= new_segments(memory, policy, next_row, memory.total)
+        return files, {FACTS: facts}
+
+    def lie_in(self, place: Path) -> None:
+        """Notes where the segments lie now: in the checkpoint that was just written."""
+        manifest = read_manifest(place)
+        self.sealed = segments_of(mapped_files(place, manifest), manifest)
+
+    def restore(self, saved: Saved, learners: Mapping[str, OffPolicy[Any]], note: Note) -> None:
+        """Fills memories, whose own state is loaded, with the rows that a checkpoint holds.
+
+        Args:
+            saved: The checkpoint.
+            learners: The learners of these memories.
+            note: Is told of memories that stay empty.
+
+        Raises:
+            FileError: If a segment is missing, broken or foreign; names it, and the last good checkpoint.
+        """
+        found = segments_of(saved.memories, saved.facts)
+        for policy, memory in _memories(learners).items():
+            segments = found.get(policy)
+            if segments is None or not memory.cfg.save:
+                why = "is not in the checkpoint" if segments is None else "is left out"
+                note(f"policy {policy!r}: its replay memory {why} (replay.save = false): it starts empty")
+                continue
+            try:
+                memory.restore(open_segment(segment).rows for segment in segments)
+            except RookeryError as error:
+                raise with_last_good(error, saved.path) from None
+            self.sealed[policy] = segments
+        for policy, memory in _memories(learners).items():  # sources that are given with the checkpoint
+            _copy_sources(policy, memory, note)
+
+
+def begin_with(policy: str, learner: Algorithm[Any], note: Note) -> None:
+    """Gives a new learner the rows of other memories that its settings name, to keep or to draw from.
+
+    Args:
+        policy: Its name.
+        learner: The learner.
+        note: Is told what was taken.
+
+    Raises:
+        FileError: If there is no such memory, or it is broken.
+        SpaceError: If its spaces are others.
+    """
+    if not isinstance(learner, OffPolicy):
+        return
+    memory, cfg = _memories({policy: learner})[policy], learner.memory.cfg
+    _copy_sources(policy, memory, note)
+    if cfg.mix:
+        found = [_fitting(source, policy, memory) for source in cfg.mix]
+        others = [_only_read(stored, memory) for stored in found]
+        learner.memory = Mixture(memory, others, tuple(cfg.mix.values()), [stored.mark for stored in found])
+        for stored, share in zip(found, cfg.mix.values(), strict=True):
+            note(f"policies.{policy}.replay.mix: {share:.0%} of each batch from {len(stored):,} decisions of {stored}")
+
+
+def _copy_sources(policy: str, memory: ReplayMemory, note: Note) -> None:
+    for source in memory.cfg.start_from:
+        stored = _fitting(source, policy, memory)
+        count = copy_rows(stored, memory)
+        note(f"policies.{policy}.replay.start_from: {count:,} decisions of {stored}")
+
+
+def _fitting(source: str, policy: str, memory: ReplayMemory) -> StoredMemory:
+    stored = find_memory(source, policy)
+    check_spaces(stored, spaces_of(memory), f"policy {policy!r}")
+    return stored
+
+
+def _only_read(stored: StoredMemory, beside: ReplayMemory) -> ReplayMemory:
+    """All of a stored memory, drawn from as and with what the memory beside it is."""
+    cfg = beside.cfg.replace(capacity=len(stored))
+    memory = ReplayMemory(
+        beside.obs_spec,
+        beside.action_spec,
+        cfg,
+        beside.rng,
+        memory_size=beside.memory_size,
+        memory_every=beside.memory_every,
+    )
+    copy_rows(stored, memory)
+    return memory
+
+
+def _memories(learners: Mapping[str, OffPolicy[Any]]) -> dict[str, ReplayMemory]:
+    """The memory that each learner adds to."""
+    found = {name: learner.memory for name, learner in learners.items()}
+    return {name: memory.own if isinstance(memory, Mixture) else memory for name, memory in found.items()}

@@ -1,0 +1,78 @@
+"""How long an iteration is, and at what pace each policy learns in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.off_policy import OffPolicy
+from rookery.replay.room import bytes_needed, gigabytes
+from rookery.training.results import Progress
+
+if TYPE_CHECKING:
+    from rookery.training.trainer import Trainer
+
+ITERATION = 1000
+"""Env steps of an iteration whose length nobody says; gradient steps of one in which nothing is played."""
+
+CHUNK = 10
+"""Gradient steps, or env steps they belong to, between two looks at whether somebody asked to stop."""
+
+CAP = 10
+"""An iteration without a fixed length ends at the latest after this many times the largest demand, in env steps."""
+
+
+def remaining(trainer: Trainer, progress: Progress) -> int:
+    """Steps of copies that an iteration may still take; those in which they rest, or that are not played while sampling
+    is paused, count too, so that every iteration ends.
+    """
+    passed = trainer.pool.lane_steps - progress.lane_steps + progress.unplayed
+    if trainer.config.sampling.iteration_steps is not None:
+        return trainer.config.sampling.iteration_steps - passed
+    if not trainer.learners:
+        return (ITERATION if trainer.policies or not passed else 0) - passed
+    slow = {name: one for name, one in trainer.learners.items() if not isinstance(one, OffPolicy)}
+    if trainer.paused or not slow:
+        return ITERATION - passed
+    if all(name in progress.learned for name in slow):
+        return 0
+    demands = [learner.demand for learner in slow.values()]
+    largest = max(d.decisions or d.fragment_length * trainer.env.num_lanes for d in demands)
+    return CAP * largest - passed
+
+
+def ahead(trainer: Trainer, progress: Progress) -> int:
+    """Steps that may be played ahead: what remains of this iteration, or else those of the next."""
+    rest = remaining(trainer, progress)
+    return rest if rest > 0 else remaining(trainer, trainer.begin_iteration())
+
+
+def told_pace(learner: Algorithm[Any]) -> str:
+    """How much a learner learns from how much play, in a few words."""
+    if not isinstance(learner, OffPolicy):
+        decisions = learner.demand.decisions
+        if decisions is None:
+            return f"an update for every {learner.demand.fragment_length:,} decisions of an agent"
+        return f"an update for {decisions:,} decisions"
+    ratio = learner.pace.updates_per_step
+    if 0 < ratio < 1 and (1 / ratio).is_integer():
+        told = f"one gradient step for {1 / ratio:,.0f} decisions"
+    else:
+        told = f"{ratio:g} gradient step{'' if ratio == 1 else 's'} a decision"
+    return f"{told} from decision {learner.pace.learning_starts:,} on"
+
+
+def told_replay(learner: Algorithm[Any]) -> str:
+    """The replay memory of a learner, in a few words; empty if it has none."""
+    if not isinstance(learner, OffPolicy):
+        return ""
+    policy, cfg = learner.policy, learner.pace.replay
+    needed = bytes_needed(
+        policy.obs_spec,
+        policy.action_spec,
+        cfg.capacity,
+        memory_size=policy.memory_size,
+        memory_every=policy.memory_every(learner.demand.fragment_length) if policy.memory_size else 1,
+        frame_stacks=cfg.frame_stacks,
+    )
+    return f"memory {cfg.capacity:,} decisions ({gigabytes(needed)})"

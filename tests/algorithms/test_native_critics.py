@@ -1,0 +1,147 @@
+"""SAC, TD3 and DDPG on kernels: the same as by torch, on every build that this processor can run."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from rookery.algorithms.critics import CriticConfig, StateAction
+from rookery.algorithms.ddpg import DDPG, DDPGConfig
+from rookery.algorithms.sac import SAC, SACConfig
+from rookery.algorithms.td3 import TD3, TD3Config
+from rookery.core.batch import Transitions
+from rookery.core.native import kernel_threads
+from rookery.core.seeding import Streams
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy
+from rookery.replay.memory import ReplayConfig
+
+VECTOR, NUMBERS = spaces.Box(-1.0, 1.0, (7,), np.float32), spaces.Box(-2.0, 2.0, (3,), np.float32)
+MIXED = spaces.Dict({"place": spaces.Discrete(4), "flags": spaces.MultiBinary(3), "at": VECTOR})
+FIVE = spaces.Discrete(5)
+# Adam divides each gradient by its size: with its usual eps the rounding of the smallest ones would be compared
+COMMON = {
+    "adam_eps": 1e-3,
+    "lr": 1e-3,
+    "tau": 0.1,
+    "replay": ReplayConfig(capacity=1000),
+    "model": ModelConfig(hidden=(33, 16), activation="relu"),
+}
+KINDS = {
+    "sac": (SAC, SACConfig(**COMMON)),
+    "sac, fixed alpha": (SAC, SACConfig(**COMMON, alpha=0.2, log_std="tanh")),
+    "sac, three critics": (SAC, SACConfig(**COMMON, critic=CriticConfig(number=3))),
+    "sac, quantiles": (SAC, SACConfig(**COMMON, critic=CriticConfig(quantiles=5, drop=1))),
+    "sac, weighted": (SAC, SACConfig(**{**COMMON, "replay": ReplayConfig(capacity=1000, kind="prioritized")})),
+    "sac, discrete": (SAC, SACConfig(**COMMON, discrete=True)),
+    "td3": (TD3, TD3Config(**COMMON)),
+    "ddpg": (DDPG, DDPGConfig(**COMMON)),
+}
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+
+def learner(name, obs=VECTOR, *, native=True, **model):
+    kind, cfg = KINDS[name]
+    cfg = replace(cfg, model=replace(cfg.model, native=native, **model))
+    action = FIVE if name == "sac, discrete" else NUMBERS
+    spec = obs_spec(obs, action), action_spec(action), cfg.model
+    generator = torch.Generator().manual_seed(0)
+    algo = kind(Policy(*spec, name="hero", generator=generator, head=cfg.head), cfg, Streams(0), "hero")
+    for optimizer in (algo.actor_optimizer, algo.critics.optimizer):  # away from where all is nearly 0
+        shape = optimizer.flat.data.shape
+        optimizer.flat.data.add_(torch.randn(shape, generator=generator), alpha=0.1)
+    return algo
+
+
+def seen(policy, rows, rng):
+    space = policy.obs_spec.space
+    space.seed(int(rng.integers(1000)))
+    trees = [policy.obs_spec.read(space.sample())[0] for _ in range(rows)]
+    return {path: torch.from_numpy(np.concatenate([tree[path] for tree in trees])) for path in trees[0]}
+
+
+def drawn(algo, seed, rows=130):
+    """What a memory might give."""
+    rng, policy = np.random.default_rng(seed), algo.policy
+
+    def numbers(*shape):
+        return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+
+    discrete = policy.action_spec.kind == "discrete"
+    return Transitions(
+        obs=seen(policy, rows, rng),
+        action=torch.from_numpy(rng.integers(5, size=rows)) if discrete else numbers(rows, 3).clamp(-1.0, 1.0),
+        reward=numbers(rows),
+        next_obs=seen(policy, rows, rng),
+        discount=torch.from_numpy(np.where(rng.random(rows) < 0.2, 0.0, 0.97).astype(np.float32)),
+        weight=numbers(rows).abs() if algo.cfg.replay.kind == "prioritized" else None,
+        row=torch.arange(rows),
+    )
+
+
+def updates(algo, number):
+    """Makes updates on given rows; returns the weights of actor and critics before and after, and the last metrics."""
+    flats = [optimizer.flat.data for optimizer in algo.optimizers] + [algo.critics._target_data]
+    before = [flat.double() for flat in flats]
+    for seed in range(number):
+        algo.memory.sample = lambda *_, seed=seed, **__: drawn(algo, seed)
+        algo.memory.update_priorities = lambda row, priority: None
+        metrics = algo.update()
+        algo.gradient_steps += 1
+    return before, [flat.double() for flat in flats], metrics
+
+
+def same(name, obs=VECTOR, **model):
+    """Asserts that ten updates are those of torch."""
+    mine, theirs = learner(name, obs, **model), learner(name, obs, native=False, **model)
+    assert mine.critics.net.kernels is not None
+    assert theirs.critics.net.kernels is None
+    before, after, metrics = updates(mine, 10)
+    _, expected, known = updates(theirs, 10)
+    for start, made, wanted in zip(before, after, expected, strict=True):
+        change = (wanted - start).norm()
+        assert change > 0
+        assert (made - wanted).norm() < 1e-5 * change
+    assert {key: float(value) for key, value in metrics.items()} == pytest.approx(
+        {key: float(value) for key, value in known.items()}, rel=1e-3, abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_ten_updates_are_those_of_torch(name):
+    same(name)
+
+
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_ten_updates_are_those_of_torch_whatever_is_seen(name):
+    same(name, MIXED, activation="tanh")
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "sac, quantiles"])
+def test_the_gradient_of_actions_is_that_of_torch(name):
+    mine, theirs = learner(name), learner(name, native=False)
+    rows, gradients = drawn(mine, 0), []
+    for algo in (mine, theirs):
+        action = rows.action.clone().requires_grad_()
+        judged = algo.critics.judge(StateAction(rows.obs, action))
+        (judged.amin(0) if judged.dim() == 2 else judged.mean((0, 2))).sum().backward()
+        gradients.append(action.grad)
+    assert gradients[0].abs().max() > 1e-3
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+def test_two_threads_change_no_bit():
+    alone = updates(learner("sac, three critics"), 5)[1]
+    with kernel_threads(2):
+        helped = updates(learner("sac, three critics"), 5)[1]
+    assert all(torch.equal(one, other) for one, other in zip(alone, helped, strict=True))
+
+
+def test_normalized_layers_run_in_torch():
+    algo = learner("sac", layer_norm=True)
+    assert algo.critics.net.kernels is None
+    updates(algo, 1)

@@ -1,0 +1,172 @@
+"""DQN on kernels: the same as by torch, on every build that this processor can run."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig
+from rookery.algorithms.q_kernel import TDRows
+from rookery.algorithms.q_losses import ValuesConfig
+from rookery.core.batch import Transitions
+from rookery.core.seeding import Streams
+from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy
+from rookery.replay.memory import ReplayConfig
+
+VECTOR, FIVE = spaces.Box(-1.0, 1.0, (6,), np.float32), spaces.Discrete(5)
+MIXED = spaces.Dict({"place": spaces.Discrete(4), "flags": spaces.MultiBinary(3), "at": VECTOR})
+MASKED = spaces.Dict({"obs": VECTOR, MASK: spaces.MultiBinary(5)})
+# Adam divides each gradient by its size: with its usual eps the rounding of the smallest ones would be compared
+PLAIN = DQNConfig(
+    double=False,
+    adam_eps=1e-3,
+    lr=1e-3,
+    target=TargetConfig(kind="soft", tau=0.1),
+    replay=ReplayConfig(capacity=1000),
+    model=ModelConfig(hidden=(16, 9)),
+)
+KINDS = {
+    "plain": PLAIN,
+    "double": replace(PLAIN, double=True),
+    "dueling": replace(PLAIN, dueling=True),
+    "dueling double": replace(PLAIN, dueling=True, double=True),
+    "weighted": replace(PLAIN, double=True, replay=ReplayConfig(capacity=1000, kind="prioritized")),
+    "hard": replace(PLAIN, target=TargetConfig(kind="hard", every=3), model=ModelConfig(hidden=(33,), activation="relu")),
+    "wide": replace(PLAIN, double=True, model=ModelConfig(hidden=(120, 84), activation="relu")),
+}
+OTHERS = {
+    "rescaled": replace(PLAIN, values=ValuesConfig(rescale=True)),
+    "categorical": replace(PLAIN, values=ValuesConfig("categorical", atoms=7, low=-2.0, high=2.0)),
+    "quantile": replace(PLAIN, values=ValuesConfig("quantile", quantiles=5)),
+    "dueling categorical": replace(
+        PLAIN, dueling=True, values=ValuesConfig("categorical", atoms=7, low=-2.0, high=2.0)
+    ),
+}
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+
+def learner(cfg, obs=VECTOR, *, native=True):
+    cfg = replace(cfg, model=replace(cfg.model, native=native))
+    spec = obs_spec(obs, FIVE), action_spec(FIVE), cfg.model
+    generator = torch.Generator().manual_seed(0)
+    policy = Policy(*spec, name="hero", generator=generator, head=cfg.head)
+    return DQN(policy, cfg, Streams(0), "hero")
+
+
+def seen(policy, rows, rng):
+    """Observations, of whose actions some are allowed."""
+    space = policy.obs_spec.space
+    space.seed(int(rng.integers(1000)))
+    trees = [policy.obs_spec.read(space.sample())[0] for _ in range(rows)]
+    tree = {path: torch.from_numpy(np.concatenate([tree[path] for tree in trees])) for path in trees[0]}
+    if MASK in tree:
+        tree[MASK][:, 2] = True
+    return tree
+
+
+def drawn(algo, seed, rows=130):
+    """What a memory might give: some rows ended an episode, some errors are large."""
+    rng = np.random.default_rng(seed)
+
+    def numbers(size):
+        return torch.from_numpy((size * rng.standard_normal(rows)).astype(np.float32))
+
+    return Transitions(
+        obs=seen(algo.policy, rows, rng),
+        action=torch.from_numpy(rng.integers(5, size=rows)),
+        reward=numbers(2.0),
+        next_obs=seen(algo.policy, rows, rng),
+        discount=torch.from_numpy(np.where(rng.random(rows) < 0.2, 0.0, 0.97).astype(np.float32)),
+        weight=numbers(1.0).abs() if algo.cfg.replay.kind == "prioritized" else None,
+        row=torch.arange(rows),
+    )
+
+
+def updates(algo, number):
+    """Makes updates on given rows; returns the weights before and after, and the priorities of the last."""
+    before, priorities = algo.optimizer.flat.data.clone(), []
+    for seed in range(number):
+        algo.memory.sample = lambda *_, seed=seed, **__: drawn(algo, seed)
+        algo.memory.update_priorities = lambda row, priority: priorities.append(priority)
+        metrics = algo.update()
+        algo.gradient_steps += 1
+    return before.double(), algo.optimizer.flat.data.double(), priorities[-1], metrics
+
+
+def same(cfg, obs=VECTOR):
+    """Asserts that ten updates are those of torch."""
+    mine, theirs = learner(cfg, obs), learner(cfg, obs, native=False)
+    assert mine.net.kernels is not None
+    assert theirs.net.kernels is None
+    before, after, priority, metrics = updates(mine, 10)
+    _, expected, wanted, known = updates(theirs, 10)
+    change = (expected - before).norm()
+    assert change > 0
+    assert (after - expected).norm() < 1e-5 * change
+    torch.testing.assert_close(mine.target_flat.data, theirs.target_flat.data, rtol=1e-4, atol=1e-6)
+    assert priority.numpy() == pytest.approx(wanted.numpy(), abs=1e-4)
+    assert {name: float(value) for name, value in metrics.items()} == pytest.approx(
+        {name: float(value) for name, value in known.items()}, rel=1e-4, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_ten_updates_are_those_of_torch(name):
+    same(KINDS[name])
+
+
+@pytest.mark.parametrize("obs", [MIXED, MASKED], ids=["mixed", "masked"])
+@pytest.mark.parametrize("name", ["plain", "dueling double"])
+def test_ten_updates_are_those_of_torch_whatever_is_seen(name, obs):
+    same(KINDS[name], obs)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_ten_updates_of_other_values_are_those_of_torch(name):
+    same(OTHERS[name])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_plain_values_are_learned_in_one_call(name):
+    algo = learner(KINDS[name])
+    rows = algo.kernel_rows(drawn(algo, 0))
+    assert isinstance(rows, TDRows)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_values_come_with_their_targets(name):
+    algo = learner(OTHERS[name])
+    assert algo.kernel_rows(drawn(algo, 0)) is None
+
+
+def test_an_update_is_the_same_to_the_last_bit_each_time():
+    first, second = (updates(learner(KINDS["dueling double"]), 5)[1] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_an_action_that_there_is_not_changes_nothing():
+    algo = learner(PLAIN)
+    rows = drawn(algo, 0)
+    rows.action[7] = 5
+    algo.memory.sample = lambda *_, **__: rows
+    before = algo.optimizer.flat.data.clone()
+    algo.update()
+    assert torch.equal(algo.optimizer.flat.data, before)
+    assert algo.optimizer.read_skipped() == (1, 1)
+
+
+def test_targets_of_ones_own_are_used():
+    class Optimist(DQN):
+        def targets(self, drawn, cfg):
+            batch = super().targets(drawn, cfg)
+            return replace(batch, target=batch.target + 100.0)
+
+    algo = learner(PLAIN)
+    own = Optimist(algo.policy, algo.cfg, Streams(0), "hero")
+    own.memory.sample = lambda *_, **__: drawn(own, 0)
+    assert own.update()["td_error"] > 50

@@ -1,0 +1,166 @@
+"""rookery memory: what it says, what it writes, what it refuses; and training from what it wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rookery.cli.main import main
+from rookery.core.files import read_manifest
+
+DQN = "--algo dqn --preset none --evaluate 0 sampling.num_envs=4 sampling.iteration_steps=40 algorithm.learning_starts=50".split()
+
+
+@pytest.fixture(scope="session")
+def remembering_runs(tmp_path_factory):
+    """A folder with three runs that have memories: two of one environment, and one of another."""
+    folder = tmp_path_factory.mktemp("remembering")
+    argv, path = sys.argv, list(sys.path)
+    for name, env in (("a", "CartPole-v1"), ("b", "CartPole-v1"), ("car", "MountainCar-v0")):
+        words = ["train", env, *DQN, "--run-id", name, "--seed", "3", "--stop", "env_steps=200", "--quiet"]
+        sys.argv = ["rookery", *words, "--run-dir", str(folder)]
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+    sys.argv, sys.path[:] = argv, path
+    return folder
+
+
+@pytest.fixture
+def runs(remembering_runs, tmp_path, rookery):
+    """The runs, copied into the folder that commands run in."""
+    return shutil.copytree(remembering_runs, tmp_path / "runs")
+
+
+def decisions(place):
+    facts = read_manifest(place)["memories"]["main"]
+    return facts["last"] - facts["first"]
+
+
+def test_show_says_what_a_memory_holds(rookery, runs):
+    code, out, err = rookery("memory", "show", "a")
+    assert (code, err) == (0, "")
+    head, *lines = out.splitlines()
+    assert head.startswith("runs/a/checkpoints/") and head.endswith(":main")
+    found = {line[2:16].strip(): line[16:] for line in lines}
+    count = decisions(sorted((runs / "a" / "checkpoints").glob("0*"))[-1])
+    assert found["decisions"] == f"{count:,} of 100,000"
+    assert found["observations"].startswith("Box([-4.8")
+    assert found["actions"] == "Discrete(2)"
+    assert found["rewards"] == "min 1, mean 1, max 1"
+    assert " ended: " in found["episodes"] and found["episodes"].endswith(" under way")
+    assert found["returns"].startswith("min ")
+    assert found["on disk"].endswith("MB in 1 files")
+    assert "ago to" in found["written"]
+
+
+def test_show_takes_runs_checkpoints_and_policies(rookery, runs):
+    place = sorted((runs / "a" / "checkpoints").glob("0*"))[-1]
+    texts = [rookery("memory", "show", word)[1].splitlines()[1:-1] for word in ("a", "runs/a", place, f"{place}:main")]
+    assert texts[0] and all(text == texts[0] for text in texts)
+
+
+def test_show_draws(rookery, runs):
+    pytest.importorskip("matplotlib")
+    code, out, _ = rookery("memory", "show", "a", "--picture", "pictures/a.png")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("pictures/a.png: ")
+    assert Image.open("pictures/a.png").size == (1350, 600)
+    code, _, err = rookery("memory", "show", "a", "--picture", "a.what")
+    assert code == 2
+    assert err.startswith("error: --picture a.what: cannot be written: ")
+
+
+def test_without_matplotlib_a_picture_is_refused_in_words(rookery, runs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert rookery("memory", "show", "a", "--picture", "a.png")[2] == (
+        "error: --picture needs matplotlib: pip install 'rookery[plot]'\n"
+    )
+
+
+def test_what_holds_no_memory_is_said(rookery, runs, trained):
+    assert trained("--quiet", "--run-id", "ppo")[0] == 0
+    code, _, err = rookery("memory", "show", "ppo")
+    assert code == 1
+    assert "holds no replay memory: its algorithms learn from none" in err
+    code, _, err = rookery("memory", "show", "aa")
+    assert code == 2
+    assert "there is no such run; did you mean 'a'?" in err
+    code, _, err = rookery("memory", "show", "runs/a:mian")
+    assert code == 2
+    assert "policy 'mian' is not one of main; did you mean 'main'?" in err
+
+
+def test_merge_joins_and_refuses_to_write_over_anything(rookery, runs):
+    code, out, _ = rookery("memory", "merge", "a", "b", "-o", "memories/both")
+    assert code == 0
+    assert out.splitlines()[-1] == f"memories/both: {decisions_of('memories/both'):,} decisions of 2 memories"
+    code, _, err = rookery("memory", "merge", "a", "b", "-o", "memories/both")
+    assert (code, err) == (
+        2, "error: --out memories/both: exists; add --force to replace it, or give another name\n"
+    )  # fmt: skip
+    assert rookery("memory", "merge", "a", "b", "a", "-o", "memories/both", "--force")[0] == 0
+    assert rookery("memory", "show", "memories/both")[0] == 0
+    for other in ("runs/a", sorted((runs / "a" / "checkpoints").glob("0*"))[-1]):
+        code, _, err = rookery("memory", "merge", "a", "b", "-o", other, "--force")
+        assert code == 2
+        assert "is no directory of replay memories, so it is not replaced" in err
+
+
+def decisions_of(place):
+    facts = json.loads(open(f"{place}/manifest.json").read())["memories"]["main"]
+    return facts["last"] - facts["first"]
+
+
+def test_merge_refuses_other_spaces_and_names_the_difference(rookery, runs):
+    code, _, err = rookery("memory", "merge", "a", "car", "-o", "both")
+    assert code == 1
+    assert "runs/car/checkpoints/" in err and "this replay memory does not fit: it holds observations Box([-1.2" in err
+    assert "runs/a/checkpoints/" in err and "it holds actions Discrete(3)" in err
+
+
+def test_export_makes_a_memory_that_other_runs_start_from(rookery, runs):
+    assert rookery("memory", "export", "a", "-o", "pole")[0] == 0
+    shutil.rmtree(runs / "a")
+    count = decisions_of("pole")
+    words = ["--run-id", "heir", "--seed", 4, "--stop", "env_steps=40", "--plain"]
+    code, out, err = rookery("train", "CartPole-v1", *DQN, *words, "--memory", "pole")
+    assert code == 0, err
+    assert f"policies.main.replay.start_from: {count:,} decisions of pole:main" in out + err
+    out = rookery("memory", "show", "heir")[1]
+    assert f"{count + 40:,} of 100,000" in out
+    code, out, err = rookery("train", "CartPole-v1", *DQN, *words, "--force", "--memory", "pole*0.5")
+    assert code == 0, err
+    assert f"policies.main.replay.mix: 50% of each batch from {count:,} decisions of pole:main" in out + err
+
+
+def test_export_gives_plain_arrays_to_others(rookery, runs):
+    code, out, _ = rookery("memory", "export", "a", "-o", "arrays/pole.npz")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("arrays/pole.npz: ")
+    with np.load("arrays/pole.npz", allow_pickle=False) as arrays:
+        assert arrays["obs"].shape == arrays["next_obs"].shape == (len(arrays["reward"]), 4)
+    assert "exists; add --force" in rookery("memory", "export", "a", "-o", "arrays/pole.npz")[2]
+    assert rookery("memory", "export", "a", "-o", "arrays/pole.npz", "--force")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("pole*2.5", "all together at most 1"),
+        ("pole*1e", "1e is no number; as in runs/x*0.5"),
+        ("nowhere", "nowhere: there is no such run or checkpoint"),
+        ("runs/car", "this replay memory does not fit"),
+    ],
+)
+def test_memories_that_cannot_be_started_from_are_refused(rookery, runs, word, told):
+    rookery("memory", "export", "a", "-o", "pole")
+    code, _, err = rookery("train", "CartPole-v1", *DQN, "--run-id", "heir", "--memory", word)
+    assert code in (1, 2)
+    assert told in err
+    assert "Traceback" not in err

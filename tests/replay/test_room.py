@@ -1,0 +1,67 @@
+"""A memory that would not fit is refused before anything is allocated."""
+
+import gc
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rookery.core.errors import ConfigError
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.replay import room
+from rookery.replay.memory import ReplayConfig, ReplayMemory
+
+ACTION = spaces.Discrete(4)
+PICTURE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+NUMBERS = spaces.Box(-1, 1, (100,), np.float32)
+
+
+def memory_for(space, capacity):
+    cfg, rng = ReplayConfig(capacity=capacity), np.random.default_rng(0)
+    return ReplayMemory(obs_spec(space, ACTION), action_spec(ACTION), cfg, rng, memory_size=0, memory_every=1)
+
+
+@pytest.fixture
+def _gigabyte(monkeypatch):
+    gc.collect()  # memories of other tests
+    monkeypatch.setattr(room, "bytes_free", lambda: 10**9)
+    monkeypatch.setattr(room, "_promised", type(room._promised)())
+
+
+@pytest.mark.usefixtures("_gigabyte")
+def test_a_memory_that_is_too_large_is_refused_with_the_capacity_that_fits():
+    # 84 * 84 * 3 = 21,168 bytes an observation, 59 for the rest: 1 GB holds 47 thousand of them, less a tenth
+    with pytest.raises(ConfigError) as caught:
+        memory_for(PICTURE, 1_000_000)
+    text = str(caught.value)
+    assert text.startswith("replay.capacity = 1,000,000 decisions take 21.2 GB when the memory is full")
+    assert "this process has 1 GB left; use at most replay.capacity = 42,398" in text
+    assert memory_for(PICTURE, 42_398).total == 0
+
+
+@pytest.mark.usefixtures("_gigabyte")
+def test_memories_that_are_not_full_yet_are_counted_as_if_they_were():
+    first = memory_for(NUMBERS, 1_500_000)
+    with pytest.raises(ConfigError, match="has 0.311 GB left besides the 0.689 GB that other memories will take"):
+        memory_for(NUMBERS, 1_500_000)
+    del first
+    gc.collect()
+    assert memory_for(NUMBERS, 1_500_000).total == 0
+
+
+def test_the_smallest_limit_of_machine_and_control_groups_counts(tmp_path, monkeypatch):
+    group = tmp_path / "cgroup" / "outer" / "inner"
+    group.mkdir(parents=True)
+    monkeypatch.setattr(room, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(room, "MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(room, "MEMINFO", tmp_path / "meminfo")
+    assert room.bytes_free() is None  # no such files: another system
+    (tmp_path / "meminfo").write_text("MemTotal: 16000 kB\nMemAvailable: 8000 kB\n")
+    assert room.bytes_free() == 8000 * 1024
+    (tmp_path / "membership").write_text("0::/outer/inner\n")
+    assert room.bytes_free() == 8000 * 1024
+    for place, limit, used, cached in ((group, "max", 1, 0), (group.parent, "5000000", 2_000_000, 500_000)):
+        (place / "memory.max").write_text(f"{limit}\n")
+        (place / "memory.current").write_text(f"{used}\n")
+        (place / "memory.stat").write_text(f"anon 3\ninactive_file {cached}\n")
+    assert room.bytes_free() == 5_000_000 - 2_000_000 + 500_000
