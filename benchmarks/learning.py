@@ -31,6 +31,8 @@ CONTROL_STEPS = 100_000  # without learning more steps change nothing
 NOTHING: dict[str, Any] = {}
 FORGETFUL = {"algorithm.model.memory.kind": "none"}
 FLAT = {"algorithm.model.entities_as": "flat", "algorithm.model.hidden": (96, 64)}  # with more weights than the set's
+QUANTILE = {"algorithm.values.kind": "quantile", "algorithm.values.quantiles": 10}
+CATEGORICAL = {"algorithm.values.kind": "categorical", "algorithm.values.low": 0.0, "algorithm.values.high": 100.0}
 SHARED: dict[str, Any] = {"algorithm": PPOConfig()}
 TWO: dict[str, Any] = {
     "policies": {"pol1": PPOConfig(lr=3e-4), "pol2": PPOConfig(lr=4e-4)},
@@ -179,6 +181,38 @@ CLAIMS = [
         seeds=1,
     ),
     Claim("sorter", preset("Sorter"), 250_000, evaluation_return_of_100, 0.9, 1, without=FLAT, control_below=0.5),
+    Claim("cartpole-dqn", preset("CartPole-v1", "dqn"), 50_000, evaluation_return, 475, 0.5),
+    Claim(
+        "cartpole-dqn-dueling",
+        preset("CartPole-v1", "dqn", {"algorithm.dueling": True}),
+        50_000,
+        evaluation_return,
+        475,
+        0.5,
+    ),
+    Claim("cartpole-dqn-quantile", preset("CartPole-v1", "dqn", QUANTILE), 50_000, evaluation_return, 475, 1),
+    Claim("cartpole-dqn-c51", preset("CartPole-v1", "dqn", CATEGORICAL), 100_000, evaluation_return, 450, 2),
+    Claim(
+        "frozen-lake-dqn",
+        preset("FrozenLake-v1", "dqn", {"env.config": {"is_slippery": False}}),
+        30_000,
+        evaluation_return,
+        1,
+        0.2,
+    ),
+    Claim("cliff-walking-dqn", preset("CliffWalking-v1", "dqn"), 50_000, evaluation_return, -15, 0.4),
+    Claim("lunar-lander-dqn", preset("LunarLander-v3", "dqn"), 150_000, evaluation_return, 100, 2),
+    Claim(
+        "stateless-cartpole-r2d2",
+        preset("StatelessCartPole", "dqn"),
+        300_000,
+        evaluation_return,
+        200,
+        4,
+        without=FORGETFUL,
+        control_below=100,
+    ),
+    Claim("cartpole-pqn", preset("CartPole-v1", "pqn"), 200_000, evaluation_return, 475, 0.4),
     Claim("pendulum-sac", preset("Pendulum-v1", "sac"), 20_000, evaluation_return, -180, 2),
     Claim("pendulum-td3", preset("Pendulum-v1", "td3"), 20_000, evaluation_return, -180, 1),
     Claim("pendulum-ddpg", preset("Pendulum-v1", "ddpg"), 20_000, evaluation_return, -250, 1),

@@ -1,6 +1,7 @@
 """SAC with discrete actions: exact expectations over all of them, masks, and that it learns."""
 
 import math
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -11,8 +12,8 @@ from torch.distributions import Categorical
 
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
+from rookery.algorithms.experience import Experience
 from rookery.algorithms.sac import SAC, CategoricalActor, DiscreteBatch, SACConfig, discrete_actor_loss
-from rookery.core.batch import Transitions
 from rookery.core.seeding import Streams
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.policies.policy import Policy
@@ -44,7 +45,7 @@ def transitions(masked=False, number=32):
             obs[MASK][:, 1] = True
         return obs
 
-    return Transitions(
+    return Experience(
         obs=seen(),
         action=torch.ones(number, dtype=torch.int64) if masked else torch.arange(number) % 4,
         reward=torch.randn(number, generator=generator),
@@ -123,10 +124,10 @@ def test_what_a_mask_forbids_has_no_part_in_the_actors_gradient():
 
 
 def test_the_target_entropy_is_a_share_of_that_of_an_even_choice_among_what_is_allowed():
-    assert sac(entropy_share=0.5).target_entropy({}) == pytest.approx(0.5 * math.log(4))
-    assert sac(target_entropy=0.3).target_entropy({}) == 0.3
+    assert sac(entropy_share=0.5).target_entropy(transitions()) == pytest.approx(0.5 * math.log(4))
+    assert sac(target_entropy=0.3).target_entropy(transitions()) == 0.3
     mask = torch.tensor([[True, True, False, False], [False, False, True, False]])
-    target = sac(masked=True, entropy_share=0.5).target_entropy({MASK: mask})
+    target = sac(masked=True, entropy_share=0.5).target_entropy(replace(transitions(masked=True), obs={MASK: mask}))
     assert target.tolist() == pytest.approx([0.5 * math.log(2), 0.0])
 
 

@@ -240,6 +240,21 @@ def test_values_are_compared_by_their_softmax():
     assert dqn.exploration.metrics["noise_kl"] == pytest.approx(float(mine.kl(its).mean()), rel=1e-4)
 
 
+# --- observations -----------------------------------------------------------------------------------------------------
+
+
+def test_observations_are_normalized_once_on_either_path():
+    weights = {}
+    for native in (True, False):
+        dqn = learner(learning_starts=0, batch_size=16, model={"normalize_obs": True, "native": native}, lr=0.01)
+        rollout = fragments(20, 2)
+        dqn.policy.normalizer.update({"obs": 5 + 3 * rollout.obs["obs"].flatten(0, 1)})
+        dqn.store(rollout)
+        dqn.learn(10)
+        weights[native] = dqn.optimizer.flat.data
+    assert torch.allclose(weights[True], weights[False], atol=1e-4)
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ KINDS = {
     "sac": (SAC, SACConfig(**COMMON)),
     "sac, fixed alpha": (SAC, SACConfig(**COMMON, alpha=0.2, log_std="tanh")),
     "sac, three critics": (SAC, SACConfig(**COMMON, critic=CriticConfig(number=3))),
+    "sac, normalized": (SAC, SACConfig(**COMMON, critic=CriticConfig(norm="layer"))),
     "sac, quantiles": (SAC, SACConfig(**COMMON, critic=CriticConfig(quantiles=5, drop=1))),
     "sac, weighted": (SAC, SACConfig(**{**COMMON, "replay": ReplayConfig(capacity=1000, kind="prioritized")})),
     "sac, discrete": (SAC, SACConfig(**COMMON, discrete=True)),
@@ -116,6 +117,12 @@ def test_ten_updates_are_those_of_torch(name):
     same(name)
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_ten_updates_of_normalized_layers_are_those_of_torch(name, activation):
+    same(name, MIXED, layer_norm=True, activation=activation)
+
+
 @pytest.mark.parametrize("name", ["sac", "td3"])
 def test_ten_updates_are_those_of_torch_whatever_is_seen(name):
     same(name, MIXED, activation="tanh")
@@ -141,7 +148,21 @@ def test_two_threads_change_no_bit():
     assert all(torch.equal(one, other) for one, other in zip(alone, helped, strict=True))
 
 
-def test_normalized_layers_run_in_torch():
-    algo = learner("sac", layer_norm=True)
+def test_rounding_to_bfloat16_changes_an_update_by_little():
+    exact, rounded = learner("sac"), learner("sac", precision="bfloat16")
+    before, wanted, _ = updates(exact, 10)
+    _, made, _ = updates(rounded, 10)
+    for start, mine, theirs in zip(before, made, wanted, strict=True):
+        assert (mine - theirs).norm() < 0.1 * (theirs - start).norm()
+
+
+def test_critics_that_normalize_batches_run_in_torch():
+    kind, cfg = KINDS["sac"]
+    spec = obs_spec(VECTOR, NUMBERS), action_spec(NUMBERS), cfg.model
+    policy = Policy(*spec, generator=torch.Generator().manual_seed(0), head=cfg.head)
+    algo = kind(policy, replace(cfg, critic=CriticConfig(norm="batch")), Streams(0), "hero")
     assert algo.critics.net.kernels is None
-    updates(algo, 1)
+    before = algo.actor_optimizer.flat.data.clone()
+    algo.memory.sample = lambda *_, **__: drawn(algo, 0)
+    algo.update()
+    assert not torch.equal(algo.actor_optimizer.flat.data, before)

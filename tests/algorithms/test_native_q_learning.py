@@ -8,9 +8,11 @@ import torch
 from gymnasium import spaces
 
 from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig
+from rookery.algorithms.pqn import PQN, PQNConfig
 from rookery.algorithms.q_kernel import TDRows
-from rookery.algorithms.q_losses import ValuesConfig
+from rookery.algorithms.q_losses import QBatch, ValuesConfig
 from rookery.core.batch import Transitions
+from rookery.core.optim import gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
@@ -35,7 +37,9 @@ KINDS = {
     "dueling": replace(PLAIN, dueling=True),
     "dueling double": replace(PLAIN, dueling=True, double=True),
     "weighted": replace(PLAIN, double=True, replay=ReplayConfig(capacity=1000, kind="prioritized")),
-    "hard": replace(PLAIN, target=TargetConfig(kind="hard", every=3), model=ModelConfig(hidden=(33,), activation="relu")),
+    "hard": replace(
+        PLAIN, target=TargetConfig(kind="hard", every=3), model=ModelConfig(hidden=(33,), activation="relu")
+    ),
     "wide": replace(PLAIN, double=True, model=ModelConfig(hidden=(120, 84), activation="relu")),
 }
 OTHERS = {
@@ -142,6 +146,27 @@ def test_plain_values_are_learned_in_one_call(name):
 def test_other_values_come_with_their_targets(name):
     algo = learner(OTHERS[name])
     assert algo.kernel_rows(drawn(algo, 0)) is None
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+def test_ten_steps_of_pqn_are_those_of_torch(activation):
+    weights = []
+    for native in (True, False):
+        model = ModelConfig(hidden=(33, 16), layer_norm=True, activation=activation, native=native)
+        cfg = PQNConfig(model=model, adam_eps=1e-3, lr=1e-3)
+        spec = obs_spec(MIXED, FIVE), action_spec(FIVE), cfg.model
+        policy = Policy(*spec, generator=torch.Generator().manual_seed(0), head=cfg.head)
+        algo = PQN(policy, cfg, Streams(0), "hero")
+        assert (algo.net.kernels is not None) == native
+        weights.append(algo.optimizer.flat.data.double())
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            target = torch.from_numpy(rng.standard_normal(100, dtype=np.float32))
+            batch = QBatch(seen(policy, 100, rng), torch.from_numpy(rng.integers(5, size=100)), target)
+            gradient_step(algo.net, algo.loss, batch, algo.optimizer, cfg)
+        weights.append(algo.optimizer.flat.data.double())
+    before, mine, _, theirs = weights
+    assert (mine - theirs).norm() < 1e-5 * (theirs - before).norm()
 
 
 def test_an_update_is_the_same_to_the_last_bit_each_time():

@@ -13,8 +13,8 @@ from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
+from rookery.algorithms.experience import Experience
 from rookery.algorithms.sac import SAC, ActorBatch, EntropyBatch, JudgedActor, SACConfig, actor_loss, temperature_loss
-from rookery.core.batch import Transitions
 from rookery.core.interrupt import Interrupted
 from rookery.core.optim import gradient_step
 from rookery.core.schedules import Linear
@@ -48,7 +48,7 @@ def transitions(number=32, seed=0, **changes):
         "weight": None,
         "row": torch.arange(number),
     }
-    return Transitions(**(given | changes))
+    return Experience(**(given | changes))
 
 
 def learn_from(algorithm, rows):
@@ -141,8 +141,8 @@ def test_the_temperature_follows_the_entropy_of_the_policy(target):
 
 def test_the_target_is_minus_one_for_each_number_where_actions_span_one_to_one():
     wide = spaces.Box(-100, 300, (3,), np.float32)
-    assert sac(action=wide).target_entropy({}) == -3.0
-    assert sac(action=wide, target_entropy=-1.5).target_entropy({}) == -1.5
+    assert sac(action=wide).target_entropy(transitions()) == -3.0
+    assert sac(action=wide, target_entropy=-1.5).target_entropy(transitions()) == -1.5
 
 
 def test_a_fixed_temperature_stays_and_a_scheduled_one_goes_by_env_steps():

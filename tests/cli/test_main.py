@@ -17,7 +17,7 @@ from commands import TINY
 def test_help_lists_the_verbs(rookery):
     code, out, _ = rookery("--help")
     assert code == 0
-    for verb in ("train", "resume", "evaluate", "record", "plot", "timers", "explain", "envs", "config"):
+    for verb in ("train", "resume", "learn", "evaluate", "record", "plot", "timers", "explain", "envs", "config"):
         assert f" {verb} " in out
 
 

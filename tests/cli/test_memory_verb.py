@@ -13,7 +13,8 @@ from PIL import Image
 from rookery.cli.main import main
 from rookery.core.files import read_manifest
 
-DQN = "--algo dqn --preset none --evaluate 0 sampling.num_envs=4 sampling.iteration_steps=40 algorithm.learning_starts=50".split()
+SIZES = ["sampling.num_envs=4", "sampling.iteration_steps=40", "algorithm.learning_starts=50"]
+DQN = ["--algo", "dqn", "--preset", "none", "--evaluate", "0", *SIZES]
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,8 @@ def layers(widths, parts, generator):
 def by_torch(made, x, gradients):
     """Outputs, gradients of weights and of inputs, with rounded factors."""
     x = x.double().requires_grad_()
-    weights = [[Linear(*(each.detach().double().requires_grad_() for each in part)) for part in layer] for layer in made]
+    copies = [[[each.detach().double().requires_grad_() for each in part] for part in layer] for layer in made]
+    weights = [[Linear(*part) for part in layer] for layer in copies]
     h = x
     for layer in weights[:-1]:
         h = torch.tanh(Rounded.apply(h, layer[0].weight) + layer[0].bias)
@@ -83,7 +84,8 @@ def test_products_are_those_of_rounded_factors(kernels, widths, parts):
         wanted, expected, wanted_inputs = by_torch(made, x, gradients)
         near(outputs, wanted)
         near(inputs, wanted_inputs)
-        for mine, theirs in zip((each.grad for layer in made for part in layer for each in part), expected, strict=True):
+        written = [each.grad for layer in made for part in layer for each in part]
+        for mine, theirs in zip(written, expected, strict=True):
             near(mine, theirs)
 
 

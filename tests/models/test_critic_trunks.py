@@ -132,7 +132,9 @@ def test_a_layer_that_goals_make_is_normalized_too():
     )
 
 
-def test_networks_that_are_normalized_do_not_run_on_kernels_that_cannot():
-    settings = ModelConfig(layer_norm=True)
-    trunk = build_trunk(obs_spec(BOX, ACTION.space), settings, generator=torch.Generator())
-    assert obstacle(settings, [trunk], [ValueHead(64, generator=torch.Generator())]) == "model.layer_norm"
+def test_networks_that_are_normalized_run_on_kernels_as_others_do():
+    found = []
+    for settings in (ModelConfig(), ModelConfig(layer_norm=True)):
+        trunk = build_trunk(obs_spec(BOX, ACTION.space), settings, generator=torch.Generator())
+        found.append(obstacle(settings, [trunk], [ValueHead(64, generator=torch.Generator())]))
+    assert found[0] == found[1]

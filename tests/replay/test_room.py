@@ -65,3 +65,15 @@ def test_the_smallest_limit_of_machine_and_control_groups_counts(tmp_path, monke
         (place / "memory.current").write_text(f"{used}\n")
         (place / "memory.stat").write_text(f"anon 3\ninactive_file {cached}\n")
     assert room.bytes_free() == 5_000_000 - 2_000_000 + 500_000
+
+
+@pytest.mark.parametrize("space", [PICTURE, NUMBERS, spaces.Box(0, 255, (4, 84, 84), np.uint8)])
+@pytest.mark.parametrize("memory_size", [0, 10])
+def test_the_bytes_that_are_reckoned_are_those_of_the_arrays(space, memory_size):
+    obs, action, cfg = obs_spec(space, ACTION), action_spec(ACTION), ReplayConfig(capacity=1024, kind="prioritized")
+    memory = ReplayMemory(obs, action, cfg, np.random.default_rng(0), memory_size=memory_size, memory_every=4)
+    leaf = memory.ring.observations.leaves["obs"]
+    arrays = [*vars(memory.ring).values(), *vars(leaf).values(), memory.tree.leaves]
+    taken = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+    needed = room.bytes_needed(obs, action, 1024, memory_size=memory_size, memory_every=4, frame_stacks=True)
+    assert needed == taken + 1024 // 4 * memory_size * 4  # what is remembered takes room as it comes

@@ -447,8 +447,8 @@ def test_a_memory_is_found_by_directory_and_policy(tmp_path):
     )
     write_directory(tmp_path / "none", {"state.json": b"{}"}, {})
     assert told(lambda: find_memory(tmp_path / "none")) == (
-        f"{tmp_path / 'none'}: holds no replay memory: its algorithms learn from none, or it was saved with "
-        "replay.save = false"
+        f"{tmp_path / 'none'}: holds no replay memory: its algorithms learn from none, it was saved with "
+        "replay.save = false, or nothing was played yet"
     )
     assert "there is no such run or checkpoint" in told(lambda: find_memory(tmp_path / "nowhere"))
 

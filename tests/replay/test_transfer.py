@@ -174,8 +174,16 @@ def test_episodes_are_those_that_a_slow_loop_finds(tmp_path, capacity):
     np.testing.assert_array_equal(found.rewards, held(memory)["reward"])
 
 
+def test_rows_of_other_memories_end_no_episode_of_a_slot_of_the_same_number():
+    episodes = Episodes()
+    rows = {"slot": [-1] * 4, "begins": [1, 0, 0, 0], "terminated": [0, 0, 0, 1], "truncated": [0] * 4}
+    rows = {name: np.array(values, bool if name != "slot" else int) for name, values in rows.items()}
+    episodes.add({**rows, "reward": np.ones(4, np.float32), "before": np.array([0, 1, 0, 1])}, 0, True)
+    assert (episodes.returns, episodes.terminated, episodes.running) == ([], 1, 1)
+
+
 def test_an_empty_piece_says_nothing():
     episodes = Episodes()
-    rows = {name: np.zeros(0, bool) for name in ("slot", "begins", "reward", "terminated", "truncated")}
+    rows = {name: np.zeros(0, bool) for name in ("slot", "begins", "reward", "terminated", "truncated", "before")}
     episodes.add(rows, 0, True)
     assert (episodes.running, episodes.returns) == (0, [])

@@ -171,6 +171,17 @@ def test_a_broken_memory_is_refused_and_can_be_left_behind(tmp_path):
         assert trainer.iteration == 2
 
 
+def test_a_checkpoint_before_anything_was_played_has_an_empty_memory(tmp_path):
+    with make("CartPole-v1", cfg=REPLAYING) as trainer:
+        place = trainer.save(tmp_path / "first")
+    assert segments(place) == {}
+    with Trainer.load(place) as trainer:
+        assert len(trainer.learners["main"].memory) == 0
+        trainer.train_iteration()
+    with pytest.raises(FileError, match="nothing was played yet"):
+        make("CartPole-v1", cfg=REPLAYING, memory=place)
+
+
 def test_each_policy_has_a_memory_of_its_own(tmp_path):
     policies = {"a": REPLAYING, "b": REPLAYING.replace(replay={"kind": "prioritized"})}
 

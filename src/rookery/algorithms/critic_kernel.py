@@ -1,8 +1,8 @@
 """Critics, and actors that learn from them, on compiled kernels (docs/kernels.md).
 
-Losses stay what they are, functions in torch of what networks put out. Where a loss of an actor goes on through critics
-to their judgment of its actions, `Judgment` brings the gradient back to the actions; no weight's gradient is computed on
-that way, and nothing at all for critics whose opinion of a row did not count.
+Losses stay what they are, functions in torch of what networks put out. Where a loss of an actor goes on through
+critics to their judgment of its actions, `Judgment` brings the gradient back to the actions; no weight's gradient is
+computed on that way, and nothing at all for critics whose opinion of a row did not count.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
 from rookery.core.native import Build, Networks
@@ -39,10 +39,11 @@ class CriticKernels:
     """
 
     def __init__(self, critics: Critics, build: Build, *, bfloat16: bool) -> None:
-        trunks = [
-            NativeTrunk(build, critic.trunk, [critic.linear], {}, bfloat16=bfloat16) for critic in critics.networks
-        ]
-        self._trunk, self._alive = trunks[0], trunks
+        trunks = []
+        for trunk, linear in _parts(critics):
+            assert isinstance(trunk, Encoder)
+            trunks.append(NativeTrunk(build, trunk, [linear], {}, bfloat16=bfloat16))
+        self._trunk = trunks[0]
         self._networks = Networks(build, [trunk.network for trunk in trunks])
         self._takes_action = critics.networks[0].takes_action
         self._passes = 0
@@ -99,7 +100,7 @@ class Judgment(torch.autograd.Function):
         return judgment
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """With respect to the actions."""
         assert ctx.passes == ctx.critics._passes, "critics have judged something else meanwhile"
         return ctx.critics.action_gradient(gradient, ctx.width), None, None
@@ -108,9 +109,20 @@ class Judgment(torch.autograd.Function):
 def critic_kernels(critics: Critics) -> CriticKernels | None:
     """What runs critics, whose weights lie where they will stay; None if torch must."""
     model = critics.model
-    trunks = [critic.trunk for critic in critics.networks]
-    build = kernels_for(model, trunks, [critic.linear for critic in critics.networks])
+    trunks, layers = zip(*_parts(critics), strict=True)
+    build = kernels_for(model, trunks, layers)
     return None if build is None else CriticKernels(critics, build, bfloat16=model.precision == "bfloat16")
+
+
+def _parts(critics: Critics) -> list[tuple[nn.Module, nn.Linear]]:
+    """Each critic's trunk and the layer on it."""
+    parts = []
+    for critic in critics.networks:
+        trunk, linear = critic.trunk, critic.linear
+        assert isinstance(trunk, nn.Module)
+        assert isinstance(linear, nn.Linear)
+        parts.append((trunk, linear))
+    return parts
 
 
 class ActorKernels:

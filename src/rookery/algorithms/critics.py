@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from rookery.algorithms.critic_kernel import ActorKernels, CriticKernels, critic_kernels
-from rookery.core.batch import TensorTree, Transitions
+from rookery.algorithms.experience import Along, Experience
+from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -26,7 +27,7 @@ from rookery.core.settings import NonNegativeInt, PositiveInt, Settings
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful
 from rookery.models.activations import ACTIVATIONS
-from rookery.models.build import CRITIC_ACTION, ModelConfig, build_critic_trunk, build_trunk
+from rookery.models.build import CRITIC_ACTION, ModelConfig, build_body, build_critic_trunk, build_trunk
 from rookery.models.distributions import Behavior
 from rookery.models.heads import VALUE_GAIN
 from rookery.models.layers import HIDDEN_GAIN, linear
@@ -61,10 +62,12 @@ class StateAction:
     Attributes:
         obs: Observations as networks take them.
         action: Numbers in [-1, 1]; critics that judge all choices at once do not look at it.
+        along: Where the rows stand among the observations, for critics that remember; else None.
     """
 
     obs: TensorTree
     action: Tensor
+    along: Along | None = field(default_factory=lambda: None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -262,6 +265,39 @@ class RenormalizedLayers(nn.Module):
         return x
 
 
+class RememberingTrunk(nn.Module):
+    """A trunk with a memory of its own, and a layer in which what it remembers and an action meet.
+
+    It goes through observations along time from an empty memory: what the policy remembered when it played is not what
+    a critic would have.
+
+    Args:
+        policy: Whose actions are judged.
+        model: Trunk and memory.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self.trunk, memory, width = build_body(policy.input_spec, model, generator=generator)
+        assert memory is not None
+        self.memory = memory
+        self.num_features = width
+        self.layer = linear(width + policy.action_spec.num_numbers, width, gain=HIDDEN_GAIN, generator=generator)
+        self._activate = ACTIVATIONS[model.activation]
+
+    def forward(self, batch: StateAction) -> Tensor:
+        """Features ``[N, num_features]``."""
+        along = batch.along
+        assert along is not None
+        seen = self.trunk(batch.obs)
+        empty = seen.new_zeros(len(along.sequences.length), self.memory.size)
+        features = self.memory(seen, empty, along.sequences)[0].index_select(0, along.rows)
+        if batch.action.is_floating_point():
+            features = torch.cat((features, batch.action), 1)
+        return self._activate(self.layer(features))
+
+
 class Critic(nn.Module):
     """One network: from an observation and an action to its value, or from an observation to those of all choices.
 
@@ -277,7 +313,9 @@ class Critic(nn.Module):
         obs, action = policy.input_spec, policy.action_spec
         self.takes_action = action.kind == "box"
         inside = {"none": model, "layer": model.replace(layer_norm=True), "batch": model.replace(hidden=())}[cfg.norm]
-        if self.takes_action:
+        if policy.memory is not None:
+            trunk: nn.Module = RememberingTrunk(policy, inside, generator)
+        elif self.takes_action:
             trunk = build_critic_trunk(obs, action, inside, generator=generator)
         else:
             trunk = build_trunk(obs, inside, generator=generator)
@@ -289,9 +327,14 @@ class Critic(nn.Module):
 
     def forward(self, batch: StateAction) -> Tensor:
         """Values ``[N]``, quantiles ``[N, M]``, or values of all choices ``[N, A]``."""
-        obs = {**batch.obs, CRITIC_ACTION: batch.action} if self.takes_action else batch.obs
-        output: Tensor = self.linear(self.trunk(obs))
+        output: Tensor = self.linear(self.trunk(self._seen(batch)))
         return output.squeeze(1) if self._outputs == 1 else output
+
+    def _seen(self, batch: StateAction) -> StateAction | TensorTree:
+        """What its trunk takes."""
+        if batch.along is not None:
+            return batch
+        return {**batch.obs, CRITIC_ACTION: batch.action} if self.takes_action else batch.obs
 
 
 class Critics(nn.Module):
@@ -324,18 +367,33 @@ class Critics(nn.Module):
         return next(self.parameters()).requires_grad
 
 
-def behavior_of(policy: Policy, obs: TensorTree, kernels: ActorKernels | None = None) -> Behavior:
+def behavior_of(
+    policy: Policy, obs: TensorTree, kernels: ActorKernels | None = None, along: Along | None = None
+) -> Behavior:
     """What a policy draws actions from, given observations ``[N, ...]`` as networks take them.
 
     Args:
         policy: The policy.
         obs: By leaf path.
         kernels: What runs it where no gradients are wanted; None = torch.
+        along: Where the rows stand among the observations, for a policy that remembers; else None.
     """
+    if along is not None:
+        assert policy.memory is not None
+        features, _ = policy.memory(policy.trunk(obs), along.memory, along.sequences)
+        mask = mask_at(obs, along)
+        remembering: Behavior = policy.head(features.index_select(0, along.rows), mask)
+        return remembering
     if kernels is not None and not torch.is_grad_enabled():
         return kernels.behavior(obs)
     behavior: Behavior = policy.head(policy.trunk(obs), obs.get(MASK))
     return behavior
+
+
+def mask_at(obs: TensorTree, along: Along | None) -> Tensor | None:
+    """Which actions are allowed in the rows, ``[N, choices]``; None = all."""
+    mask = obs.get(MASK)
+    return mask if mask is None or along is None else mask.index_select(0, along.rows)
 
 
 def target_of(net: ModuleT) -> tuple[ModuleT, Tensor]:
@@ -404,6 +462,11 @@ class CriticLearner(Stateful):
                 f"policies.{policy.name}.critic.drop = {cfg.drop} leaves none of critic.quantiles = {cfg.quantiles}; "
                 "drop fewer (TQC: 2 of 25)"
             )
+        if cfg.norm == "batch" and policy.memory_size:
+            raise ConfigError(
+                f"policies.{policy.name}.critic.norm = batch: rows of a policy that remembers stand in sequences, and "
+                "cannot be normalized together; use norm = layer, or leave it out"
+            )
         self.cfg = cfg
         self.net = Critics(policy, cfg, model, generator)
         self.target: Critics | None = None
@@ -414,9 +477,9 @@ class CriticLearner(Stateful):
         self.judge = judge_of(self.net)
         for net in (self.net, self.target, self.judge):
             if net is not None:
-                net.kernels = critic_kernels(net)
+                net.kernels = None if policy.memory is not None else critic_kernels(net)
 
-    def learn(self, rows: Transitions, next_action: Tensor, bonus: Tensor | None, cfg: HasCritic) -> Metrics:
+    def learn(self, rows: Experience, next_action: Tensor, bonus: Tensor | None, cfg: HasCritic) -> Metrics:
         """One gradient step towards ``reward + discount * (value of the next action - bonus)``.
 
         Args:
@@ -431,14 +494,9 @@ class CriticLearner(Stateful):
             joint = JointBatch(obs, action, rows.reward, rows.discount, bonus, rows.weight)
             return self.step(joint_critic_loss, joint, cfg)
         with torch.no_grad():
-            q = self.target(StateAction(rows.next_obs, next_action))
+            q = self.target(StateAction(rows.next_obs, next_action, along=rows.next_along))
             target = backup(q, rows.reward, rows.discount, bonus, self.cfg)
-        return self.step(critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight), cfg)
-
-    def lowest_ahead(self, obs: TensorTree, action: Tensor) -> Tensor:
-        """What targets say, the lowest of them: ``[N]``, or ``[N, A]`` where all choices are judged."""
-        q: Tensor = (self.target or self.net)(StateAction(obs, action))
-        return q.amin(0)
+        return self.step(critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight, along=rows.along), cfg)
 
     def step(
         self, loss: Callable[[Tensor, BatchT, ConfigT], tuple[Tensor, Metrics]], batch: BatchT, cfg: ConfigT

@@ -25,6 +25,7 @@ from rookery.algorithms.critics import (
     taken,
     target_of,
 )
+from rookery.algorithms.experience import Experience
 from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.batch import TensorTree, Transitions
 from rookery.core.metrics import Metrics
@@ -33,8 +34,8 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
 from rookery.models.deterministic import Deterministic
-from rookery.models.heads import HeadSpec
 from rookery.models.distributions import Behavior
+from rookery.models.heads import HeadSpec
 from rookery.policies.policy import Policy
 from rookery.replay.memory import ReplayConfig
 
@@ -149,7 +150,7 @@ class DDPG(OffPolicy[DDPGConfig]):
 
     def learn_critics(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """A gradient step towards the value of what the target actor would do next."""
-        metrics = self.critics.learn(rows, self.next_action(rows.next_obs), None, cfg)
+        metrics = self.critics.learn(Experience(**vars(rows)), self.next_action(rows.next_obs), None, cfg)
         priority = taken(metrics, "priority")
         if rows.weight is not None:
             self.memory.update_priorities(rows.row, priority)

@@ -8,7 +8,7 @@ The details that decide are in docs/algorithms/dqn.md. The file reads from the s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -175,7 +175,7 @@ class DQN(OffPolicy[DQNConfig]):
     def learn_rows(self, cfg: DQNConfig) -> Metrics:
         """Decisions that stand for themselves."""
         drawn = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
-        batch = self.kernel_rows(drawn) or self.targets(drawn, cfg)
+        batch: Any = self.kernel_rows(drawn) or self.targets(drawn, cfg)
         metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg)
         self.memory.update_priorities(drawn.row, _priority(metrics))
         return metrics
@@ -185,8 +185,8 @@ class DQN(OffPolicy[DQNConfig]):
         kernels, target = self.net.kernels, self.target_net.kernels
         if type(self) is not DQN or type(self.estimate) is not MeanValue or kernels is None or target is None:
             return None
-        obs, next_obs = self.policy.normalize(drawn.obs), self.policy.normalize(drawn.next_obs)
-        rows = TDRows(obs, drawn.action, drawn.reward, drawn.discount, next_obs, drawn.weight, target, DELTA)
+        numbers = drawn.action, drawn.reward, drawn.discount
+        rows = TDRows(drawn.obs, *numbers, drawn.next_obs, drawn.weight, target, DELTA)
         return rows if rows.can_be_read(kernels) else None
 
     @torch.no_grad()

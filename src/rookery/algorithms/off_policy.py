@@ -65,18 +65,20 @@ class OffPolicy(Algorithm[ConfigT], Generic[ConfigT]):
     """
 
     saved: ClassVar[tuple[str, ...]] = ("memory", "owed", "gradient_steps", "means")
-    fixed: ClassVar[tuple[str, ...]] = ("pace",)
+    fixed: ClassVar[tuple[str, ...]] = ("pace", "device")
     corrects_staleness: ClassVar[bool] = True  # whose play it is does not matter
 
     def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         settings: Any = cfg
         self.pace: OffPolicySettings = settings
-        if settings.replay.capacity < settings.batch_size:
-            raise ConfigError(
-                f"policies.{name}.batch_size = {settings.batch_size} is more than the memory holds: "
-                f"replay.capacity = {settings.replay.capacity}; make it at least as large"
-            )
+        for setting in ("batch_size", "learning_starts"):
+            wanted = getattr(settings, setting)
+            if wanted > settings.replay.capacity:
+                raise ConfigError(
+                    f"policies.{name}.{setting} = {wanted:,} is more than the memory holds: policies.{name}.replay."
+                    f"capacity = {settings.replay.capacity:,}; make it at least as large"
+                )
         self.memory: ReplayMemory | Mixture = ReplayMemory(
             policy.obs_spec,
             policy.action_spec,
@@ -107,7 +109,7 @@ class OffPolicy(Algorithm[ConfigT], Generic[ConfigT]):
 
     def learn_round(self, decisions: int) -> None:
         """The gradient steps that belong to so many decisions, whenever these were made."""
-        if not self.is_warming_up:
+        if len(self.memory) >= self.pace.learning_starts:
             self.owed += self.pace.updates_per_step * decisions
             due = int(self.owed)
             self.owed -= due
@@ -162,7 +164,7 @@ class OffPolicy(Algorithm[ConfigT], Generic[ConfigT]):
 
     @property
     def is_warming_up(self) -> bool:
-        """Whether the memory still fills with random play."""
+        """Whether play is still random: until so much was played, even if the memory was lost since."""
         return self.memory.total < self.pace.learning_starts
 
     def summary(self) -> Row:

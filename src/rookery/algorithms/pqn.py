@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rookery.algorithms.actor_critic import Seen, following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.q_kernel import q_kernels
 from rookery.algorithms.q_losses import QBatch, only_played, played
 from rookery.algorithms.q_network import QNetwork
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
@@ -102,6 +103,7 @@ class PQN(Algorithm[PQNConfig]):
         assert isinstance(policy.head, QHead)
         self.net = QNetwork(policy.head, policy.trunk, None)
         self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.net.kernels = q_kernels(self.net, cfg.model)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
 

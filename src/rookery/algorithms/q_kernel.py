@@ -1,5 +1,5 @@
-"""Networks of values of actions on compiled kernels (docs/kernels.md); and a gradient step's whole gradient in one call:
-target network, targets, `mean_loss` in closed form, backward.
+"""Networks of values of actions on compiled kernels (docs/kernels.md); and the gradient of `mean_loss` in one call:
+target network, targets, the loss in closed form, backward.
 
 It pays for the same reason as that of PPO: sixty-four rows of a small network take less time than what torch is asked
 to do with them.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -25,18 +25,20 @@ from rookery.algorithms.critics import (
     StateAction,
     behavior_of,
     critic_loss,
+    mask_at,
     named,
     taken,
 )
+from rookery.algorithms.experience import Along, Experience, along_time
 from rookery.algorithms.off_policy import OffPolicy
-from rookery.core.batch import TensorTree, Transitions
+from rookery.algorithms.q_sequences import sequence_priorities
+from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, Optimizer, flatten, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
-from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
@@ -115,11 +117,13 @@ class ActorBatch:
         obs: Observations as networks take them.
         noise: ``[N, k]`` standard normal numbers behind its actions.
         alpha: Temperature, without dimensions.
+        along: Where the rows stand among the observations, for a policy that remembers; else None.
     """
 
     obs: TensorTree
     noise: Tensor
     alpha: Tensor
+    along: Along | None = field(default_factory=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,13 @@ class DiscreteBatch:
         obs: Observations as networks take them.
         q: ``[N, A]`` what each action is worth.
         alpha: Temperature, without dimensions.
+        along: Where the rows stand among the observations, for a policy that remembers; else None.
     """
 
     obs: TensorTree
     q: Tensor
     alpha: Tensor
+    along: Along | None = field(default_factory=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -200,11 +206,11 @@ class CategoricalActor:
 
     def __call__(self, batch: DiscreteBatch) -> Categorical:
         """The distribution over actions."""
-        return self.of(batch.obs)
+        return self.of(batch.obs, batch.along)
 
-    def of(self, obs: TensorTree) -> Categorical:
+    def of(self, obs: TensorTree, along: Along | None) -> Categorical:
         """The same, of observations alone."""
-        distribution = behavior_of(self.policy, obs)
+        distribution = behavior_of(self.policy, obs, along=along)
         assert isinstance(distribution, Categorical)
         return distribution
 
@@ -224,12 +230,12 @@ class JudgedActor:
 
     def __call__(self, batch: ActorBatch) -> Judged:
         """Fresh actions and what they are worth; gradients flow through both into the policy."""
-        return self.judged(behavior_of(self.policy, batch.obs), batch)
+        return self.judged(behavior_of(self.policy, batch.obs, along=batch.along), batch)
 
     def judged(self, behavior: Behavior, batch: ActorBatch) -> Judged:
         """The same, given what actions are drawn from."""
         action, logp = behavior.sample_logp(batch.noise)
-        return Judged(logp, self.judge(StateAction(batch.obs, action)))
+        return Judged(logp, self.judge(StateAction(batch.obs, action, along=batch.along)))
 
 
 class Temperature(nn.Module):
@@ -256,6 +262,7 @@ class SAC(OffPolicy[SACConfig]):
 
     saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng")
     fixed = ("actor", "categorical_actor", "device")
+    learns_memory = True
 
     def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
@@ -302,15 +309,14 @@ class SAC(OffPolicy[SACConfig]):
     def update(self) -> Metrics:
         """Critics, actor and temperature make a gradient step each; target critics follow."""
         cfg = self.now()
-        rows = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+        rows = self.experience(cfg)
         alpha = self.alpha(cfg)
         learn = self.learn_discrete if cfg.discrete else self.learn_continuous
         metrics = learn(rows, alpha, cfg)
         priority, entropy = taken(metrics, "priority"), taken(metrics, "entropy")
-        if rows.weight is not None:
-            self.memory.update_priorities(rows.row, priority)
+        self.note(rows, priority)
         if self.temperature is not None and self.temperature_optimizer is not None:
-            batch = EntropyBatch(entropy, self.target_entropy(rows.obs))
+            batch = EntropyBatch(entropy, self.target_entropy(rows))
             learned = gradient_step(self.temperature, temperature_loss, batch, self.temperature_optimizer, cfg)
             metrics |= named("temperature", learned)
         self.critics.track(cfg.tau)
@@ -322,38 +328,63 @@ class SAC(OffPolicy[SACConfig]):
             return torch.tensor(cfg.alpha, device=self.device)
         return self.temperature.log_alpha.detach().exp()
 
-    def learn_continuous(self, rows: Transitions, alpha: Tensor, cfg: SACConfig) -> Metrics:
+    def experience(self, cfg: SACConfig) -> Experience:
+        """What a gradient step learns from: decisions, or, of a policy that remembers, sequences of them."""
+        window: dict[str, Any] = {"n_step": cfg.n_step, "gamma": cfg.gamma}
+        if not self.policy.memory_size:
+            return Experience(**vars(self.sample(cfg.batch_size, **window, beta=cfg.replay.beta)))
+        burn_in = cfg.replay.burn_in
+        length = burn_in + cfg.model.memory.sequence_length
+        drawn = self.memory.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
+        rollout = drawn.rollout.map(lambda _, tensor: tensor.to(self.device))
+        weight = None if drawn.weight is None else drawn.weight.to(self.device)
+        return along_time(self.policy, rollout, drawn.row, weight, burn_in=burn_in, **window)
+
+    def note(self, rows: Experience, priority: Tensor) -> None:
+        """Tells the memory how much there was to learn from decisions; sequences count by those of theirs."""
+        if rows.weight is None:
+            return
+        row = rows.row
+        if rows.fragment is not None:
+            present, priority = sequence_priorities(priority, rows.fragment, len(row))
+            row = row[present.cpu()]
+        self.memory.update_priorities(row, priority)
+
+    def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
         ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.device)
         with torch.no_grad():
-            next_action, next_logp = behavior_of(self.policy, rows.next_obs, self.actor.kernels).sample_logp(ahead)
+            behavior = behavior_of(self.policy, rows.next_obs, self.actor.kernels, rows.next_along)
+            next_action, next_logp = behavior.sample_logp(ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
-        batch = ActorBatch(rows.obs, now, alpha)
+        batch = ActorBatch(rows.obs, now, alpha, rows.along)
         return metrics | named("actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg))
 
-    def learn_discrete(self, rows: Transitions, alpha: Tensor, cfg: SACConfig) -> Metrics:
+    def learn_discrete(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """The same, in expectation over all actions (Christodoulou, eq. 10)."""
         with torch.no_grad():
-            policy = self.categorical_actor.of(rows.next_obs)
-            soft = self.critics.lowest_ahead(rows.next_obs, rows.action) - alpha * policy.log_probs
-            target = torch.addcmul(rows.reward, rows.discount, (policy.log_probs.exp() * soft).sum(1))
-        batch = CriticBatch(rows.obs, rows.action, target, rows.weight)
+            assert self.critics.target is not None
+            policy = self.categorical_actor.of(rows.next_obs, rows.next_along)
+            q = self.critics.target(StateAction(rows.next_obs, rows.action, along=rows.next_along)).amin(0)
+            value = (policy.log_probs.exp() * (q - alpha * policy.log_probs)).sum(1)
+            target = torch.addcmul(rows.reward, rows.discount, value)
+        batch = CriticBatch(rows.obs, rows.action, target, rows.weight, along=rows.along)
         metrics = self.critics.step(discrete_critic_loss, batch, cfg)
         with torch.no_grad():
-            q = self.critics.net(StateAction(rows.obs, rows.action)).amin(0)
-        judged = DiscreteBatch(rows.obs, q, alpha)
+            q = self.critics.net(StateAction(rows.obs, rows.action, along=rows.along)).amin(0)
+        judged = DiscreteBatch(rows.obs, q, alpha, rows.along)
         learned = gradient_step(self.categorical_actor, discrete_actor_loss, judged, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)
 
-    def target_entropy(self, obs: TensorTree) -> Tensor | float:
+    def target_entropy(self, rows: Experience) -> Tensor | float:
         """The entropy that the temperature aims at; where masks forbid some choices, ``[N]``."""
         cfg, action = self.cfg, self.policy.action_spec
         if cfg.target_entropy is not None:
             return cfg.target_entropy
         if not cfg.discrete:
             return -float(action.num_numbers)
-        mask = obs.get(MASK)
+        mask = mask_at(rows.obs, rows.along)
         if mask is None:
             return cfg.entropy_share * math.log(action.sizes[0])
         return cfg.entropy_share * mask.sum(1).float().log()

@@ -1,5 +1,5 @@
-"""``rookery explain``: which value of a setting won and what it beat; and where, in the code, a run does the two things
-that matter.
+"""``rookery explain``: which value of a setting won and what it beat; and where, in the code, a run changes weights,
+steps the environment, and stores what is played.
 """
 
 from __future__ import annotations
@@ -33,6 +33,18 @@ TO_STEP = (
     "rookery.rollout.worker:RolloutWorker.sample self._vector_step",
     "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
 )
+TO_STORING = (
+    "rookery.training.trainer:Trainer.train_iteration self._learn",
+    "rookery.training.trainer:Trainer._learn learner.training_step",
+    "rookery.algorithms.off_policy:OffPolicy.training_step self.store",
+    "rookery.algorithms.off_policy:OffPolicy.store self.memory.add",
+)
+TO_DRAWING = (
+    *TO_STORING[:2],
+    "rookery.algorithms.off_policy:OffPolicy.training_step self.learn_round",
+    "rookery.algorithms.off_policy:OffPolicy.learn_round self.learn",
+    "rookery.algorithms.off_policy:OffPolicy.learn self.update",
+)
 """The way as docs/map.md has it, for runs whose environment is not here to be played."""
 
 
@@ -40,11 +52,12 @@ def explain(
     run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[PATH|weights|env.step]", help="A setting or section; or one of the two places.",
+        typer.Argument(metavar="[PATH|weights|env.step|memory]", help="A setting or section; or one of three places.",
                        show_default=False),
     ] = None,
 ) -> None:  # fmt: skip
-    """Say where the value of a setting comes from, or where in the code weights change and the environment is stepped.
+    """Say where the value of a setting comes from, or where in the code weights change, the environment is stepped, and
+    what is played is stored.
 
     rookery explain runs/CartPole-v1-ppo-s3 algorithm.gamma
     """
@@ -55,6 +68,8 @@ def explain(
         lines = weights(folder)
     elif what == "env.step":
         lines = env_step(folder)
+    elif what == "memory":
+        lines = memory(folder)
     elif what is not None:
         lines = [history(read_provenance(folder)).explain(what)]
     else:
@@ -123,6 +138,31 @@ def env_step(run: Path) -> Iterator[str]:
         return
     yield "the way there in this run, and on to the environment:"
     yield from seen(found)
+
+
+def memory(run: Path) -> Iterator[str]:
+    """Where what a run plays is stored and drawn again, and how it gets there."""
+    from rookery.core.source import find
+    from rookery.training.call_path import path_to_drawing, path_to_storing
+
+    for told, watch, function, way in (
+        ("what is played is stored", path_to_storing, "ReplayMemory.add", TO_STORING),
+        ("it is drawn again", path_to_drawing, "ReplayMemory.sample", TO_DRAWING),
+    ):
+        yield f"{told} in {find(f'rookery.replay.memory:{function}')} {function}"
+        try:
+            found = watch(run)
+        except Exception as error:  # whatever the user's environment, model or algorithm may raise
+            yield why_not(error)
+            yield from written(way)
+            continue
+        if not found:
+            yield "no policy of this run has a replay memory"
+            return
+        for algorithm, calls in found.items():
+            yield f"the way there in this run, {algorithm}:"
+            yield from seen(calls)
+    yield f"checkpoints hold it as files; what is in them: rookery memory show {run}"
 
 
 def why_not(error: Exception) -> str:

@@ -105,11 +105,12 @@ def export(
 
 def sources(words: Sequence[str]) -> list[StoredMemory]:
     """The memories that are meant; a place without a policy stands for all in it."""
-    from rookery.replay.segments import find_memory, split_policy, stored_memories
+    from rookery.core.files import split_name
+    from rookery.replay.segments import find_memory, stored_memories
 
     found: list[StoredMemory] = []
     for word in words:
-        place, policy = split_policy(word)
+        place, policy = split_name(word)
         if not place.exists():
             place = find_run(place)
         found += [find_memory(f"{place}:{policy}")] if policy else stored_memories(place).values()

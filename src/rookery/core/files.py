@@ -396,3 +396,12 @@ def last_good(folder: Path, besides: Path | None = None) -> Path | None:
             continue
         return path
     return None
+
+
+def split_name(path: str | Path) -> tuple[Path, str | None]:
+    """A path and the policy named behind its last colon, unless all of it is a path that exists."""
+    text = str(path)
+    before, colon, name = text.rpartition(":")
+    if colon and not Path(text).exists() and "/" not in name:
+        return Path(before), name
+    return Path(text), None

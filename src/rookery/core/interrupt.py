@@ -30,14 +30,16 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self._watched = False
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """While this lasts, SIGINT and SIGTERM set `number`; a second one raises KeyboardInterrupt where the code is.
 
-        Outside the main thread Python gives no signals: nothing is watched there.
+        Outside the main thread Python gives no signals: nothing is watched there. Within another of these, that one
+        goes on watching.
         """
-        if threading.current_thread() is not threading.main_thread():
+        if self._watched or threading.current_thread() is not threading.main_thread():
             yield
             return
 
@@ -47,11 +49,12 @@ class Interrupt:
             self.number = number
 
         watched = (signal.SIGINT, signal.SIGTERM)
-        self.number = None
+        self.number, self._watched = None, True
         before = {number: signal.signal(number, note) for number in watched}
         try:
             yield
         finally:
+            self._watched = False
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
 

@@ -121,6 +121,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "network_table": (None, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, INT)),
     "network_layer": (None, (ADDRESS,)),
     "network_part": (None, (ADDRESS, INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS)),
+    "network_norm": (None, (*(ADDRESS,) * 5, FLOAT)),
     "network_finish": (INT, (ADDRESS,)),
     "network_free": (None, (ADDRESS,)),
     "network_pack": (None, (ADDRESS,)),
@@ -267,6 +268,14 @@ class Linear(NamedTuple):
     bias: Tensor
 
 
+class Norm(NamedTuple):
+    """Weights of a layer normalization, ``[outputs]`` both, and what is added to the variance."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+
 @dataclass(frozen=True)
 class Table:
     """What categories look up, in the place of products with one-hots.
@@ -290,6 +299,7 @@ class Network:
             followed by the activation.
         activation: One of `ACTIVATIONS`.
         table: What categories look up, added to the first layer's outputs.
+        norms: Of each layer but the last, in order, what normalizes its outputs before the activation; empty = nothing.
         bfloat16: Numbers may be rounded to bfloat16 before they are multiplied, which is done where the processor has
             an instruction for it; sums and weights stay float32.
 
@@ -304,10 +314,11 @@ class Network:
         layers: Sequence[Sequence[Linear]],
         activation: str,
         table: Table | None = None,
+        norms: Sequence[Norm] = (),
         bfloat16: bool = False,
     ) -> None:
         self._call = call = build.call
-        self._kept_alive = (leaves, layers, table)
+        self._kept_alive = (leaves, layers, table, norms)
         self.widths = [len(part.weight) for part in layers[-1]]
         """Outputs of each part of the last layer."""
         self.numbers = sum(leaf.width for leaf in leaves if leaf.kind != CATEGORIES)
@@ -321,11 +332,14 @@ class Network:
             call["network_leaf"](self.handle, leaf.kind, leaf.width, leaf.scale, mean, inverse, leaf.clip)
         if table is not None:
             call["network_table"](self.handle, *places(table.rows), address(table.offsets), len(table.rows))
-        for layer in layers:
+        for number, layer in enumerate(layers):
             call["network_layer"](self.handle)
             for weight, bias in layer:
                 (w, w_gradient), (b, b_gradient) = places(weight), places(bias)
                 call["network_part"](self.handle, len(weight), w, b, w_gradient, b_gradient)
+            for norm in norms[number : number + 1]:
+                (w, w_gradient), (b, b_gradient) = places(norm.weight), places(norm.bias)
+                call["network_norm"](self.handle, w, b, w_gradient, b_gradient, norm.eps)
         if not call["network_finish"](self.handle):
             raise MemoryError("no memory for a network")
         self._leaf_addresses = (ADDRESS * len(leaves))()
@@ -400,9 +414,7 @@ class Networks:
         addresses = (ADDRESS * len(leaves))(*[leaf.data_ptr() for leaf in leaves])
         outputs = torch.empty(count, rows, self.width, dtype=torch.float32, device="cpu")
         self._place(self._outputs, outputs)
-        made = self._call["networks_forward"](
-            self._handles, count, addresses, rows, keep, self._outputs, num_threads()
-        )
+        made = self._call["networks_forward"](self._handles, count, addresses, rows, keep, self._outputs, num_threads())
         if not made:
             raise MemoryError(f"no memory for {rows:,} rows of {count} networks")
         return outputs

@@ -62,8 +62,9 @@ class Rows:
     def allocate(cls, kind: Kind, num_lanes: int) -> Rows:
         """A slab in which nothing has happened and nobody waits."""
         size = num_lanes * len(kind.agents)
-        flags = np.zeros((4, size), dtype=bool)
-        return cls(kind.obs.allocate(size), np.zeros(size), *flags, final_obs=kind.obs.allocate(0))
+        ended, cut, waiting, resting = np.zeros((4, size), dtype=bool)
+        obs, nothing = kind.obs.allocate(size), kind.obs.allocate(0)
+        return cls(obs, np.zeros(size), ended, cut, waiting, resting, final_obs=nothing)
 
 
 @dataclass

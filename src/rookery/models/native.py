@@ -28,6 +28,7 @@ from rookery.core.native import (
     Leaf,
     Linear,
     Network,
+    Norm,
     Table,
     best_build,
     is_plain,
@@ -110,8 +111,6 @@ def _obstacle_in(trunk: nn.Module) -> str:
         return "entities"
     if trunk.pictures:
         return "pictures"
-    if trunk.norms:
-        return "model.layer_norm"
     leaves = [*trunk.vectors, *trunk.categories]
     readable = all(
         (leaf.dtype == np.float32 and leaf.scale == 1.0) or leaf.dtype in (np.uint8, np.bool_) for leaf in trunk.vectors
@@ -205,7 +204,8 @@ class NativeTrunk:
             layers.append([Linear(weight, first.bias)])
         layers += [[_linear(layer)] for layer in trunk.layers]
         layers.append([_linear(head) for head in heads])
-        self.network = Network(build, leaves, layers, trunk.activation, table, bfloat16)
+        norms = [Norm(norm.weight, norm.bias, norm.eps) for norm in trunk.norms if isinstance(norm, nn.LayerNorm)]
+        self.network = Network(build, leaves, layers, trunk.activation, table, norms, bfloat16)
         self.paths = tuple(leaf.path for leaf in (*trunk.vectors, *trunk.categories))
         """Leaves of an observation, in the order in which the network reads them."""
         self._types = tuple(DTYPES[leaf.kind] for leaf in leaves)

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from rookery.core.encoding import decode, encode
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FileError, read_checkpoint_files
+from rookery.core.files import FileError, read_checkpoint_files, split_name
 from rookery.core.settings import object_name
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
@@ -107,15 +107,6 @@ def _computed(model: ModelConfig) -> dict[str, Any]:
              "goal_conditioning")  # fmt: skip
     memory = {f"memory.{name}": getattr(model.memory, name) for name in MEMORY_SETTINGS}
     return {**{name: getattr(model, name) for name in names}, **memory}
-
-
-def split_name(path: str | Path) -> tuple[Path, str | None]:
-    """A path and the policy named behind its last colon, unless all of it is a path that exists."""
-    text = str(path)
-    before, colon, name = text.rpartition(":")
-    if colon and not Path(text).exists() and "/" not in name:
-        return Path(before), name
-    return Path(text), None
 
 
 def _build(name: str, described: dict[str, Any]) -> Policy:

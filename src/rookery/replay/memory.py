@@ -257,8 +257,8 @@ class ReplayMemory(Stateful):
     def rows_between(self, first: int, last: int) -> Piece:
         """Copies of the rows with serial numbers from `first` up to but not `last`, complete in themselves.
 
-        What is in a piece never changes any more, except that rows added later may follow its last ones (then these
-        are the future, and not the `next/` of the piece). n rows; by name:
+        A piece never changes any more: where rows that are added later follow its last ones, these are what came next
+        when both are put together, and not what the piece says of it. n rows; by name:
 
         - ``serial`` int64 ``[1]``: `first`.
         - ``obs/PATH`` ``[n, ...]`` for each leaf that is stored whole.

@@ -133,6 +133,7 @@ class Mixture(Stateful):
 
     @priorities.setter
     def priorities(self, values: list[tuple[float, np.ndarray]]) -> None:
+        """Takes over what was saved of them."""
         for memory, (largest, leaves) in zip(self.others, values, strict=True):
             memory.largest = largest
             if memory.tree is not None:

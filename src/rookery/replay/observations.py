@@ -123,6 +123,11 @@ class Observations(Stateful):
         self.pool = Pool()
 
     @property
+    def are_stacked(self) -> bool:
+        """Whether any leaf is stored frame by frame."""
+        return any(isinstance(leaf, StackedLeaf) for leaf in self.leaves.values())
+
+    @property
     def stacks(self) -> dict[str, dict[str, Any]]:
         """The leaves that are stored frame by frame, and their state."""
         return {path: leaf.state_dict() for path, leaf in self.leaves.items() if isinstance(leaf, StackedLeaf)}
@@ -143,13 +148,14 @@ class Observations(Stateful):
             else:
                 self.leaves[leaf.path] = PlainLeaf(self.capacity, leaf.shape, leaf.dtype)
 
-    def fitted(self, piece: Piece, tails: np.ndarray, present: np.ndarray) -> Piece:
+    def fitted(self, piece: Piece, tails: np.ndarray, first: int, total: int) -> Piece:
         """A piece with whole observations as this memory stores them.
 
         Args:
             piece: Whose rows come next.
             tails: ``[n]`` places of what was last seen of each row's slot, or -1; see `StackedLeaf.encoded`.
-            present: The rows that are there.
+            first: Serial number of the oldest row that is there.
+            total: And of the next one.
         """
         for path, leaf in list(self.leaves.items()):
             if isinstance(leaf, StackedLeaf) and f"obs/{path}" in piece:
@@ -157,7 +163,7 @@ class Observations(Stateful):
                 if leaf.is_stack:
                     piece = stored
                 else:
-                    self._store_whole(path, leaf, present)
+                    self._store_whole(path, leaf, np.arange(first, total) % self.capacity)
         return piece
 
     def _store_whole(self, path: str, stacked: StackedLeaf, present: np.ndarray) -> None:

@@ -64,7 +64,6 @@ class Ring(Stateful):
         self._pool = Pool()
         self._newest = np.zeros(0, np.int64)  # [slots] serial number of its newest row, or -1
         self._due = np.zeros(0, np.int64)  # [slots] clock of the decision that would follow it
-
         self._steady: Steady | None = None
         self._absent = 0  # serial number of the oldest row of the memory that was saved, and is to be restored
         self._floor = 0  # serial number of the first row of the foreign memory that is being appended
@@ -76,29 +75,26 @@ class Ring(Stateful):
 
     def add(self, rollout: Rollout) -> None:
         """Copies the valid rows of a rollout, in the order of time, and of fragments at the same time."""
-        size = rollout.reward.numel()
-        views = self._steady.goes_on(rollout) if self._steady is not None else None
-        if self._steady is None or views is None or self.total % self.capacity + size > self.capacity:
+        size, steady = rollout.reward.numel(), self._steady
+        # the rows it goes on from are still there then, and it need not be split at the end of the ring
+        fits = size + len(rollout.slot) <= self.capacity and size <= self.capacity - self.total % self.capacity
+        if steady is not None and fits and (views := steady.goes_on(rollout)) is not None:
+            self._add_steady(steady, views, size)
+        else:
             self._extend(piece_of(rollout, self.total, *self._predecessors(rollout)))
             self._steady = self._stand_of(rollout)
-        else:
-            self._add_steady(self._steady, views, size)
 
     def _stand_of(self, rollout: Rollout) -> Steady | None:
         """What the next rollout can go on from; None if it has to be looked at more closely."""
         fragments = len(rollout.slot)
-        every = self._whole and 0 < rollout.reward.numel() == rollout.num_decisions <= self.capacity - fragments
+        rows_as_they_come = not self.memory_size and not self.observations.are_stacked
+        every = rows_as_they_come and 0 < rollout.reward.numel() == rollout.num_decisions <= self.capacity
         newest = np.arange(self.total - fragments, self.total) % self.capacity
         if not every or len(np.unique(self.slot[newest])) < fragments or (self.after[newest] < self.capacity).any():
             return None
         views = Views.of(rollout)
         due = self.clock[newest] + 1
         return None if views is None else Steady(self.slot[newest], due, newest, self.after[newest], views)
-
-    @property
-    def _whole(self) -> bool:
-        """Whether rows are stored as they come: not frame by frame, and without what was remembered."""
-        return not self.memory_size and not self.observations.stacks
 
     def _add_steady(self, steady: Steady, views: Views, size: int) -> None:
         """Adds the rows of a usual rollout: the same as `_extend` would."""
@@ -145,14 +141,9 @@ class Ring(Stateful):
         size = rows_in(piece)
         for start in range(0, size, self.capacity):
             part = piece if size <= self.capacity else part_of(piece, start, min(start + self.capacity, size))
-            if any(f"obs/{path}" in part for path in self.observations.stacks):
-                part = self.observations.fitted(part, self._tails(part), self._rows)
+            if self.observations.are_stacked:
+                part = self.observations.fitted(part, self._tails(part), self.first, self.total)
             self._write(part)
-
-    @property
-    def _rows(self) -> np.ndarray:
-        """The rows that are there, oldest first."""
-        return np.arange(self.first, self.total) % self.capacity
 
     def _tails(self, piece: Piece) -> np.ndarray:
         """``[n]`` where it stands what was last seen of each row's slot, if that was before the piece; else -1."""
@@ -172,9 +163,7 @@ class Ring(Stateful):
         self.observations.write(rows, piece)
         self.total += size
         self.after[rows] = np.where(piece["terminated"], rows, -1)
-        which = piece["next_row"]
-        places = self.observations.keep_aside(piece)
-        self.after[rows[which]] = places
+        self.after[rows[piece["next_row"]]] = self.observations.keep_aside(piece)
         if self.memory_size:
             self._remember(rows, piece)
         self._link(serial, rows)
@@ -291,11 +280,14 @@ class Ring(Stateful):
         for name in PLAIN:
             array = getattr(self, name)
             check_array(piece, name, array.shape[1:], array.dtype)
+        check_array(piece, "next_row", (), np.dtype(np.int64))
         self.observations.check(piece)
         if self.memory_size:
+            check_array(piece, "memory_row", (), np.dtype(np.int64))
             check_array(piece, "memory", (self.memory_size,), self.memories.dtype)
 
     def _check_whole(self) -> None:
         """Sees that of every row it is known what followed."""
-        if lost := int((self.after[self._rows] < 0).sum()):
+        rows = np.arange(self.first, self.total) % self.capacity
+        if lost := int((self.after[rows] < 0).sum()):
             raise RookeryError(f"of {lost} rows it is not known what followed: they were not saved by `rows_between`")

@@ -23,7 +23,16 @@ from gymnasium import spaces
 
 from rookery.core.array_files import ArrayFileError, array_stream, read_arrays
 from rookery.core.errors import ConfigError, SpaceError, nearest
-from rookery.core.files import FileError, Linked, Stream, find_checkpoint, map_file, mapped_files, read_manifest
+from rookery.core.files import (
+    FileError,
+    Linked,
+    Stream,
+    find_checkpoint,
+    map_file,
+    mapped_files,
+    read_manifest,
+    split_name,
+)
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, obs_spec
 from rookery.replay.memory import ReplayMemory
@@ -314,10 +323,13 @@ def stored_memories(path: Path) -> dict[str, StoredMemory]:
     found = {}
     for policy, segments in segments_of(files, manifest).items():
         said = manifest[FACTS][policy]
+        if not segments:  # nothing was played yet
+            continue
         found[policy] = StoredMemory(place, policy, tuple(segments), said["first"], said["capacity"])
     if not found:
         raise FileError(
-            f"{place}: holds no replay memory: its algorithms learn from none, or it was saved with replay.save = false"
+            f"{place}: holds no replay memory: its algorithms learn from none, it was saved with replay.save = false, "
+            "or nothing was played yet"
         )
     return found
 
@@ -333,22 +345,13 @@ def find_memory(source: str | Path, policy: str | None = None) -> StoredMemory:
         FileError: If there is none.
         ConfigError: If it is not clear which one is meant.
     """
-    place, named = split_policy(source)
+    place, named = split_name(source)
     found = stored_memories(place)
     wanted = named or (next(iter(found)) if len(found) == 1 else policy)
     if wanted not in found:
         hint = nearest(wanted, list(found)) if wanted else f"; say which, as in {place}:{next(iter(found))}"
         raise ConfigError(f"{source}: policy {wanted!r} is not one of {', '.join(found)}{hint}")
     return found[wanted]
-
-
-def split_policy(source: str | Path) -> tuple[Path, str | None]:
-    """A path and the policy named behind its last colon, unless all of it is a path that exists."""
-    text = str(source)
-    before, colon, name = text.rpartition(":")
-    if colon and not Path(text).exists() and "/" not in name:
-        return Path(before), name
-    return Path(text), None
 
 
 def check_spaces(stored: StoredMemory, wanted: Spaces, whose: str) -> None:

@@ -52,7 +52,7 @@ class SumTree:
             parts = children.reshape(-1, FAN).take(index, axis=0)
             sums = parts.cumsum(axis=1)
             # rounding may have carried it over either edge, beyond which the sums do not rise
-            rest = np.clip(rest, 0.0, np.nextafter(sums[:, -1], 0.0))
+            rest = np.maximum(np.minimum(rest, np.nextafter(sums[:, -1], 0.0)), 0.0)
             child = (sums <= rest[:, None]).sum(axis=1)
             place = np.arange(len(child)), child
             rest = rest - (sums[place] - parts[place])

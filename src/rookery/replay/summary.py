@@ -50,24 +50,28 @@ class Episodes:
             self._open.clear()
         order = np.argsort(piece["slot"], kind="stable")
         slot, begins, reward = (piece[name][order] for name in ("slot", "begins", "reward"))
+        alone = piece["before"][order] == 0  # what was before it in its slot was never here
         terminated, truncated = piece["terminated"][order], piece["truncated"][order]
         ends = terminated | truncated
-        starts = np.flatnonzero(
-            np.concatenate(([True], (slot[1:] != slot[:-1]) | begins[1:] | ends[:-1])) if rows_in(piece) else []
-        )
-        if not len(starts):
+        if not rows_in(piece):
             return
+        breaks = (slot[1:] != slot[:-1]) | begins[1:] | alone[1:] | ends[:-1]
+        starts = np.flatnonzero(np.concatenate(([True], breaks)))
         last = np.append(starts[1:], rows_in(piece)) - 1
         sums = np.add.reduceat(reward.astype(np.float64), starts)
         stretches = zip(
-            slot[starts].tolist(), begins[starts].tolist(), sums.tolist(), (last - starts + 1).tolist(),
-            terminated[last].tolist(), truncated[last].tolist(), order[last].tolist(), strict=True,
+            slot[starts].tolist(), begins[starts].tolist(), alone[starts].tolist(), sums.tolist(),
+            (last - starts + 1).tolist(), terminated[last].tolist(), truncated[last].tolist(), order[last].tolist(),
+            strict=True,
         )  # fmt: skip
-        for number, begin, total, length, termination, truncation, row in stretches:
+        for number, begin, first_known, total, length, termination, truncation, row in stretches:
             before, had, whole = self._open.pop(number, (0.0, 0, False))
             if begin:
                 self.broken += had > 0
                 before, had, whole = 0.0, 0, True
+            elif first_known:
+                self._left += had > 0
+                before, had, whole = 0.0, 0, False
             if not (termination or truncation):
                 self._open[number] = (before + total, had + length, whole)
                 continue

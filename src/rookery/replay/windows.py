@@ -27,7 +27,7 @@ def n_step_windows(
     last = rows
     following = after.take(rows)
     if n_step == 1:
-        return reward.take(rows), np.where(following == rows, np.float32(0.0), np.float32(gamma)), following
+        return reward.take(rows), (following != rows) * np.float32(gamma), following
     total = reward.take(rows).astype(np.float64)
     discount = np.full(len(rows), gamma)
     for _ in range(n_step - 1):

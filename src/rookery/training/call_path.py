@@ -1,6 +1,7 @@
-"""How a run gets to where weights change and where its environment is stepped: seen while a tiny twin of it plays.
+"""How a run gets to where weights change, where its environment is stepped, and where what it plays is stored: seen
+while a tiny twin of it plays.
 
-The twin has the run's settings, one copy of the environment and short fragments; nothing of it is kept.
+The twin has the run's settings, one copy of the environment, short fragments and small memories; nothing is kept.
 """
 
 from __future__ import annotations
@@ -8,20 +9,26 @@ from __future__ import annotations
 import linecache
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.optim import apply_gradients
 from rookery.core.source import Place
+from rookery.replay.memory import ReplayMemory
 from rookery.training.trainer import Trainer
 
 FRAGMENT = 8
 """Decisions of an update of the twin."""
+
+CAPACITY = 1000
+"""Decisions that its memories hold."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +52,27 @@ class _SeenEnough(BaseException):
 
 def path_to_weights(run: Path) -> dict[str, list[Call]]:
     """For each algorithm of a run, the calls from `Trainer.train_iteration` to the change of the weights."""
+    return _paths(run, [apply_gradients.__code__], Algorithm)
+
+
+def path_to_storing(run: Path) -> dict[str, list[Call]]:
+    """For each algorithm with a replay memory, the calls from `Trainer.train_iteration` to `ReplayMemory.add`."""
+    return _paths(run, [ReplayMemory.add.__code__], OffPolicy)
+
+
+def path_to_drawing(run: Path) -> dict[str, list[Call]]:
+    """Likewise the calls to where a batch is drawn from the memory."""
+    return _paths(run, [ReplayMemory.sample.__code__, ReplayMemory.sample_sequences.__code__], OffPolicy)
+
+
+def _paths(run: Path, targets: Sequence[CodeType], kind: type[Algorithm[Any]]) -> dict[str, list[Call]]:
+    """For each algorithm of some kind, the calls from `Trainer.train_iteration` to the first of some functions."""
     with twin(run) as trainer:
-        wanted = {type(learner).__name__ for learner in trainer.learners.values()}
+        wanted = {type(learner).__name__ for learner in trainer.learners.values() if isinstance(learner, kind)}
         found: dict[str, list[Call]] = {}
 
         def look(frame: FrameType, event: str, _: Any) -> None:
-            if event != "call" or frame.f_code is not apply_gradients.__code__:
+            if event != "call" or frame.f_code not in targets:
                 return
             learner = next(
                 (f.f_locals.get("self") for f in _outwards(frame) if f.f_code.co_name == "training_step"), None
@@ -91,7 +113,10 @@ def twin(run: Path) -> Iterator[Trainer]:
         small[f"policies.{name}.init_from"] = None
         if isinstance(entry, Mapping):
             small |= {f"policies.{name}.fragment_length": FRAGMENT for key in entry if key == "fragment_length"}
-            small |= {f"policies.{name}.batch_size": FRAGMENT for key in entry if key == "batch_size"}
+            small |= {f"policies.{name}.{key}": FRAGMENT for key in ("batch_size", "learning_starts") if key in entry}
+            if "replay" in entry:  # nor are others' memories needed
+                small |= {f"policies.{name}.replay.capacity": CAPACITY, f"policies.{name}.replay.start_from": ()}
+                entry["replay"].pop("mix", None)
     with Trainer(config=[written, Layer("twin", small)]) as trainer:
         yield trainer
 

@@ -300,7 +300,7 @@ def absent_env(saved: Saved) -> AbsentEnv:
         ConfigError: If the checkpoint does not say what the environment is like.
     """
     if "env" not in saved.facts:
-        raise ConfigError(f"{saved.path}: an older version wrote it, without what its environment is like: use play=True")
+        raise ConfigError(f"{saved.path}: it does not say what its environment is like; load it with play=True")
     return AbsentEnv(saved.facts["env"])
 
 

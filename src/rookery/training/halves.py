@@ -58,6 +58,23 @@ def _iteration_of_learning(
     return made
 
 
+def learn_for(trainer: Trainer, env_steps: int | None, progress: Progress) -> None:
+    """Learns from memories in an iteration, where nobody plays for now.
+
+    Args:
+        trainer: Whose iteration.
+        env_steps: As much as belongs to so many env steps, which the iteration counts as passed; None = one round.
+        progress: The iteration.
+    """
+    learners = trainer.off_policy
+    for name, learner in learners.items():
+        with trainer.timers["learn"], threads_for(learner, trainer.threads[name]):
+            learner.learn_round(learner.pace.train_every if env_steps is None else env_steps)
+        progress.learned.setdefault(name, [])
+    progress.unplayed += env_steps or 0
+    trainer.hand_out(learners)
+
+
 def collect(trainer: Trainer, env_steps: int) -> IterationResult:
     """Play that is stored and not learned from; see `Trainer.collect`."""
     learners = with_memory(trainer, "collect", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.algorithm import Algorithm, Row
 from rookery.algorithms.off_policy import OffPolicy
 from rookery.replay.room import bytes_needed, gigabytes
 from rookery.training.results import Progress
@@ -45,6 +45,15 @@ def ahead(trainer: Trainer, progress: Progress) -> int:
     """Steps that may be played ahead: what remains of this iteration, or else those of the next."""
     rest = remaining(trainer, progress)
     return rest if rest > 0 else remaining(trainer, trainer.begin_iteration())
+
+
+def measured_pace(trainer: Trainer, learner: Algorithm[Any], progress: Progress) -> Row:
+    """The gradient steps that a learner with a replay memory has made in an iteration for each env step of it."""
+    if not isinstance(learner, OffPolicy):
+        return {}
+    made = learner.gradient_steps - progress.gradient_steps.get(learner.name, 0)
+    played = trainer.env_steps - progress.env_steps
+    return {"updates_per_env_step": made / played if played else None}
 
 
 def told_pace(learner: Algorithm[Any]) -> str:

@@ -42,7 +42,7 @@ from rookery.training.compute import acting_threads, changed_paths, learning_thr
 from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import Measure
 from rookery.training.memories import Memories, begin_with
-from rookery.training.pace import CHUNK, ITERATION, ahead, remaining
+from rookery.training.pace import CHUNK, ITERATION, ahead, measured_pace, remaining
 from rookery.training.prepare import (
     check_learner,
     code_values,
@@ -143,22 +143,10 @@ class Trainer(Stateful):
         self.interrupt = Interrupt()
         self.measure = Measure(self)
         self.memories = Memories()
-        worker = RolloutWorker(
-            self.env,
-            self.mapping,
-            self.streams,
-            self.streams.episodes(Role.ENV),
-            self._introduce,
-            self.timers,
-            interrupt=self.interrupt,
-        )
         self.callbacks = checked(callbacks)
         self.silent: list[Any] = []
         """States of callbacks that are not here, kept where nothing is played."""
-        watching = [callback for callback in self.callbacks if watches_episodes(callback)]
-        if watching:
-            worker.watch = EpisodeWatch(self.env, watching)
-        self.pool = WorkerPool(worker, self.config.sampling.staleness)
+        self.pool = self._make_pool()
         for name, kind in kinds_of(self.env, self.mapping).items():
             self._introduce(name, kind)
         self.run_dir: RunDir | None = None
@@ -183,7 +171,7 @@ class Trainer(Stateful):
             with self.timers["train_iteration"]:
                 while (budget := remaining(self, progress)) > 0:
                     if self.paused:
-                        self._learn_alone(progress, min(budget, CHUNK))
+                        halves.learn_for(self, min(budget, CHUNK), progress)
                     else:
                         with self.timers["sample"]:
                             rollouts = self.pool.sample(budget)
@@ -193,7 +181,7 @@ class Trainer(Stateful):
                             progress.note(name, self._learn(name, rollout), rollout)
                         self.hand_out(rollouts)
                         if self.pool.resting:
-                            self._learn_alone(progress)
+                            halves.learn_for(self, None, progress)
                     self.interrupt.check()
                 evaluation = None if self.paused else self._evaluate_when_due()
         finally:
@@ -211,11 +199,8 @@ class Trainer(Stateful):
         self.iteration += 1
         self.windows.add(self.pool.drain_finished())
         for name, rows in progress.learned.items():
-            learner, played = self.learners[name], self.env_steps - progress.env_steps
-            self.last_learning[name] = mean_rows(rows) | learner.summary()
-            if isinstance(learner, OffPolicy):
-                made = learner.gradient_steps - progress.gradient_steps.get(name, 0)
-                self.last_learning[name]["updates_per_env_step"] = made / played if played else None
+            learner = self.learners[name]
+            self.last_learning[name] = mean_rows(rows) | learner.summary() | measured_pace(self, learner, progress)
         result = result_of(self, progress, evaluation)
         if result.sampling:
             self.score = result.return_mean if evaluation is None else evaluation.return_mean
@@ -233,15 +218,6 @@ class Trainer(Stateful):
         if names:
             with self.timers["set_weights"]:
                 self.pool.set_weights({name: self.learners[name].behaviour for name in names})
-
-    def _learn_alone(self, progress: Progress, env_steps: int | None = None) -> None:
-        """Learns from memories what belongs to so many env steps that are not played; None = one round."""
-        for name, learner in self.off_policy.items():
-            with self.timers["learn"], threads_for(learner, self.threads[name]):
-                learner.learn_round(learner.pace.train_every if env_steps is None else env_steps)
-            progress.learned.setdefault(name, [])
-        progress.unplayed += env_steps or 0
-        self.hand_out(self.off_policy)
 
     def _evaluate_when_due(self) -> EvaluationResult | None:
         every = self.config.evaluation.every
@@ -582,6 +558,16 @@ class Trainer(Stateful):
     def paths(self) -> dict[str, str]:
         """What computes each policy: compiled kernels or torch (docs/kernels.md)."""
         return paths_of(self.policies, self.learners)
+
+    def _make_pool(self) -> WorkerPool:
+        """Who plays, and is watched by callbacks that want to."""
+        seeds = self.streams.episodes(Role.ENV)
+        who = self.env, self.mapping, self.streams, seeds, self._introduce, self.timers
+        worker = RolloutWorker(*who, interrupt=self.interrupt)
+        watching = [callback for callback in self.callbacks if watches_episodes(callback)]
+        if watching:
+            worker.watch = EpisodeWatch(self.env, watching)
+        return WorkerPool(worker, self.config.sampling.staleness)
 
     def _introduce(self, name: str, kind: Kind) -> None:
         """Makes a policy, and the algorithm that learns it, when its first agent is known."""

@@ -19,7 +19,7 @@ CARTPOLE: dict[str, Any] = {
 
 TABLE: dict[str, Any] = {
     "sampling.num_envs": 4,
-    "algorithm.lr": 1e-3,
+    "algorithm.lr": Linear(1e-3, 0.0),
     "algorithm.target.every": 100,
     "algorithm.exploration.epsilon": Linear(1.0, 0.05, 10_000),
 }
@@ -38,7 +38,7 @@ DQN_PRESETS: dict[str, dict[str, Any]] = {
         "algorithm.model.hidden": (128, 128),
         "stop.env_steps": 150_000,
     },
-    "FrozenLake-v1": {**TABLE, "stop.env_steps": 30_000},
+    "FrozenLake-v1": {**TABLE, "algorithm.gamma": 0.95, "stop.env_steps": 30_000},
     "CliffWalking-v1": {**TABLE, "env.config": {"max_episode_steps": 200}, "stop.env_steps": 50_000},
     "StatelessCartPole": {
         "sampling.num_envs": 8,
@@ -124,8 +124,8 @@ a prioritized memory (Horgan et al. 2018).
 PQN_PRESETS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {
         "sampling.num_envs": 8,
-        "algorithm.lr": Linear(1e-3, 0.0),
-        "algorithm.epsilon": Linear(1.0, 0.05, 50_000),
+        "algorithm.lr": Linear(2e-3, 0.0),
+        "algorithm.epsilon": Linear(1.0, 0.05, 20_000),
         "stop.env_steps": 200_000,
     },
     "MinAtar/*": {

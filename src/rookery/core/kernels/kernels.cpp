@@ -55,6 +55,17 @@ EXPORT void network_part(Network* net, int outputs, const float* weight, const f
   layer.outputs += outputs;
 }
 
+// What the last layer puts out is normalized before its activation. weight, bias: [outputs].
+EXPORT void network_norm(Network* net, const float* weight, const float* bias, float* weight_gradient,
+                         float* bias_gradient, float eps) {
+  Norm& norm = net->layer[net->num_layers - 1].norm;
+  norm.weight = weight;
+  norm.bias = bias;
+  norm.weight_gradient = weight_gradient;
+  norm.bias_gradient = bias_gradient;
+  norm.eps = eps;
+}
+
 // Returns 0 if there is not enough memory.
 EXPORT int network_finish(Network* net) { return finish_network(net); }
 

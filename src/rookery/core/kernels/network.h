@@ -29,6 +29,17 @@ struct Part {
   float *weight_gradient, *bias_gradient;
 };
 
+// What may stand between a layer and its activation: outputs of each row brought to mean 0 and variance 1, then scaled and
+// shifted by learned numbers (LayerNorm, Ba et al. 2016, 1607.06450).
+struct Norm {
+  const float *weight, *bias;  // [outputs]; null if there is none
+  float *weight_gradient, *bias_gradient;
+  float eps;                   // added to the variance
+  float *scale, *shift;        // the same numbers, padded with zeros
+  float *scale_sums, *shift_sums;
+  float *standard, *inverse;   // [rows, output_stride] before the scale; [rows] inverse standard deviations
+};
+
 // One or more linear layers on the same inputs, side by side (the heads of a shared trunk), and an activation.
 struct Layer {
   int inputs, outputs, input_stride, output_stride, activation, num_parts;
@@ -41,6 +52,7 @@ struct Layer {
   float* gradient;        // [BLOCK, output_stride] with respect to `before`
   float* weight_sums;     // [inputs, output_stride] transposed gradient, if rows of the weight are no whole vectors
   float* bias_sums;
+  Norm norm;
 };
 
 struct Network {
@@ -88,6 +100,12 @@ static bool reserve_rows(Network* net, int rows) {
     y.after = y.before = new_floats((size_t)rows * y.output_stride);
     if (needs_before(y.activation)) y.before = new_floats((size_t)rows * y.output_stride);
     enough = enough && y.after && y.before;
+    if (!y.norm.weight) continue;
+    free(y.norm.standard);
+    free(y.norm.inverse);
+    y.norm.standard = new_floats((size_t)rows * y.output_stride);
+    y.norm.inverse = new_floats(rows);
+    enough = enough && y.norm.standard && y.norm.inverse;
   }
   if (enough) net->capacity = rows;
   return enough;
@@ -103,7 +121,7 @@ static bool finish_network(Network* net) {
     y.activation = l + 1 < net->num_layers ? net->activation : NONE;
     y.input_stride = padded(inputs);
     y.output_stride = padded(y.outputs);
-    y.narrow = y.outputs <= NARROW && y.activation == NONE && !(l == 0 && net->table);
+    y.narrow = y.outputs <= NARROW && y.activation == NONE && !y.norm.weight && !(l == 0 && net->table);
     y.pairs = pairs && !y.narrow;
     y.panels = new_floats((size_t)(y.narrow ? y.outputs * y.input_stride : (y.inputs + 1) * y.output_stride));
     y.back_panels = new_floats((size_t)(y.outputs + 1) * y.input_stride);
@@ -113,6 +131,13 @@ static bool finish_network(Network* net) {
     y.weight_sums = inputs % LANES ? new_floats((size_t)inputs * y.output_stride) : nullptr;
     enough = enough && y.panels && y.back_panels && y.bias && y.bias_sums && y.gradient &&
              (y.weight_sums || inputs % LANES == 0);
+    if (Norm& norm = y.norm; norm.weight) {
+      norm.scale = new_floats(y.output_stride);
+      norm.shift = new_floats(y.output_stride);
+      norm.scale_sums = new_floats(y.output_stride);
+      norm.shift_sums = new_floats(y.output_stride);
+      enough = enough && norm.scale && norm.shift && norm.scale_sums && norm.shift_sums;
+    }
     inputs = y.outputs;
     if (y.input_stride > widest) widest = y.input_stride;
     if (y.output_stride > widest) widest = y.output_stride;
@@ -138,6 +163,12 @@ static void free_network(Network* net) {
     free(y.bias_sums);
     free(y.gradient);
     free(y.weight_sums);
+    free(y.norm.scale);
+    free(y.norm.shift);
+    free(y.norm.scale_sums);
+    free(y.norm.shift_sums);
+    free(y.norm.standard);
+    free(y.norm.inverse);
   }
   free(net->input);
   free(net->input_gradient);
@@ -166,6 +197,9 @@ static void pack_network(Network* net) {
       memcpy(y.bias + column, part.bias, (size_t)part.outputs * 4);
       column += part.outputs;
     }
+    if (!y.norm.weight) continue;
+    memcpy(y.norm.scale, y.norm.weight, (size_t)y.outputs * 4);
+    memcpy(y.norm.shift, y.norm.bias, (size_t)y.outputs * 4);
   }
 }
 
@@ -243,6 +277,67 @@ static void times_slope(int activation, const float* before, const float* after,
         return normal_cdf(x) + x * density;
       });
   }
+}
+
+// --- normalization ---------------------------------------------------------------------------------------------------
+
+// CODE for each vector of a row, whose lanes beyond its end count 0 in `is_number`.
+#define FOR_NUMBERS(Y, K, CODE)                                                                       \
+  for (int K = 0; K < (Y).output_stride; K += LANES) {                                                \
+    Vector is_number = K + LANES <= (Y).outputs ? splat(1.f) : first_lanes((Y).outputs - K);          \
+    CODE                                                                                              \
+  }
+
+INLINE Vector first_lanes(int count) {
+  float lanes[LANES] = {};
+  for (int i = 0; i < count; i++) lanes[i] = 1.f;
+  return load(lanes);
+}
+
+// Normalizes `count` rows from row `at` on, in place.
+static void normalize_rows(const Layer& y, size_t at, float* rows, int count) {
+  const Norm& norm = y.norm;
+  for (int i = 0; i < count; i++, rows += y.output_stride) {
+    float* standard = norm.standard + (at + i) * y.output_stride;
+    Vector sum{}, squares{};
+    FOR_NUMBERS(y, k, sum += load(rows + k) * is_number;)
+    Vector mean = splat(sum_of(sum) / y.outputs);
+    FOR_NUMBERS(y, k, {
+      Vector rest = (load(rows + k) - mean) * is_number;
+      store(standard + k, rest);
+      squares += rest * rest;
+    })
+    float inverse = 1.f / __builtin_sqrtf(sum_of(squares) / y.outputs + norm.eps);
+    norm.inverse[at + i] = inverse;
+    for (int k = 0; k < y.output_stride; k += LANES) {
+      Vector x = load(standard + k) * splat(inverse);
+      store(standard + k, x);
+      store(rows + k, x * load(norm.scale + k) + load(norm.shift + k));
+    }
+  }
+}
+
+// Of the row `at`: makes the gradient with respect to what is normalized of that with respect to what comes of it, in
+// place, and adds up those of scale and shift.
+static void normalize_back(const Layer& y, size_t at, float* gradient) {
+  const Norm& norm = y.norm;
+  const float* standard = norm.standard + at * y.output_stride;
+  Vector sum{}, along{};
+  for (int k = 0; k < y.output_stride; k += LANES) {
+    Vector g = load(gradient + k), x = load(standard + k);
+    store(norm.scale_sums + k, load(norm.scale_sums + k) + g * x);
+    store(norm.shift_sums + k, load(norm.shift_sums + k) + g);
+    g = g * load(norm.scale + k);
+    sum += g;
+    along += g * x;
+    store(gradient + k, g);
+  }
+  Vector mean = splat(sum_of(sum) / y.outputs), share = splat(sum_of(along) / y.outputs);
+  Vector inverse = splat(norm.inverse[at]);
+  FOR_NUMBERS(y, k, {
+    Vector rest = load(gradient + k) - mean - load(standard + k) * share;
+    store(gradient + k, rest * inverse * is_number);
+  })
 }
 
 // --- forward ---------------------------------------------------------------------------------------------------------
@@ -327,6 +422,7 @@ static void forward_block(Network* net, size_t at, int count) {
                      y.output_stride, count, y.output_stride);
     } else product(x, y.input_stride, y.panels, y.inputs, y.bias, 0, before, y.output_stride, count, y.output_stride);
     if (l == 0 && net->table) add_table_rows(net, at, count, before, y.outputs, y.output_stride);
+    if (y.norm.weight) normalize_rows(y, at, before, count);
     activate(y.activation, before, after, (size_t)count * y.output_stride);
     x = after;
   }
@@ -348,6 +444,10 @@ static void clear_gradients(Network* net) {
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     memset(y.bias_sums, 0, (size_t)y.output_stride * 4);
+    if (y.norm.weight) {
+      memset(y.norm.scale_sums, 0, (size_t)y.output_stride * 4);
+      memset(y.norm.shift_sums, 0, (size_t)y.output_stride * 4);
+    }
     if (y.weight_sums) memset(y.weight_sums, 0, (size_t)y.inputs * y.output_stride * 4);
     else
       for (int p = 0; y.inputs && p < y.num_parts; p++)
@@ -411,6 +511,8 @@ static void backward_block(Network* net, size_t at, int count, bool inputs) {
   for (int l = net->num_layers - 1; l >= 0; l--) {
     Layer& y = net->layer[l];
     const float* x = l ? net->layer[l - 1].after : net->input;
+    for (int i = 0; y.norm.weight && i < count; i++)
+      normalize_back(y, at + i, y.gradient + (size_t)i * y.output_stride);
     add_weight_gradient(net, y, x + at * y.input_stride, count);
     if (l) {
       Layer& below = net->layer[l - 1];
@@ -434,6 +536,7 @@ static void backward_rows(Network* net, const int* rows, int count) {
       size_t at = (size_t)rows[i] * below.output_stride;
       times_slope(below.activation, below.before + at, below.after + at,
                   below.gradient + (size_t)i * below.output_stride, below.output_stride);
+      if (below.norm.weight) normalize_back(below, rows[i], below.gradient + (size_t)i * below.output_stride);
     }
   }
   back_product(net, net->layer[0], count, net->input_gradient);
@@ -444,6 +547,10 @@ static void write_gradients(Network* net) {
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     int column = 0;
+    if (y.norm.weight) {
+      memcpy(y.norm.weight_gradient, y.norm.scale_sums, (size_t)y.outputs * 4);
+      memcpy(y.norm.bias_gradient, y.norm.shift_sums, (size_t)y.outputs * 4);
+    }
     for (int p = 0; p < y.num_parts; column += y.part[p++].outputs) {
       const Part& part = y.part[p];
       memcpy(part.bias_gradient, y.bias_sums + column, (size_t)part.outputs * 4);

@@ -1,10 +1,16 @@
-"""What is borne from environments that raise, hang, or die with their process."""
+"""What is borne from environments that raise, hang, or die with their process; and the errors of all back ends."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.envs.vector.slab import Slab
 
 
 @dataclass(frozen=True)
@@ -44,3 +50,32 @@ def too_many_broken(broken: int, env_steps: int) -> bool:
 
 class Missing(Exception):
     """The episode of a lane cannot be found again, so it is given up in the next step."""
+
+
+def check_counts(name: str, given: Sequence[np.ndarray], waiting: Sequence[np.ndarray]) -> None:
+    """Raises an EnvError if there is not an action for each row that waits."""
+    got, expected = list(map(len, given)), list(map(len, waiting))
+    if got != expected:
+        raise EnvError(f"{name}: step() got {got} actions by kind, expected {expected}")
+
+
+def count_lost(slab: Slab, vector_steps: int, name: str) -> dict[str, int]:
+    """The counters of episodes that broke or were given up so far; empty if none was.
+
+    Raises:
+        EnvError: If too many broke.
+    """
+    if not (np.count_nonzero(slab.broken) or np.count_nonzero(slab.discarded)):
+        return {}
+    broken, discarded = int(slab.broken.sum()), int(slab.discarded.sum())
+    if too_many_broken(broken, vector_steps * slab.num_lanes):
+        raise EnvError(
+            f"{name}: raised in {broken} episodes, more than env.on_error=restart bears "
+            f"({BROKEN_PER_MILLION} in a million environment steps); set env.on_error=stop to see the first"
+        )
+    return {"episodes_broken": broken, "steps_discarded": discarded}
+
+
+def foreign_state(name: str) -> EnvError:
+    """The error for a saved state that does not fit."""
+    return EnvError(f"{name}: the saved state is of another environment, or of other settings")

@@ -22,8 +22,17 @@ from rookery.envs.base import Kind, SeedPlan, Step
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import NEW_API, RESTING, Agent, Breach, Lane, LaneStep, cause_of, picture, rests, shape_of
 from rookery.envs.snapshot import can_capture, capture, restore
-from rookery.envs.vector.faults import BROKEN_IN_A_ROW, BROKEN_PER_MILLION, STRICT, Missing, Tolerance, too_many_broken
+from rookery.envs.vector.faults import (
+    BROKEN_IN_A_ROW,
+    STRICT,
+    Missing,
+    Tolerance,
+    check_counts,
+    count_lost,
+    foreign_state,
+)
 from rookery.envs.vector.history import History
+from rookery.envs.vector.idle import add_idle, idle_actions, with_idle
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.slab import FRESH, Slab
 from rookery.envs.vector.writer import LaneBreach, RowWriter
@@ -193,7 +202,7 @@ class SerialEnv:
         self._writer.wipe()
         self._clock += 1
         if self._gym:
-            self._step_gym(given[0] if len(given[0]) == self.num_lanes else self._with_idle(given[0], waiting[0]))
+            self._step_gym(with_idle(given[0], waiting[0], self.kinds[0], self.num_lanes))
         else:
             self._step_agents(given, waiting)
         self._settle()
@@ -201,17 +210,6 @@ class SerialEnv:
             self.slab.add_rewards(self._earned)
             if self.any_end:
                 self._earned[self.slab.ended | self.slab.lost] = 0.0
-
-    def _idle_actions(self, k: int, number: int) -> np.ndarray:
-        """What agents of a kind are stepped on with while they rest: the same whatever they did before."""
-        spec = self.kinds[k].action
-        return spec.to_env(np.zeros((number, *spec.shape), spec.dtype))
-
-    def _with_idle(self, given: np.ndarray, waiting: np.ndarray) -> np.ndarray:
-        """An action for each Gymnasium lane, of which only some wait for theirs."""
-        actions = self._idle_actions(0, self.num_lanes)
-        actions[waiting] = given
-        return actions
 
     def _step_gym(self, actions: np.ndarray) -> None:
         """Steps Gymnasium lanes: one agent, so a row is a lane and each has an action."""
@@ -283,7 +281,7 @@ class SerialEnv:
                 for lane, column, action in zip(lanes.tolist(), columns.tolist(), answers, strict=True):
                     actions[lane][ids[column]] = action
         if self._writer.any_rest:
-            self._add_idle(actions)
+            add_idle(actions, self.agents, self.slab)
         self._actions = actions
         self._writer.nobody_waits()
         for lane, lane_actions in enumerate(actions):
@@ -304,14 +302,6 @@ class SerialEnv:
                 raise self._located(found.lane, found.breach) from None
             except Exception as error:
                 self._survive(lane, error)
-
-    def _add_idle(self, actions: list[dict[Agent, Any]]) -> None:
-        """Gives agents that rest something to be stepped on with."""
-        for k, (ids, block) in enumerate(zip(self.agents.ids, self.slab.blocks, strict=True)):
-            rows = np.flatnonzero(block.rows.resting).tolist()
-            for row, action in zip(rows, self._idle_actions(k, len(rows)), strict=True):
-                lane, column = divmod(row, len(ids))
-                actions[lane][ids[column]] = action
 
     def _begin(self, lane: int) -> None:
         """Starts the next episode of a lane and shows whom it waits for."""
@@ -515,16 +505,15 @@ class SerialEnv:
         earned = 0.0
         for action in where["actions"]:
             if self._gym:
-                (idle,) = self._idle_actions(0, 1)
-                result = copied.env.step(idle if action is None else deepcopy(action))
-                obs, reward, terminated, truncated, info = result
+                given = idle_actions(self.kinds[0], 1)[0] if action is None else deepcopy(action)
+                obs, reward, terminated, truncated, info = copied.env.step(given)
                 masks: dict[Agent, Any] = {AGENT: info[MASK]} if MASK in info else {}
                 over = bool(terminated or truncated)
                 shown = LaneStep({AGENT: obs}, {AGENT: reward}, masks=masks, ended=over, infos={AGENT: info})
             else:
                 acts = {self.agents.ids[k][column]: deepcopy(value) for k, column, value in action}
                 for k, column in sorted(self.agents.place[agent] for agent in shown.resting()):
-                    (acts[self.agents.ids[k][column]],) = self._idle_actions(k, 1)
+                    acts[self.agents.ids[k][column]] = idle_actions(self.kinds[k], 1)[0]
                 shown = copied.step(acts)
             if shown.ended:
                 return False
@@ -603,35 +592,6 @@ class SerialEnv:
         for lane in self._lanes:
             if callable(close := getattr(lane.env, "close", None)):
                 close()
-
-
-def check_counts(name: str, given: Sequence[np.ndarray], waiting: Sequence[np.ndarray]) -> None:
-    """Raises an EnvError if there is not an action for each row that waits."""
-    got, expected = list(map(len, given)), list(map(len, waiting))
-    if got != expected:
-        raise EnvError(f"{name}: step() got {got} actions by kind, expected {expected}")
-
-
-def count_lost(slab: Slab, vector_steps: int, name: str) -> dict[str, int]:
-    """The counters of episodes that broke or were given up so far; empty if none was.
-
-    Raises:
-        EnvError: If too many broke.
-    """
-    if not (np.count_nonzero(slab.broken) or np.count_nonzero(slab.discarded)):
-        return {}
-    broken, discarded = int(slab.broken.sum()), int(slab.discarded.sum())
-    if too_many_broken(broken, vector_steps * slab.num_lanes):
-        raise EnvError(
-            f"{name}: raised in {broken} episodes, more than env.on_error=restart bears "
-            f"({BROKEN_PER_MILLION} in a million environment steps); set env.on_error=stop to see the first"
-        )
-    return {"episodes_broken": broken, "steps_discarded": discarded}
-
-
-def foreign_state(name: str) -> EnvError:
-    """The error for a saved state that does not fit."""
-    return EnvError(f"{name}: the saved state is of another environment, or of other settings")
 
 
 def _plain(action: Any) -> Any:

@@ -18,10 +18,10 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.envs.base import Kind, SeedPlan, Step
-from rookery.envs.vector.faults import LOSSES_IN_A_ROW, Tolerance
+from rookery.envs.vector.faults import LOSSES_IN_A_ROW, Tolerance, check_counts, count_lost, foreign_state
 from rookery.envs.vector.history import History
 from rookery.envs.vector.layout import Layout
-from rookery.envs.vector.serial import SerialEnv, check_counts, count_lost, foreign_state
+from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.slab import Slab, forget_finals
 
 PER_LANE = ("episode", "seeds", "began", "idle", "earned", "in_a_row", "broken", "discarded", "lanes")

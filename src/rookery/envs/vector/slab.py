@@ -121,8 +121,9 @@ class Slab:
             obs, final_obs = (
                 {leaf.path: array((size, *leaf.shape), leaf.dtype) for leaf in kind.obs.leaves} for _ in range(2)
             )
-            reward, *flags = array((size,), np.float64), *(array((size,), np.bool_) for _ in range(4))
-            rows = Rows(obs, reward, *flags, final_obs=kind.obs.allocate(0))
+            terminated, truncated, waiting, resting = (array((size,), np.bool_) for _ in range(4))
+            reward, nothing = array((size,), np.float64), kind.obs.allocate(0)
+            rows = Rows(obs, reward, terminated, truncated, waiting, resting, final_obs=nothing)
             actions = tuple(array((size, *shape), dtype) for shape, dtype in _action_arrays(kind.action))
             blocks.append(Block(rows, array((size,), np.uint8), final_obs, actions))
         return cls(num_lanes, blocks, {name: array((num_lanes,), dtype) for name, dtype in PER_LANE.items()})
