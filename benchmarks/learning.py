@@ -32,7 +32,12 @@ NOTHING: dict[str, Any] = {}
 FORGETFUL = {"algorithm.model.memory.kind": "none"}
 FLAT = {"algorithm.model.entities_as": "flat", "algorithm.model.hidden": (96, 64)}  # with more weights than the set's
 QUANTILE = {"algorithm.values.kind": "quantile", "algorithm.values.quantiles": 10}
-CATEGORICAL = {"algorithm.values.kind": "categorical", "algorithm.values.low": 0.0, "algorithm.values.high": 100.0}
+CATEGORICAL = {
+    "algorithm.values.kind": "categorical",
+    "algorithm.values.low": 0.0,
+    "algorithm.values.high": 100.0,
+    "algorithm.updates_per_step": 0.25,
+}
 SHARED: dict[str, Any] = {"algorithm": PPOConfig()}
 TWO: dict[str, Any] = {
     "policies": {"pol1": PPOConfig(lr=3e-4), "pol2": PPOConfig(lr=4e-4)},

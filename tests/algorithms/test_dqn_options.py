@@ -396,6 +396,21 @@ def test_cartpole_is_learned_and_a_learner_that_takes_no_steps_learns_nothing():
     assert trained(1e-12) < 60
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("simpleq", (False, False, 1, "mean", "uniform", "epsilon")),
+        ("rainbow", (True, True, 3, "categorical", "prioritized", "noisy")),
+        ("apex", (True, True, 3, "mean", "prioritized", "epsilon")),
+    ],
+)
+def test_presets_by_name_put_options_together(name, expected):
+    with Trainer("CartPole-v1", config={"algorithm.name": "dqn"}, preset=name) as trainer:
+        cfg = trainer.learners["main"].cfg
+    found = (cfg.double, cfg.dueling, cfg.n_step, cfg.values.kind, cfg.replay.kind, cfg.exploration.kind)
+    assert found == expected
+
+
 def test_a_wrong_setting_names_the_nearest():
     with pytest.raises(RookeryError, match="doubel"):
         Trainer("CartPole-v1", config={"algorithm": {"name": "dqn", "doubel": True}})

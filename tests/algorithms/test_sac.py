@@ -320,7 +320,7 @@ def test_actions_span_bounds_of_any_kind(space, warm_up):
         action_space = space
         seen = []
 
-    cfg = SACConfig(**{**SMALL, "learning_starts": 10_000 if warm_up else 0, "updates_per_step": 0.0})
+    cfg = SACConfig(**{**SMALL, "learning_starts": 2000 if warm_up else 0, "updates_per_step": 0.0})
     with Trainer(Env, cfg, num_envs=1, seed=0) as trainer:
         trainer.train({"env_steps": 1000})
     actions = np.stack(Env.seen)
@@ -379,5 +379,5 @@ def test_discrete_is_for_one_of_several(action):
 
 
 def test_a_batch_larger_than_the_memory_is_refused():
-    with pytest.raises(ConfigError, match=r"policies.hero.batch_size = 3000 is more than the memory holds"):
+    with pytest.raises(ConfigError, match=r"policies.hero.batch_size = 3,000 is more than the memory holds"):
         sac(batch_size=3000)

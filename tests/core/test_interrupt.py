@@ -69,3 +69,14 @@ def test_in_another_thread_nothing_is_watched():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_watching_within_watching_forgets_no_request():
+    interrupt = Interrupt()
+    with interrupt.watching():
+        with interrupt.watching():
+            signal.raise_signal(signal.SIGINT)
+        with interrupt.watching():
+            assert interrupt.number == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

@@ -406,6 +406,7 @@ DIFFERS = {
     "SlotStore._at": "of the last step; the next one sets it before it is read",
     "SlotStore._due": "likewise",
     "SlotStore._lines": "views of its storage, made when first needed",
+    "SlotStore._handed": "likewise",
     "BatchedCartPole._coming": "follows from the plan of seeds",
     "ActionNoise._steps": "follows from the streams and the vector step",
     "ActionNoise._slots": "likewise",

@@ -21,14 +21,17 @@ from torch import nn
 from rookery import (
     A2CConfig,
     Callback,
+    DQNConfig,
     EvaluationConfig,
     Linear,
     MultiAgentArena,
     PPOConfig,
     ReinforceConfig,
+    SACConfig,
     Trainer,
 )
 from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
+from rookery.algorithms.td3 import TD3Config
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.state import Stateful
@@ -36,6 +39,8 @@ from rookery.policies.native_actor import NativeActor
 from rookery.training.results import interval
 
 FAST = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32)
+SOFT = {"batch_size": 8, "learning_starts": 16, "updates_per_step": 0.25, "replay": {"capacity": 200}}
+REPLAYING = DQNConfig(**SOFT, model={"hidden": (8,)})
 TWO = {"agent1": "a", "agent2": "b"}
 
 
@@ -468,6 +473,15 @@ FORGETTABLE = {
     "Scorer": "holds a policy and nothing else",
     "Staging": "memory on the way to a device; nothing stays in it",
     "Decisions": "views of the storage of a SlotStore, made when first needed",
+    "MeanValue": "says how values are read and learned; remembers nothing",
+    "White": "noise that remembers nothing",
+    "JudgedActor": "holds networks that the learner saves",
+    "CategoricalActor": "likewise",
+    "PlainLeaf": "rows of a replay memory, which lie in files of their own (`Memories`)",
+    "Pool": "places of such rows; made again when they are restored",
+    "Steady": "likewise; a faster way to add rows",
+    "Views": "likewise",
+    "SumTree": "likewise; its leaves are saved by the memory",
 }
 """Objects of a trainer that change and are no `Stateful`, with the reason why nothing is lost."""
 
@@ -513,6 +527,11 @@ def reached():
             cart_pole(FAST.replace(model={"memory": {"kind": "lstm", "size": 8, "previous_reward": True}})),
             cart_pole(FAST.replace(model={"memory": {"kind": "attention", "size": 8, "frames": 2}})),
             cart_pole(ReinforceConfig(batch_size=16), iteration_steps=400),
+            cart_pole(REPLAYING),
+            cart_pole(REPLAYING.replace(replay={"kind": "prioritized"}, model={"memory": {"kind": "gru", "size": 8}})),
+            arena(policies={"a": FAST, "b": REPLAYING}, policy_mapping=TWO),
+            Trainer("Pendulum-v1", SACConfig(**SOFT), seed=1, num_envs=4, iteration_steps=80),
+            Trainer("Pendulum-v1", TD3Config(**SOFT), seed=1, num_envs=4, iteration_steps=80),
         )
     ):
         trainer.train_iteration()
@@ -544,6 +563,11 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
         "PPO",
         "A2C",
         "Reinforce",
+        "DQN",
+        "SAC",
+        "TD3",
+        "ReplayMemory",
+        "Memories",
         "Windows",
         "ReturnScale",
         "Progress",

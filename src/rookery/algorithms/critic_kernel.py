@@ -22,7 +22,7 @@ from rookery.models.distributions import Behavior
 from rookery.models.encoders import Encoder
 from rookery.models.heads import ActionHead, distribution_for
 from rookery.models.native import NativeTrunk, kernels_for, last_layers
-from rookery.models.squashed import SquashedHead
+from rookery.models.squashed import CLAMPED, SCALED, SquashedGaussian, SquashedHead
 from rookery.policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -123,6 +123,32 @@ def _parts(critics: Critics) -> list[tuple[nn.Module, nn.Linear]]:
         assert isinstance(linear, nn.Linear)
         parts.append((trunk, linear))
     return parts
+
+
+def squashed_gradient(
+    head: SquashedHead, behavior: SquashedGaussian, noise: Tensor, action: Tensor, by_logp: Tensor, by_action: Tensor
+) -> Tensor:
+    """The gradient with respect to what the layer of a head puts out, ``[N, 2 * k]``.
+
+    Args:
+        head: The head.
+        behavior: What it makes of that.
+        noise: ``[N, k]`` numbers that actions were drawn with.
+        action: ``[N, k]`` these actions.
+        by_logp: ``[N]`` the gradient with respect to their log-probabilities.
+        by_action: ``[N, k]`` that with respect to themselves.
+    """
+    weight = by_logp.unsqueeze(1)
+    # of u, of which the action is the tanh: d log p / du = 2 tanh u, as noise stays where it is
+    by_number = torch.addcmul(by_action, by_action * action, action, value=-1.0).add_(action * weight, alpha=2.0)
+    log_std = behavior.log_std
+    by_log_std = (by_number * noise).mul_(log_std.exp()).sub_(weight)
+    low, high = SCALED if head.spec.log_std == "tanh" else CLAMPED
+    if head.spec.log_std == "tanh":  # by its derivative, in terms of what it gave
+        by_log_std.mul_((log_std - low) * (high - log_std)).mul_(2.0 / (high - low))
+    else:
+        by_log_std.mul_((log_std > low) & (log_std < high))
+    return torch.cat((by_number, by_log_std), 1)
 
 
 class ActorKernels:

@@ -414,7 +414,7 @@ def judge_of(net: ModuleT) -> ModuleT:
     """
     judge = copy.deepcopy(net).requires_grad_(False).eval()
     for mine, source in zip(judge.parameters(), net.parameters(), strict=True):
-        mine.data, mine.grad = source.data, None
+        mine.data = source.data
     for module, original in zip(judge.modules(), net.modules(), strict=True):
         for name, buffer in original.named_buffers(recurse=False):
             module.register_buffer(name, buffer)
@@ -492,13 +492,13 @@ class CriticLearner(Stateful):
             obs = {path: torch.cat((leaf, rows.next_obs[path])) for path, leaf in rows.obs.items()}
             action = torch.cat((rows.action, next_action))
             joint = JointBatch(obs, action, rows.reward, rows.discount, bonus, rows.weight)
-            return self.step(joint_critic_loss, joint, cfg)
+            return self.improve(joint_critic_loss, joint, cfg)
         with torch.no_grad():
             q = self.target(StateAction(rows.next_obs, next_action, along=rows.next_along))
             target = backup(q, rows.reward, rows.discount, bonus, self.cfg)
-        return self.step(critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight, along=rows.along), cfg)
+        return self.improve(critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight, along=rows.along), cfg)
 
-    def step(
+    def improve(
         self, loss: Callable[[Tensor, BatchT, ConfigT], tuple[Tensor, Metrics]], batch: BatchT, cfg: ConfigT
     ) -> Metrics:
         """One gradient step on a loss."""

@@ -71,7 +71,8 @@ class Exploration(Stateful):
         metrics: What is in force.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("head", "behaviour", "metrics")
+    saved: ClassVar[tuple[str, ...]] = ("metrics",)
+    fixed: ClassVar[tuple[str, ...]] = ("head", "behaviour")
 
     def __init__(self, policy: Policy) -> None:
         assert isinstance(policy.head, QHead)

@@ -203,7 +203,7 @@ class Estimate(ABC):
 
     @staticmethod
     @abstractmethod
-    def loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
+    def loss(values: Tensor, batch: QBatch, cfg: Any, /) -> tuple[Tensor, Metrics]:
         """A scalar and metrics, of which ``priority`` is a number for each row."""
 
     @abstractmethod

@@ -7,6 +7,7 @@ The details that decide are in docs/algorithms/sac.md. The file reads from the s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from rookery.algorithms.action_noise import NoiseConfig
 from rookery.algorithms.algorithm import AlgorithmConfig
-from rookery.algorithms.critic_kernel import actor_kernels
+from rookery.algorithms.critic_kernel import actor_kernels, squashed_gradient
 from rookery.algorithms.critics import (
     CriticBatch,
     CriticConfig,
@@ -33,16 +34,15 @@ from rookery.algorithms.experience import Along, Experience, along_time
 from rookery.algorithms.off_policy import OffPolicy
 from rookery.algorithms.q_sequences import sequence_priorities
 from rookery.core.batch import TensorTree
-from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, Optimizer, flatten, gradient_step
+from rookery.core.optim import Adam, ClosedForm, Optimizer, flatten, gradient_step, with_gradient
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
-from rookery.models.squashed import Squashed
+from rookery.models.squashed import Squashed, SquashedGaussian
 from rookery.policies.policy import Policy
 from rookery.replay.memory import ReplayConfig
 
@@ -158,10 +158,17 @@ class EntropyBatch:
 
 @dataclass(frozen=True)
 class Judged:
-    """Fresh actions: their log-probabilities ``[N]``, and what critics say of them, ``[K, N]`` or ``[K, N, M]``."""
+    """What became of fresh actions.
+
+    Attributes:
+        logp: ``[N]`` their log-probabilities.
+        q: What critics say of them, ``[K, N]`` or ``[K, N, M]``.
+        back: On kernels: from gradients with respect to `logp` and `q` to that of what the policy's last layer put out.
+    """
 
     logp: Tensor
     q: Tensor
+    back: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------
@@ -174,6 +181,21 @@ def actor_loss(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> tuple[Tens
     value = outputs.q.amin(0) if outputs.q.dim() == 2 else outputs.q.mean((0, 2))
     loss = (batch.alpha * outputs.logp - value).mean()
     return loss, {"actor_loss": loss.detach(), "entropy": -outputs.logp.detach()}
+
+
+def actor_gradient(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> ClosedForm | None:
+    """The gradient of `actor_loss` with respect to what the policy's last layer puts out, and its metrics; None of
+    quantiles.
+    """
+    if outputs.back is None or outputs.q.dim() != 2:
+        return None
+    _, metrics = actor_loss(outputs, batch, cfg)
+    each = 1.0 / len(outputs.logp)
+    by_q = torch.zeros_like(outputs.q).scatter_(0, outputs.q.argmin(0, keepdim=True), -each)
+    return [outputs.back((batch.alpha * each).expand_as(outputs.logp), by_q)], metrics
+
+
+with_gradient(actor_gradient)(actor_loss)
 
 
 def discrete_actor_loss(policy: Categorical, batch: DiscreteBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
@@ -235,7 +257,15 @@ class JudgedActor:
     def judged(self, behavior: Behavior, batch: ActorBatch) -> Judged:
         """The same, given what actions are drawn from."""
         action, logp = behavior.sample_logp(batch.noise)
-        return Judged(logp, self.judge(StateAction(batch.obs, action, along=batch.along)))
+        judged, kernels, head = StateAction(batch.obs, action, along=batch.along), self.judge.kernels, self.policy.head
+        if kernels is None or torch.is_grad_enabled() or not isinstance(behavior, SquashedGaussian):
+            return Judged(logp, self.judge(judged))
+
+        def back(by_logp: Tensor, by_q: Tensor) -> Tensor:
+            by_action = kernels.action_gradient(by_q, action.shape[1])
+            return squashed_gradient(head, behavior, batch.noise, action, by_logp, by_action)
+
+        return Judged(logp, kernels.values(judged, keep=True), back)
 
 
 class Temperature(nn.Module):
@@ -261,13 +291,12 @@ class SAC(OffPolicy[SACConfig]):
     """The algorithm: `update` is the inner loop of Algorithm 1."""
 
     saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng")
-    fixed = ("actor", "categorical_actor", "device")
+    fixed = ("actor", "categorical_actor")
     learns_memory = True
 
     def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         self._check_actions()
-        self.device = device_of(policy)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_optimizer = self._adam(policy)
@@ -370,7 +399,7 @@ class SAC(OffPolicy[SACConfig]):
             value = (policy.log_probs.exp() * (q - alpha * policy.log_probs)).sum(1)
             target = torch.addcmul(rows.reward, rows.discount, value)
         batch = CriticBatch(rows.obs, rows.action, target, rows.weight, along=rows.along)
-        metrics = self.critics.step(discrete_critic_loss, batch, cfg)
+        metrics = self.critics.improve(discrete_critic_loss, batch, cfg)
         with torch.no_grad():
             q = self.critics.net(StateAction(rows.obs, rows.action, along=rows.along)).amin(0)
         judged = DiscreteBatch(rows.obs, q, alpha, rows.along)

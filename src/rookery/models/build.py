@@ -108,8 +108,8 @@ class ModelConfig(Settings):
     """What is remembered from one decision to the next: ``memory.kind``."""
 
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Numbers in which picture networks multiply while they learn; all else stays float32. The space preset chooses
-    bfloat16 where the processor has it.
+    """Numbers in which picture networks multiply while they learn, and on kernels those of DQN, PQN, SAC, TD3 and DDPG;
+    all else stays float32. The space preset chooses bfloat16 for pictures where the processor has it.
     """
 
     compile: bool = False

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from rookery.algorithms.algorithm import Algorithm
-from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.optim import apply_gradients
 from rookery.core.source import Place
@@ -52,23 +50,24 @@ class _SeenEnough(BaseException):
 
 def path_to_weights(run: Path) -> dict[str, list[Call]]:
     """For each algorithm of a run, the calls from `Trainer.train_iteration` to the change of the weights."""
-    return _paths(run, [apply_gradients.__code__], Algorithm)
+    return _paths(run, [apply_gradients.__code__], replaying=False)
 
 
 def path_to_storing(run: Path) -> dict[str, list[Call]]:
     """For each algorithm with a replay memory, the calls from `Trainer.train_iteration` to `ReplayMemory.add`."""
-    return _paths(run, [ReplayMemory.add.__code__], OffPolicy)
+    return _paths(run, [ReplayMemory.add.__code__], replaying=True)
 
 
 def path_to_drawing(run: Path) -> dict[str, list[Call]]:
     """Likewise the calls to where a batch is drawn from the memory."""
-    return _paths(run, [ReplayMemory.sample.__code__, ReplayMemory.sample_sequences.__code__], OffPolicy)
+    return _paths(run, [ReplayMemory.sample.__code__, ReplayMemory.sample_sequences.__code__], replaying=True)
 
 
-def _paths(run: Path, targets: Sequence[CodeType], kind: type[Algorithm[Any]]) -> dict[str, list[Call]]:
-    """For each algorithm of some kind, the calls from `Trainer.train_iteration` to the first of some functions."""
+def _paths(run: Path, targets: Sequence[CodeType], *, replaying: bool) -> dict[str, list[Call]]:
+    """For each algorithm, or each with a replay memory, the calls from `Trainer.train_iteration` to some functions."""
     with twin(run) as trainer:
-        wanted = {type(learner).__name__ for learner in trainer.learners.values() if isinstance(learner, kind)}
+        learners = trainer.off_policy if replaying else trainer.learners
+        wanted = {type(learner).__name__ for learner in learners.values()}
         found: dict[str, list[Call]] = {}
 
         def look(frame: FrameType, event: str, _: Any) -> None:

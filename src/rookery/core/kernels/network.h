@@ -214,9 +214,9 @@ static void pack_row_pairs(Layer& y) {
       if (o % 2 == 0 && !last) continue;
       for (int k = 0; k < y.inputs; k += LANES) {
         int count = y.inputs - k < LANES ? y.inputs - k : LANES;
-        Vector second = o % 2 ? load_some(rows[1] + k, count) : Vector{};
-        store(y.back_panels + packed_at(o / 2, k, elements, y.input_stride),
-              pair_of(load_some(rows[0] + k, count), second));
+        Vector first = count == LANES ? load(rows[0] + k) : load_some(rows[0] + k, count), second{};
+        if (o % 2) second = count == LANES ? load(rows[1] + k) : load_some(rows[1] + k, count);
+        store(y.back_panels + packed_at(o / 2, k, elements, y.input_stride), pair_of(first, second));
       }
     }
 }
