@@ -114,7 +114,9 @@ def test_quantiles_reach_the_actor_as_the_mean_of_all():
     batch = ActorBatch(transitions().obs, torch.randn(32, 2), torch.tensor(0.0))
     judged = JudgedActor(learner.policy, learner.critics.judge)(batch)
     assert judged.q.shape == (2, 32, 5)
-    assert float(actor_loss(judged, batch, learner.cfg)[0]) == pytest.approx(-float(judged.q.mean()), rel=1e-5)
+    assert float(actor_loss(judged, batch, learner.cfg)[0].detach()) == pytest.approx(
+        -float(judged.q.detach().mean()), rel=1e-5
+    )
 
 
 # --- temperature -----------------------------------------------------------------------------------------------------

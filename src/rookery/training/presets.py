@@ -329,7 +329,6 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "CartPole-v1": {
             "sampling.num_envs": 4,
             "algorithm.lr": 1e-3,
-            "algorithm.updates_per_step": 0.5,
             "algorithm.model.hidden": (64, 64),
             "stop.env_steps": 50_000,
         },
