@@ -299,7 +299,11 @@ def loaded_after(statements: str) -> set[str]:
 
 
 def test_environments_never_load_torch():
-    needs = {"rookery.envs.atari": "ale_py", "rookery.envs.vector.envpool": "envpool"}  # modules of an optional package
+    needs = {  # modules of an optional package
+        "rookery.envs.atari": "ale_py",
+        "rookery.envs.minatar": "minatar",
+        "rookery.envs.vector.envpool": "envpool",
+    }
     names = [module_of(path) for path in files("envs")]
     names = [name for name in names if name not in needs or find_spec(needs[name])]
     loaded = loaded_after("\n".join(f"import {name}" for name in names))

@@ -142,7 +142,7 @@ def test_a_stored_state_that_is_old_is_brought_up_to_date_by_both_networks():
     dqn = remembering(replay={"burn_in": 6})
     rollout = play(dqn, F=2)
     seen = timeline_rows(dqn.policy, rollout)
-    burned_, rest = stretches(dqn.policy, rollout, 6)
+    _, burned_, rest = stretches(dqn.policy, rollout, 6)
     kept = dqn.policy.learned(rollout.memory[0])
     for net in (dqn.net, dqn.target_net):
         values, memory = unroll(net, seen, None, kept, burned_, rest)

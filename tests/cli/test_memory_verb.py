@@ -153,7 +153,8 @@ def test_export_gives_plain_arrays_to_others(rookery, runs):
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("pole*2.5", "all together at most 1"),
+        ("pole*2.5", "2.5 is no part of a batch: above 0, and at most 1"),
+        ("pole*-0.5", "-0.5 is no part of a batch: above 0, and at most 1"),
         ("pole*1e", "1e is no number; as in runs/x*0.5"),
         ("nowhere", "nowhere: there is no such run or checkpoint"),
         ("runs/car", "this replay memory does not fit"),
@@ -165,3 +166,28 @@ def test_memories_that_cannot_be_started_from_are_refused(rookery, runs, word, t
     assert code in (1, 2)
     assert told in err
     assert "Traceback" not in err
+
+
+def test_a_memory_that_is_mixed_in_twice_is_refused(rookery, runs):
+    rookery("memory", "export", "a", "-o", "pole")
+    words = ["--run-id", "heir", "--memory", "pole*0.2", "--memory", "pole*0.3"]
+    code, _, err = rookery("train", "CartPole-v1", *DQN, *words)
+    assert (code, err) == (2, "error: memory = 'pole*0.3': pole has a part of each batch already\n")
+
+
+def test_what_exists_is_a_path_whatever_its_name_is_like(rookery, runs):
+    rookery("memory", "export", "a", "-o", "v1.2/half*0.5")
+    for word, told in (("v1.2/half*0.5", "replay.start_from: "), ("v1.2/half*0.5*0.5", "replay.mix: 50% of each ")):
+        words = ["--run-id", "heir", "--stop", "env_steps=40", "--plain", "--force", "--memory", word]
+        code, out, err = rookery("train", "CartPole-v1", *DQN, *words)
+        assert code == 0, err
+        assert f"policies.main.{told}" in out + err
+        assert "decisions of v1.2/half*0.5:main" in out + err
+
+
+@pytest.mark.parametrize("target", ["file/pole", "file/pole.npz"])
+def test_an_export_that_has_no_place_is_refused_in_words(rookery, runs, target):
+    (runs.parent / "file").write_bytes(b"")
+    code, _, err = rookery("memory", "export", "a", "-o", target)
+    assert code == 1
+    assert err.startswith("error: file: this folder cannot be made: File exists")

@@ -11,6 +11,7 @@ import shutil
 import pytest
 
 from rookery.core import files
+from rookery.core.errors import RookeryError
 from rookery.core.files import (
     FileError,
     Stream,
@@ -18,6 +19,7 @@ from rookery.core.files import (
     find_checkpoint,
     last_good,
     list_checkpoints,
+    make_folder,
     map_file,
     mapped_files,
     read_checkpoint_files,
@@ -265,6 +267,37 @@ def test_a_stream_that_does_not_fit_says_how_much_it_was(tmp_path, monkeypatch):
 
     _, outcome = attempt(monkeypatch, write, 6, "full")
     assert outcome.startswith(f"{tmp_path / 'a'}: 8 bytes cannot be written: No space left on device (")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RookeryError, ValueError])
+def test_a_write_that_is_given_up_half_way_leaves_nothing(tmp_path, error):
+    def pieces():
+        yield b"half"
+        raise error
+
+    write_directory(tmp_path / "x", OLD, {})
+    for replace in (False, True):
+        with pytest.raises(error):
+            write_directory(tmp_path / ("x" if replace else "y"), {"big": Stream(9, pieces)}, {}, replace=replace)
+    assert read_directory(tmp_path / "x")[0] == OLD
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_directory_is_replaced_by_a_whole_one_even_if_that_shares_its_files(tmp_path):
+    place = tmp_path / "x"
+    write_directory(place, {"big": Stream(3, lambda: [b"one"])}, {})
+    shared = mapped_files(place, read_manifest(place))["big"]
+    write_directory(place, {"other": shared, **OLD}, {}, replace=True)
+    manifest = read_manifest(place)
+    assert bytes(map_file(mapped_files(place, manifest)["other"])) == b"one"
+    assert set(manifest["files"]) == {"other", *OLD}
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FileError, match="file/x: this folder cannot be made: Not a directory"):
+        make_folder(tmp_path / "file" / "x")
 
 
 def test_a_failed_write_says_where_how_much_and_how_much_is_free(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from stories import Story, even_fragments
 
+from rookery.core.errors import RookeryError
 from rookery.replay.sum_tree import FAN, SumTree
 
 
@@ -86,6 +87,14 @@ def test_updates_of_rows_that_are_gone_or_of_what_is_no_number_are_passed_over()
     memory.update_priorities(torch.tensor([2, 3]), torch.tensor([float("nan"), float("inf")]))
     assert (memory.priorities == before).all()
     assert memory.largest == 1.0
+
+
+def test_a_priority_below_zero_is_refused_before_it_makes_the_sums_meaningless():
+    memory, _ = filled([1.0, 2.0, 3.0])
+    total = memory.tree.total
+    with pytest.raises(RookeryError, match="a priority of -0.5: it must be at least 0"):
+        memory.update_priorities(torch.tensor([1, 2]), torch.tensor([1.0, -0.5]))
+    assert memory.tree.total == total
 
 
 def test_priorities_of_zero_are_drawn_nevertheless():

@@ -5,6 +5,7 @@ import gc
 import numpy as np
 import pytest
 from gymnasium import spaces
+from stories import IS_TRUNCATED, Film, Story
 
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import action_spec, obs_spec
@@ -47,6 +48,22 @@ def test_memories_that_are_not_full_yet_are_counted_as_if_they_were():
     del first
     gc.collect()
     assert memory_for(NUMBERS, 1_500_000).total == 0
+
+
+def test_last_observations_of_truncated_episodes_are_refused_before_they_take_what_is_not_there(monkeypatch):
+    story = Story(np.random.default_rng(0), spaces.Box(-np.inf, np.inf, (1000,), np.float32))
+    memory = story.memory(capacity=1000)
+    monkeypatch.setattr(room, "bytes_free", lambda: 4_000 * 100 + room.promised())
+    for _ in range(2):
+        memory.add(story.play(1, [(slot, [IS_TRUNCATED]) for slot in range(100)]))
+    with pytest.raises(ConfigError, match=r"capacity = 1,000: so many episodes were truncated .* need 0.8 MB more"):
+        memory.add(story.play(1, [(slot, [IS_TRUNCATED]) for slot in range(100)]))
+    film = Film(np.random.default_rng(0))
+    monkeypatch.setattr(room, "bytes_free", lambda: 10**9)
+    stacks = film.memory(capacity=1000)
+    monkeypatch.setattr(room, "bytes_free", lambda: 10_000 + room.promised())  # frames have room of their own
+    stacks.add(film.play(1, [(slot, [IS_TRUNCATED]) for slot in range(200)]))
+    assert len(stacks) == 200
 
 
 def test_the_smallest_limit_of_machine_and_control_groups_counts(tmp_path, monkeypatch):

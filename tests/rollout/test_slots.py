@@ -147,6 +147,17 @@ def test_a_slot_can_be_closed_between_two_takes():
     assert numbers(table.take(s0=4)) == [(0, 1, 3, 1.0, 4)]
 
 
+def test_what_a_closed_slot_saw_with_its_lost_decision_is_the_future_of_the_one_before():
+    table = Table(T=4, decisions=1, slots=2)
+    table.act(s0=1, s1=2)
+    for slot in (0, 1):
+        table.outcome(slot, 1.0, waiting=True)
+    table.act(s0=3, s1=4)
+    table.outcome(0, 1.0, waiting=True)
+    table.store.close_slot(1)
+    assert numbers(table.take(s0=5)) == [(0, 0, 1, 1.0, 3), (0, 1, 3, 1.0, 5), (1, 0, 2, 1.0, 4)]
+
+
 def test_the_end_of_an_agent_that_decided_nothing_is_passed_over():
     table = Table(T=4, decisions=1, slots=2)
     table.act(s0=1)

@@ -15,7 +15,22 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from lives import CASES, FAST, RECALLING, SLOWER, Restless, Saying, Turns, Walk, digest, make, rows, weights
+from lives import (
+    CASES,
+    FAST,
+    RECALLING,
+    REPLAYING,
+    SLOWER,
+    Restless,
+    Saying,
+    Turns,
+    Walk,
+    Weary,
+    digest,
+    make,
+    rows,
+    weights,
+)
 
 from rookery import Callback, ConfigError, MultiAgentArena, Trainer
 from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
@@ -24,6 +39,7 @@ from rookery.core.native import best_build
 from rookery.core.state import Stateful
 from rookery.envs.vector import history
 from rookery.policies.native_actor import NativeActor
+from rookery.replay.memory import ReplayMemory
 from rookery.training import evaluation as evaluation_module
 
 ITERATIONS = 6
@@ -459,6 +475,11 @@ KERNELS = (NativeActor, PolicyKernels, RecurrentKernels)
 """They read weights where these lie, and are made when first needed."""
 
 
+def content_of(memory):
+    """What a replay memory holds, however it holds it: rows that were written over, and what is derived, count not."""
+    return {"state": memory.state_dict(), "rows": memory.rows_between(memory.first, memory.total)}
+
+
 class Differences:
     """Walks two object graphs side by side and notes where they differ: in values, types, or in what is one object."""
 
@@ -472,6 +493,8 @@ class Differences:
         self.found[path] = (owner, why)
 
     def compare(self, a, b, path, owner):
+        if isinstance(a, ReplayMemory) and isinstance(b, ReplayMemory):
+            a, b = content_of(a), content_of(b)
         if a is b or isinstance(
             a, type | types.FunctionType | types.ModuleType | enum.Enum | types.BuiltinFunctionType
         ):
@@ -645,6 +668,22 @@ def stopped_after(iterations, steps, **arguments):
     return trainer
 
 
+def paused_while_it_rests():
+    """A trainer in the middle of an iteration that only learns, while its one copy rests."""
+    trainer = make(Weary, cfg=REPLAYING, num_envs=1, config={"sampling.warmup_steps": 0, "sampling.iteration_steps": 90})
+    trainer.train({"iterations": 2})
+    while not trainer.pool.resting:
+        trainer.pool.sample(1)
+    trainer.pause_sampling()
+    learner = trainer.learners["main"]
+    learner.explore = lambda: setattr(trainer.interrupt, "number", signal.SIGINT)
+    with pytest.raises(Interrupted):
+        trainer.train({"iterations": 3})
+    del learner.explore
+    trainer.interrupt.number = None
+    return trainer
+
+
 ALL_SCALED = FAST.replace(scale_rewards=True, kl_coef=0.1, model={"normalize_obs": True})
 
 RICH = {
@@ -658,6 +697,7 @@ RICH = {
     "rows taken, some pending": lambda: trained(1, env=Turns),
     "players who remember": lambda: stopped_after(1, 9, env=Turns, cfg=RECALLING),
     "rows played ahead": lambda: trained(2, staleness=1, env="CartPole-v1"),
+    "paused while it rests": paused_while_it_rests,
 }  # fmt: skip
 """Trainers in whose state nothing is zero by chance, one or another."""
 

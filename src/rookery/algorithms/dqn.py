@@ -16,7 +16,7 @@ from torch import Tensor
 from rookery.algorithms.algorithm import AlgorithmConfig, Row
 from rookery.algorithms.off_policy import OffPolicy
 from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, exploration_for
-from rookery.algorithms.q_kernel import TDRows, q_kernels
+from rookery.algorithms.q_kernel import QKernels, TDRows, q_kernels
 from rookery.algorithms.q_losses import DELTA, Estimate, MeanValue, QBatch, ValuesConfig, estimate_for, played
 from rookery.algorithms.q_network import QNetwork
 from rookery.algorithms.q_sequences import sequence_priorities, stretches, timeline_rows, unroll, windows
@@ -183,7 +183,9 @@ class DQN(OffPolicy[DQNConfig]):
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
         """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
         kernels, target = self.net.kernels, self.target_net.kernels
-        if type(self) is not DQN or type(self.estimate) is not MeanValue or kernels is None or target is None:
+        if type(self) is not DQN or type(self.estimate) is not MeanValue:
+            return None
+        if not isinstance(kernels, QKernels) or not isinstance(target, QKernels):
             return None
         numbers = drawn.action, drawn.reward, drawn.discount
         rows = TDRows(drawn.obs, *numbers, drawn.next_obs, drawn.weight, target, DELTA)
@@ -216,21 +218,22 @@ class DQN(OffPolicy[DQNConfig]):
         """The same for what follows the burn-in of each sequence; and which sequence each row is of, ``[N]``."""
         policy = self.policy
         seen, window = timeline_rows(policy, rollout), windows(rollout, n=cfg.n_step, gamma=cfg.gamma)
-        burned, rest = stretches(policy, rollout, cfg.replay.burn_in)
+        whole, burned, rest = stretches(policy, rollout, cfg.replay.burn_in)
         kept = None if rollout.memory is None else policy.learned(rollout.memory[0])
-        after, _ = unroll(self.target_net, seen, self.noise(), kept, burned, rest)
-        judge, memory = unroll(self.net, seen, self.noise(), kept, burned, rest)
-        obs = rows_of(seen, rest.rows)
-        best = self.best(judge if cfg.double else after, obs.get(MASK))
-        places = rest.places(len(next(iter(seen.values()))))
+        after, _ = unroll(self.target_net, seen, self.noise(), kept, None, whole)
+        kernels = self.net.kernels is not None
+        judge, memory = unroll(self.net, seen, self.noise(), kept, burned, rest, keep=kernels)
+        places = rest.places(len(whole.rows))
         learned = (places[: len(window.reward)] >= 0).nonzero().squeeze(1)  # of the decisions, which come first
-        follows = places[window.after[learned]]
-        target = self.estimate.target(
-            window.reward[learned], window.discount[learned], played(after, best).index_select(0, follows)
-        )
+        follows = window.after[learned]
+        after = after.index_select(0, follows)
+        judge_after = judge.index_select(0, places[follows]) if cfg.double else after
+        mask = seen.get(MASK)
+        best = self.best(judge_after, None if mask is None else mask.index_select(0, follows))
+        target = self.estimate.target(window.reward[learned], window.discount[learned], played(after, best))
         fragment = window.fragment[learned]
         batch = QBatch(
-            obs=obs,
+            obs=rows_of(seen, rest.rows),
             action=flat(rollout.action, rollout.valid_rows())[learned],
             target=target,
             weight=None if weight is None else weight[fragment],
@@ -238,6 +241,7 @@ class DQN(OffPolicy[DQNConfig]):
             sequences=rest.sequences,
             memory=memory,
             learned=places[learned],
+            values=judge if kernels and memory is not None else None,  # then they need not be computed again
         )
         return batch, fragment
 

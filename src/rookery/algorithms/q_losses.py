@@ -68,6 +68,8 @@ class QBatch:
         sequences: How the observations lie in time, for a policy with a memory; None where each stands for itself.
         memory: ``[B, M]`` what was remembered before each sequence.
         learned: ``[N]`` which of the observations the rows are, where there are more of these; None = all.
+        values: Of all the observations, from a pass of the kernels that kept what the backward pass needs; None if
+            there was none.
     """
 
     obs: TensorTree
@@ -78,6 +80,7 @@ class QBatch:
     sequences: Sequences | None = None
     memory: Tensor | None = None
     learned: Tensor | None = None
+    values: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.action)

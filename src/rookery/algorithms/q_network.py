@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from rookery.algorithms.q_kernel import QKernels
+from rookery.algorithms.q_kernel import QKernels, RecurrentQKernels
 from rookery.algorithms.q_losses import QBatch
 from rookery.core.batch import Sequences, TensorTree
 from rookery.models.memory import Memory
@@ -29,7 +29,7 @@ class QNetwork(nn.Module):
         self.head = head
         self.trunk = trunk
         self.memory = memory
-        self.kernels: QKernels | None = None
+        self.kernels: QKernels | RecurrentQKernels | None = None
         """What runs it in the place of torch, if anything does."""
 
     @property
@@ -48,12 +48,12 @@ class QNetwork(nn.Module):
             obs: By leaf path.
             noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
         """
-        if self.kernels is not None and not torch.is_grad_enabled():
+        if isinstance(self.kernels, QKernels) and not torch.is_grad_enabled():
             return self.kernels.values(obs)
         return self._values(self.trunk(obs), noise)
 
     def along(
-        self, obs: TensorTree, noise: Tensor | None, memory: Tensor, sequences: Sequences
+        self, obs: TensorTree, noise: Tensor | None, memory: Tensor, sequences: Sequences, keep: bool = False
     ) -> tuple[Tensor, Tensor]:
         """The same of rows in sequences; and what is remembered after each sequence, ``[B, M]``.
 
@@ -62,8 +62,11 @@ class QNetwork(nn.Module):
             noise: ``[1, W]``.
             memory: ``[B, M]`` what is remembered before each sequence.
             sequences: How the rows lie in time.
+            keep: A backward pass will follow, through kernels.
         """
         assert self.memory is not None
+        if isinstance(self.kernels, RecurrentQKernels) and not torch.is_grad_enabled():
+            return self.kernels.along(obs, memory, sequences, keep)
         features, after = self.memory(self.trunk(obs), memory, sequences)
         return self._values(features, noise), after
 

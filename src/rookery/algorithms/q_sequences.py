@@ -95,8 +95,8 @@ class Stretch:
         return places
 
 
-def stretches(policy: Policy, rollout: Rollout, burn_in: int) -> tuple[Stretch | None, Stretch]:
-    """The time line in two: what only serves to remember (None if nothing does), and what is learned from.
+def stretches(policy: Policy, rollout: Rollout, burn_in: int) -> tuple[Stretch, Stretch | None, Stretch]:
+    """The whole time line; and in two what only serves to remember (None if nothing does), and what is learned from.
 
     Args:
         policy: Whose play it is.
@@ -104,24 +104,32 @@ def stretches(policy: Policy, rollout: Rollout, burn_in: int) -> tuple[Stretch |
         burn_in: Observations of each fragment that serve to remember, final ones of episodes among them. Of the longest
             fragment at least one decision is learned from, however short it is.
     """
+    fragments, device = len(rollout.length), rollout.length.device
+    total = rollout.num_decisions + fragments + len(rollout.boot_index)
+    rows, which = torch.arange(total, device=device), torch.arange(fragments, device=device)
     if policy.memory is None:
-        fragments, device = len(rollout.length), rollout.length.device
-        total = rollout.num_decisions + fragments + len(rollout.boot_index)
-        return None, Stretch(torch.arange(total, device=device), torch.arange(fragments, device=device), None)
+        whole = Stretch(rows, which, None)
+        return whole, None, whole
     timeline = rollout.timeline()
-    steps = len(timeline.first)
+    whole, steps = Stretch(rows, which, timeline), len(timeline.first)
     burn_in = min(burn_in, steps - 2)
-    which, rows, sequences = timeline.between(burn_in, steps)
-    learned = Stretch(rows, which, sequences)
     if not burn_in:
-        return None, learned
+        return whole, None, whole
     which, rows, sequences = timeline.between(0, burn_in)
-    return Stretch(rows, which, sequences), learned
+    burned = Stretch(rows, which, sequences)
+    which, rows, sequences = timeline.between(burn_in, steps)
+    return whole, burned, Stretch(rows, which, sequences)
 
 
 @torch.no_grad()
 def unroll(
-    net: QNetwork, rows: TensorTree, noise: Tensor | None, memory: Tensor | None, burned: Stretch | None, rest: Stretch
+    net: QNetwork,
+    rows: TensorTree,
+    noise: Tensor | None,
+    memory: Tensor | None,
+    burned: Stretch | None,
+    rest: Stretch,
+    keep: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """What a network says of a stretch: values ``[R, A]`` or ``[R, A, M]``; and what it remembered before, ``[B, M]``.
 
@@ -132,6 +140,7 @@ def unroll(
         memory: ``[F, M]`` what was remembered before each fragment; None if nothing is.
         burned: What comes before the stretch.
         rest: The stretch.
+        keep: A backward pass through the stretch will follow, through kernels.
     """
     if rest.sequences is None or memory is None:
         return net.values(rows, noise), None
@@ -139,7 +148,7 @@ def unroll(
         assert burned.sequences is not None
         _, memory = net.along(rows_of(rows, burned.rows), noise, memory, burned.sequences)
         memory = memory.index_select(0, rest.which)
-    return net.along(rows_of(rows, rest.rows), noise, memory, rest.sequences)[0], memory
+    return net.along(rows_of(rows, rest.rows), noise, memory, rest.sequences, keep)[0], memory
 
 
 def sequence_priorities(priority: Tensor, fragment: Tensor, fragments: int) -> tuple[Tensor, Tensor]:

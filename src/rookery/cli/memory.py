@@ -86,6 +86,7 @@ def export(
 
     rookery memory export runs/CartPole-v1-dqn-s3 -o memories/pole
     """
+    from rookery.core.files import make_folder
     from rookery.replay.transfer import columns, linked, write_arrays
 
     found = sources([source])
@@ -97,7 +98,7 @@ def export(
     elif out.exists() and not (force and out.is_file()):
         raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
     else:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(out.parent)
         with typer.progressbar(length=len(found[0]) * len(columns(found[0])), label="numbers", file=sys.stderr) as bar:
             write_arrays(found[0], out, bar.update)
     typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {', '.join(map(str, found))}")
@@ -139,17 +140,11 @@ def check_free(out: Path, force: bool) -> None:
 
 
 def write(out: Path, files: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Makes a memory directory, or replaces one when the new one is whole."""
-    from rookery.core.files import remove_directory, write_directory
+    """Makes a memory directory, or replaces one that `check_free` let pass."""
+    from rookery.core.files import make_folder, write_directory
 
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if not out.exists():
-        write_directory(out, files, facts)
-        return
-    beside = out.with_name(f"{out.name}.new")
-    write_directory(beside, files, facts)
-    remove_directory(out)
-    beside.rename(out)
+    make_folder(out.parent)
+    write_directory(out, files, facts, replace=True)
 
 
 def lines(stored: StoredMemory, summary: Summary) -> dict[str, str]:

@@ -102,13 +102,28 @@ def write_file(path: Path, content: bytes) -> None:
         raise _failed(path, error, len(content), placed) from error
 
 
-def write_directory(path: Path, files: Mapping[str, Content], facts: Mapping[str, Any]) -> None:
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those it lies in, where they are not there yet.
+
+    Raises:
+        FileError: If it cannot be made; says why.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{path}: this folder cannot be made: {error.strerror or error}") from None
+
+
+def write_directory(
+    path: Path, files: Mapping[str, Content], facts: Mapping[str, Any], *, replace: bool = False
+) -> None:
     """Makes a directory with all of `files` and a manifest, in one step.
 
     Args:
-        path: Where; must not exist.
+        path: Where.
         files: Content by name.
         facts: What else the manifest says.
+        replace: A directory that is there goes as soon as the new one is whole; else there must be none.
 
     Raises:
         FileError: If it cannot be written; nothing else has changed, and nothing of it is left unless the message
@@ -121,15 +136,17 @@ def write_directory(path: Path, files: Mapping[str, Content], facts: Mapping[str
         listed = {name: _put(temporary / name, content) for name, content in files.items()}
         _write(temporary / MANIFEST, [_signed({**facts, "files": listed})])
         _sync_directory(temporary)
+        if replace and path.exists():
+            remove_directory(path)
         os.rename(temporary, path)
         placed = True
         _sync_directory(path.parent)
-    except FileError:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise _failed(path, error, size, placed) from error
+    except (Exception, KeyboardInterrupt):
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def _new_bytes(content: Content) -> int:

@@ -50,7 +50,12 @@ OURS = {
 }
 """Short names of environments that come with Rookery: name to import path."""
 
-PROVIDERS = {"ALE/": ("ale_py", "ale-py"), "MiniGrid-": ("minigrid", "minigrid"), "BabyAI-": ("minigrid", "minigrid")}
+PROVIDERS = {
+    "ALE/": ("ale_py", "ale-py"),
+    "MiniGrid-": ("minigrid", "minigrid"),
+    "BabyAI-": ("minigrid", "minigrid"),
+    "MinAtar/": ("rookery.envs.minatar", "minatar"),
+}
 """Which module registers the ids that begin so, and the package that has it."""
 
 

@@ -2,6 +2,9 @@
 
 A number is always standard normal, so a spread means the same whichever way is chosen. What a way needs of earlier
 decisions is carried by whoever plays, slot by slot, beside what the policy remembers; zeros start an episode.
+
+Each head applies it in its `draw`: `models/deterministic.py` and `models/squashed.py`. Choices explore by themselves:
+`EpsilonGreedy` and `Boltzmann` stand in `models/q_head.py`, noisy weights in `models/noisy.py`.
 """
 
 from __future__ import annotations

@@ -50,7 +50,14 @@ class NativeRecurrence:
         """All of it for one decision at a time, where a slot's memory has the cells' states from column `offset` on."""
         return Recurrence(self._build, self._networks, self._cells, [offset + part.start for part in self._columns])
 
-    def forward(self, obs: TensorTree, memory: Tensor, sequences: Sequences, keep: bool = False) -> list[Tensor]:
+    def forward(
+        self,
+        obs: TensorTree,
+        memory: Tensor,
+        sequences: Sequences,
+        keep: bool = False,
+        after: Tensor | None = None,
+    ) -> list[Tensor]:
         """What each layer on top puts out, ``[N, outputs]``.
 
         Args:
@@ -58,8 +65,10 @@ class NativeRecurrence:
             memory: ``[B, memory.size]`` before each sequence.
             sequences: How the rows lie in time.
             keep: A backward pass will follow.
+            after: ``[B, memory.size]``, is written if given: what is remembered after each sequence.
         """
-        outputs, after = self.trunk.forward(obs, keep), torch.empty_like(memory)
+        outputs = self.trunk.forward(obs, keep)
+        after = torch.empty_like(memory) if after is None else after
         first, length = sequences.first.contiguous(), sequences.length.contiguous()
         for cell, columns, network in zip(self._cells, self._columns, self._networks[1:], strict=True):
             gates = sequences.grid(outputs[0]).contiguous()

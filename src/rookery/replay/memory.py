@@ -224,12 +224,17 @@ class ReplayMemory(Stateful):
             row: ``[N]`` serial numbers, as in `Transitions.row`. Rows that are gone are passed over; of equal ones the
                 last counts.
             priority: ``[N]`` at least 0. Those that are not finite are passed over.
+
+        Raises:
+            RookeryError: If one is below 0.
         """
         if self.cfg.kind == "uniform" or self.tree is None:
             return
         serial, value = row.cpu().numpy(), priority.detach().cpu().numpy().astype(np.float64)
         kept = (serial >= self.ring.first) & (serial < self.ring.total) & np.isfinite(value)
         serial, value = serial[kept], value[kept]
+        if (least := value.min(initial=0.0)) < 0:
+            raise RookeryError(f"a priority of {least}: it must be at least 0, as the size of an error is")
         self.largest = max(self.largest, float(value.max(initial=0.0)))
         self.tree.write(serial % self.ring.capacity, self._raised(value))
 

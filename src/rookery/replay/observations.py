@@ -6,6 +6,7 @@ seen after a row that no row of the ring follows, because its episode was cut of
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from rookery.core.spaces import ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.frames import StackedLeaf, may_be_stack, whole
 from rookery.replay.pieces import Piece, check_array
-from rookery.replay.room import check_room, leaf_bytes
+from rookery.replay.room import check_growth, check_room, leaf_bytes
 
 
 class PlainLeaf:
@@ -213,14 +214,25 @@ class Observations(Stateful):
             leaf.aside[tails - self.capacity] = last_obs[path]
 
     def keep_aside(self, piece: Piece) -> np.ndarray:
-        """Copies what was seen after the last rows of a piece, and gives the places ``[q]`` where it stands."""
+        """Copies what was seen after the last rows of a piece, and gives the places ``[q]`` where it stands.
+
+        Raises:
+            ConfigError: If there is not enough memory for that.
+        """
         had = self.pool.size
         numbers = self.pool.take(len(piece["next_row"]))
+        if self.pool.size > had:
+            self._grow(self.pool.size - had)
         for path, leaf in self.leaves.items():
-            if self.pool.size > had:
-                leaf.grow(self.pool.size)
             leaf.write_aside(path, numbers, piece)
         return numbers + self.capacity
+
+    def _grow(self, more: int) -> None:
+        """Makes room aside for all numbers of the pool, of which so many are new."""
+        size = sum(math.prod(leaf.aside.shape[1:]) * leaf.aside.itemsize for leaf in self.leaves.values())
+        check_growth(more * size, self.capacity)
+        for leaf in self.leaves.values():
+            leaf.grow(self.pool.size)
 
     def release(self, places: np.ndarray) -> None:
         """Gives back those of the places that are aside."""

@@ -124,9 +124,10 @@ def _turns(slot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of each fragment, how many of its slot came before it in the rollout, and the last one of these."""
     fragments = len(slot)
     turn, previous = np.zeros(fragments, np.int64), np.zeros(fragments, np.int64)
-    if len(np.unique(slot)) < fragments:
+    numbers = slot.tolist()
+    if len(set(numbers)) < fragments:
         latest: dict[int, int] = {}
-        for fragment, number in enumerate(slot.tolist()):
+        for fragment, number in enumerate(numbers):
             if number in latest:
                 previous[fragment] = latest[number]
                 turn[fragment] = turn[latest[number]] + 1

@@ -90,7 +90,7 @@ class Ring(Stateful):
         rows_as_they_come = not self.memory_size and not self.observations.are_stacked
         every = rows_as_they_come and 0 < rollout.reward.numel() == rollout.num_decisions <= self.capacity
         newest = np.arange(self.total - fragments, self.total) % self.capacity
-        if not every or len(np.unique(self.slot[newest])) < fragments or (self.after[newest] < self.capacity).any():
+        if not every or len(set(self.slot[newest].tolist())) < fragments or (self.after[newest] < self.capacity).any():
             return None
         views = Views.of(rollout)
         due = self.clock[newest] + 1

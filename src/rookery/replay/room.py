@@ -91,22 +91,47 @@ def reserve(owner: Sized, needed: int, capacity: int) -> None:
     Raises:
         ConfigError: If there is not enough; says how many rows there would be enough for.
     """
-    promised = sum(int(whole * (1 - len(other) / rows)) for other, (whole, rows) in _promised.items())
-    check_room(needed, capacity, promised)
+    check_room(needed, capacity, promised())
     _promised[owner] = (needed, capacity)
 
 
-def check_room(needed: int, capacity: int, promised: int) -> None:
-    """Sees that there are so many bytes besides those that are promised; see `reserve`."""
+def promised() -> int:
+    """Bytes that the memories there are will still take until they are full."""
+    return sum(int(whole * (1 - len(memory) / rows)) for memory, (whole, rows) in _promised.items())
+
+
+def check_room(needed: int, capacity: int, besides: int) -> None:
+    """Sees that there are so many bytes besides those that others will take; see `reserve`."""
     free = bytes_free()
-    if free is None or needed <= free - promised:
+    if free is None or needed <= free - besides:
         return
-    left = max(free - promised, 0)
-    besides = f" besides the {gigabytes(promised)} that other memories will take" if promised else ""
+    left = max(free - besides, 0)
+    others = f" besides the {gigabytes(besides)} that other memories will take" if besides else ""
     fitting = int(capacity * 0.9 * left / needed)
     raise ConfigError(
         f"replay.capacity = {capacity:,} decisions take {gigabytes(needed)} when the memory is full, and this process "
-        f"has {gigabytes(left)} left{besides}; use at most replay.capacity = {fitting:,}, or smaller observations"
+        f"has {gigabytes(left)} left{others}; use at most replay.capacity = {fitting:,}, or smaller observations"
+    )
+
+
+def check_growth(growth: int, capacity: int) -> None:
+    """Sees that there is memory for what was seen where episodes were cut off, which no memory is reckoned with.
+
+    Args:
+        growth: Bytes it takes more from now on.
+        capacity: Rows of the memory.
+
+    Raises:
+        ConfigError: If there is not enough.
+    """
+    free = bytes_free()
+    if free is None or growth <= free - promised():
+        return
+    left = gigabytes(max(free - promised(), 0))
+    raise ConfigError(
+        f"replay.capacity = {capacity:,}: so many episodes were truncated that their last observations need "
+        f"{gigabytes(growth)} more, and this process has {left} left besides what its memories will take until they "
+        "are full; use a smaller replay.capacity, or longer episodes"
     )
 
 

@@ -131,12 +131,20 @@ class SlotStore(Stateful):
         self._clock[slot] = 0
 
     def close_slot(self, slot: int) -> None:
-        """The agent left, or plays another policy from now on: its fragment is cut here, and the slot is free."""
+        """The agent left, or plays another policy from now on: its fragment is cut here, and the slot is free.
+
+        Its episode has ended, or it was interrupted (`interrupt`), or its last decision is pending; that one is lost,
+        and what was seen then is the future of the one before.
+        """
         if self._taken:
             self._begin()
         self._leave_lockstep()
-        if self._column[slot] >= 0:
-            self._header["length"][self._column[slot]] = self._filled[slot] - self._pending[slot]
+        if (column := self._column[slot]) >= 0:
+            complete = self._filled[slot] - self._pending[slot]
+            self._header["length"][column] = complete
+            if self._pending[slot]:
+                for path, array in self._store["last_obs"].items():
+                    array[column] = self._store["obs"][path][complete, column]
         self._active[slot] = False
         self._pending[slot] = False
         self._column[slot] = -1

@@ -9,7 +9,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError
 
-WEIGHTED = re.compile(r"(.+)\*([0-9.eE+-]+)")
+WEIGHTED = re.compile(r"(.+)\*([0-9.+-][0-9.eE+-]*)")
 
 
 def memory_values(sources: str | Path | Sequence[str | Path]) -> dict[str, Any]:
@@ -17,24 +17,34 @@ def memory_values(sources: str | Path | Sequence[str | Path]) -> dict[str, Any]:
 
     Args:
         sources: ``PATH`` or ``PATH:policy``, whose rows are copied; with ``*0.5`` behind it, a memory that so large a
-            part of every batch is drawn from.
+            part of every batch is drawn from. What exists as it stands is a path, stars and all.
 
     Raises:
-        ConfigError: If a part is none.
+        ConfigError: If a part is none, or a memory has two.
     """
-    copied, mixed = [], {}
+    copied: list[str] = []
+    mixed: dict[str, float] = {}
     for source in [sources] if isinstance(sources, str | Path) else sources:
-        match = WEIGHTED.fullmatch(str(source))
+        match = None if Path(source).exists() else WEIGHTED.fullmatch(str(source))
         if match is None:
             copied.append(str(source))
             continue
-        try:
-            mixed[match[1]] = float(match[2])
-        except ValueError:
-            raise ConfigError(f"memory = {str(source)!r}: {match[2]} is no number; as in runs/x*0.5") from None
+        if match[1] in mixed:
+            raise ConfigError(f"memory = {str(source)!r}: {match[1]} has a part of each batch already")
+        mixed[match[1]] = _part(str(source), match[2])
     values: dict[str, Any] = {}
     if copied:
         values["algorithm.replay.start_from"] = tuple(copied)
     if mixed:
         values["algorithm.replay.mix"] = mixed
     return values
+
+
+def _part(source: str, text: str) -> float:
+    try:
+        part = float(text)
+    except ValueError:
+        raise ConfigError(f"memory = {source!r}: {text} is no number; as in runs/x*0.5") from None
+    if not 0 < part <= 1:
+        raise ConfigError(f"memory = {source!r}: {text} is no part of a batch: above 0, and at most 1")
+    return part

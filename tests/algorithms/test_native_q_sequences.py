@@ -1,0 +1,127 @@
+"""DQN of policies that remember, on kernels: the same as by torch, on every build that this processor can run."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from q_learners import MASKED, NUMBERS, fragments, learner
+
+from rookery.algorithms.dqn import TargetConfig
+from rookery.algorithms.q_kernel import RecurrentQKernels
+from rookery.algorithms.q_losses import ValuesConfig
+from rookery.models.build import ModelConfig
+from rookery.models.memory import MemoryConfig
+from rookery.replay.memory import ReplayConfig
+from rookery.replay.sequences import SampledSequences
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+# Adam divides each gradient by its size: with its usual eps the rounding of the smallest ones would be compared
+PLAIN = {
+    "double": False,
+    "adam_eps": 1e-3,
+    "lr": 1e-3,
+    "n_step": 3,
+    "target": TargetConfig(kind="soft", tau=0.1),
+    "replay": ReplayConfig(capacity=1000),
+}
+BURNED = ReplayConfig(capacity=1000, burn_in=3)
+KINDS = {
+    "plain": PLAIN,
+    "double": {**PLAIN, "double": True},
+    "burned in": {**PLAIN, "replay": BURNED},
+    "dueling": {**PLAIN, "double": True, "dueling": True, "replay": BURNED},
+    "weighted": {**PLAIN, "double": True, "replay": ReplayConfig(capacity=1000, kind="prioritized", burn_in=2)},
+    "rescaled": {**PLAIN, "values": ValuesConfig(rescale=True)},
+    "categorical": {**PLAIN, "dueling": True, "values": ValuesConfig("categorical", atoms=7, low=-2.0, high=2.0)},
+    "quantile": {**PLAIN, "double": True, "values": ValuesConfig("quantile", quantiles=5)},
+}
+
+
+def remembering(settings, *, kind="lstm", obs=NUMBERS, native=True, **memory):
+    memory = MemoryConfig(kind=kind, size=9, sequence_length=6, **memory)
+    return learner(obs, model=ModelConfig(hidden=(16,), memory=memory, native=native), learning_starts=0, **settings)
+
+
+def drawn(algo, seed, length=(9, 5, 9, 7)):
+    """What a memory might give: episodes of both ends, and some fragments that are shorter."""
+    generator = torch.Generator().manual_seed(seed)
+    memory = torch.zeros(1, len(length), algo.policy.memory_size)  # nothing was seen before, but something remembered
+    algo.policy.learned(memory).normal_(generator=generator)
+    masked = algo.policy.obs_spec.leaves[-1].kind == "mask"
+    rollout = fragments(max(length), len(length), seed, masked, memory=memory, length=list(length))
+    first = torch.rand(len(length), generator=generator) < 0.3
+    weight = torch.rand(len(length), generator=generator) if algo.cfg.replay.kind == "prioritized" else None
+    return SampledSequences(replace(rollout, first=first), weight, torch.arange(len(length)))
+
+
+def updates(algo, number, **drawing):
+    """Makes updates on given sequences; returns weights before and after, priorities and metrics of the last."""
+    before, priorities = algo.optimizer.flat.data.clone(), []
+    for seed in range(number):
+        algo.memory.sample_sequences = lambda *_, seed=seed, **__: drawn(algo, seed, **drawing)
+        algo.memory.update_priorities = lambda row, priority: priorities.append(priority)
+        metrics = algo.update()
+        algo.gradient_steps += 1
+    return before.double(), algo.optimizer.flat.data.double(), priorities[-1], metrics
+
+
+def same(settings, drawing, **memory):
+    """Asserts that ten updates are those of torch."""
+    mine, theirs = remembering(settings, **memory), remembering(settings, native=False, **memory)
+    assert isinstance(mine.net.kernels, RecurrentQKernels)
+    assert theirs.net.kernels is None
+    before, after, priority, metrics = updates(mine, 10, **drawing)
+    _, expected, wanted, known = updates(theirs, 10, **drawing)
+    change = (expected - before).norm()
+    assert change > 0
+    assert (after - expected).norm() < 1e-5 * change
+    torch.testing.assert_close(mine.target_flat.data, theirs.target_flat.data, rtol=1e-4, atol=1e-6)
+    assert priority.numpy() == pytest.approx(wanted.numpy(), abs=1e-4)
+    assert {name: float(value) for name, value in metrics.items()} == pytest.approx(
+        {name: float(value) for name, value in known.items()}, rel=1e-4, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_ten_updates_along_sequences_are_those_of_torch(name):
+    same(KINDS[name], {})
+
+
+@pytest.mark.parametrize("obs", [NUMBERS, MASKED], ids=["numbers", "masked"])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "scan"])
+def test_ten_updates_along_sequences_are_those_of_torch_whatever_remembers(kind, obs):
+    same(KINDS["dueling"], {}, kind=kind, obs=obs)
+
+
+@pytest.mark.parametrize("memory", [{"layers": 2}, {"previous_action": True, "previous_reward": True, "frames": 2}])
+def test_ten_updates_are_those_of_torch_with_layers_and_with_what_is_seen_of_the_past(memory):
+    same(KINDS["burned in"], {}, **memory)
+
+
+def test_ten_updates_along_sequences_of_one_length_are_those_of_torch():
+    same(KINDS["double"], {"length": (8, 8, 8)})
+
+
+def test_values_and_what_is_remembered_after_sequences_are_those_of_torch():
+    mine, theirs = remembering(PLAIN), remembering(PLAIN, native=False)
+    rollout = drawn(mine, 0).rollout
+    sequences, memory = rollout.sequences()
+    obs = {"obs": rollout.obs["obs"].flatten(0, 1).index_select(0, rollout.valid_rows())}
+    with torch.no_grad():
+        found, wanted = (algo.net.along(obs, None, memory, sequences) for algo in (mine, theirs))
+    for ours, torchs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-6)
+
+
+def test_the_net_that_learns_goes_through_what_is_learned_once(monkeypatch):
+    algo, passes = remembering(KINDS["dueling"]), []
+    along = algo.net.kernels.along
+    monkeypatch.setattr(algo.net.kernels, "along", lambda *parts, **more: passes.append(1) or along(*parts, **more))
+    updates(algo, 1)
+    assert len(passes) == 2  # the burn-in, and what is learned
+
+
+def test_an_update_along_sequences_is_the_same_to_the_last_bit_each_time():
+    first, second = (updates(remembering(KINDS["dueling"]), 5)[1] for _ in range(2))
+    assert torch.equal(first, second)
