@@ -23,13 +23,15 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from rookery import MultiAgentArena, PPOConfig, Trainer
+from rookery import DQNConfig, MultiAgentArena, PPOConfig, Trainer
 from rookery.core.layers import flow
+from rookery.core.schedules import Linear
 
 RESULTS = Path(__file__).parent / "results"
 CONTROL_STEPS = 100_000  # without learning more steps change nothing
 NOTHING: dict[str, Any] = {}
 FORGETFUL = {"algorithm.model.memory.kind": "none"}
+UNREMEMBERED = {**FORGETFUL, "algorithm.replay.burn_in": 0, "algorithm.batch_size": 512}  # as many decisions a batch
 FLAT = {"algorithm.model.entities_as": "flat", "algorithm.model.hidden": (96, 64)}  # with more weights than the set's
 QUANTILE = {"algorithm.values.kind": "quantile", "algorithm.values.quantiles": 10}
 CATEGORICAL = {
@@ -38,9 +40,26 @@ CATEGORICAL = {
     "algorithm.values.high": 100.0,
     "algorithm.updates_per_step": 0.25,
 }
+DUELING: dict[str, Any] = {  # two streams on one trunk: with the preset's high rate and hard copies they fall apart
+    "algorithm.dueling": True,
+    "algorithm.lr": Linear(1e-3, 0.0),
+    "algorithm.gamma": 0.98,
+    "algorithm.n_step": 3,
+    "algorithm.batch_size": 128,
+    "algorithm.train_every": 64,
+    "algorithm.target.kind": "soft",
+    "algorithm.target.tau": 0.01,
+    "algorithm.model.hidden": (128, 128),
+}
 SHARED: dict[str, Any] = {"algorithm": PPOConfig()}
 TWO: dict[str, Any] = {
     "policies": {"pol1": PPOConfig(lr=3e-4), "pol2": PPOConfig(lr=4e-4)},
+    "policy_mapping": {"agent1": "pol1", "agent2": "pol2"},
+}
+
+
+PPO_AND_DQN: dict[str, Any] = {
+    "policies": {"pol1": PPOConfig(lr=3e-4), "pol2": DQNConfig()},
     "policy_mapping": {"agent1": "pol1", "agent2": "pol2"},
 }
 
@@ -97,6 +116,16 @@ def training_return(trainer: Trainer) -> float:
 def training_return_an_agent(trainer: Trainer) -> float:
     """The same, divided among the agents."""
     return training_return(trainer) / sum(len(kind.agents) for kind in trainer.env.kinds)
+
+
+def return_of(policy: str) -> Callable[[Trainer], float]:
+    """The mean return of one policy over the last 100 training episodes."""
+
+    def training_return_of_policy(trainer: Trainer) -> float:
+        return fmean(trainer.windows.policies[policy])
+
+    training_return_of_policy.__name__ = f"training_return_of_{policy}"
+    return training_return_of_policy
 
 
 def preset(
@@ -187,14 +216,7 @@ CLAIMS = [
     ),
     Claim("sorter", preset("Sorter"), 250_000, evaluation_return_of_100, 0.9, 1, without=FLAT, control_below=0.5),
     Claim("cartpole-dqn", preset("CartPole-v1", "dqn"), 50_000, evaluation_return, 475, 0.5),
-    Claim(
-        "cartpole-dqn-dueling",
-        preset("CartPole-v1", "dqn", {"algorithm.dueling": True}),
-        50_000,
-        evaluation_return,
-        475,
-        0.5,
-    ),
+    Claim("cartpole-dqn-dueling", preset("CartPole-v1", "dqn", DUELING), 50_000, evaluation_return, 475, 0.5),
     Claim("cartpole-dqn-quantile", preset("CartPole-v1", "dqn", QUANTILE), 50_000, evaluation_return, 475, 1),
     Claim("cartpole-dqn-c51", preset("CartPole-v1", "dqn", CATEGORICAL), 100_000, evaluation_return, 450, 2),
     Claim(
@@ -213,8 +235,8 @@ CLAIMS = [
         300_000,
         evaluation_return,
         200,
-        4,
-        without=FORGETFUL,
+        1.5,
+        without=UNREMEMBERED,
         control_below=100,
     ),
     Claim("cartpole-pqn", preset("CartPole-v1", "pqn"), 200_000, evaluation_return, 475, 0.4),
@@ -225,6 +247,8 @@ CLAIMS = [
     Claim("cartpole-sac", preset("CartPole-v1", "sac"), 50_000, evaluation_return, 200, 3),
     Claim("arena-shared", arena(**SHARED), 116_000, training_return, 15, 1.2),
     Claim("arena-two-policies", arena(**TWO), 80_000, training_return, 18, 0.4),
+    Claim("arena-ppo-beside-dqn", arena(**PPO_AND_DQN), 80_000, return_of("pol1"), 15, 0.7),
+    Claim("arena-dqn-beside-ppo", arena(**PPO_AND_DQN), 80_000, return_of("pol2"), -4, 0.7),
     Claim("arena-to-18", arena(**TWO), 80_000, training_return, 18, 0.2, until=18, control=False),
     Claim("cartpole-to-475", preset("CartPole-v1"), 100_000, training_return, 475, 0.3, until=475, control=False),
 ]

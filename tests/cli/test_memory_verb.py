@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from rookery.cli.main import main
+from rookery.cli.runs import in_runs
 from rookery.core.files import read_manifest
 
 SIZES = ["sampling.num_envs=4", "sampling.iteration_steps=40", "algorithm.learning_starts=50"]
@@ -191,3 +192,12 @@ def test_an_export_that_has_no_place_is_refused_in_words(rookery, runs, target):
     code, _, err = rookery("memory", "export", "a", "-o", target)
     assert code == 1
     assert err.startswith("error: file: this folder cannot be made: File exists")
+
+
+def test_a_run_to_begin_with_may_be_called_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "swing").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    assert in_runs("swing:hunter*0.5") == "runs/swing:hunter*0.5"
+    assert in_runs("here*0.5") == "here*0.5"
+    assert in_runs("nowhere") == "nowhere"

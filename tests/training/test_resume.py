@@ -7,6 +7,7 @@ import copy
 import enum
 import os
 import signal
+import tempfile
 import types
 from collections import deque
 from collections.abc import Mapping
@@ -19,7 +20,6 @@ from lives import (
     CASES,
     FAST,
     RECALLING,
-    REPLAYING,
     SLOWER,
     Restless,
     Saying,
@@ -32,8 +32,9 @@ from lives import (
     weights,
 )
 
-from rookery import Callback, ConfigError, MultiAgentArena, Trainer
+from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
 from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
+from rookery.algorithms.q_kernel import QKernels
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.state import Stateful
@@ -471,7 +472,7 @@ def ours(thing):
 PASSED_OVER = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
 
 
-KERNELS = (NativeActor, PolicyKernels, RecurrentKernels)
+KERNELS = (NativeActor, PolicyKernels, RecurrentKernels, QKernels)
 """They read weights where these lie, and are made when first needed."""
 
 
@@ -670,7 +671,9 @@ def stopped_after(iterations, steps, **arguments):
 
 def paused_while_it_rests():
     """A trainer in the middle of an iteration that only learns, while its one copy rests."""
-    trainer = make(Weary, cfg=REPLAYING, num_envs=1, config={"sampling.warmup_steps": 0, "sampling.iteration_steps": 90})
+    small = {"batch_size": 16, "learning_starts": 60, "replay.capacity": 300, "model.hidden": [16]}
+    config = {"algorithm.name": "dqn", **{f"algorithm.{path}": value for path, value in small.items()}}
+    trainer = make(Weary, cfg=None, num_envs=1, config={**config, "sampling.iteration_steps": 90})
     trainer.train({"iterations": 2})
     while not trainer.pool.resting:
         trainer.pool.sample(1)
@@ -680,8 +683,9 @@ def paused_while_it_rests():
     with pytest.raises(Interrupted):
         trainer.train({"iterations": 3})
     del learner.explore
-    trainer.interrupt.number = None
-    return trainer
+    with tempfile.TemporaryDirectory() as folder:  # defaults are lists in the history of a run that was loaded
+        trainer.save(f"{folder}/saved")
+        return Trainer.load(f"{folder}/saved")
 
 
 ALL_SCALED = FAST.replace(scale_rewards=True, kl_coef=0.1, model={"normalize_obs": True})
@@ -738,7 +742,7 @@ def test_every_name_that_is_saved_would_be_missed(tmp_path, monkeypatch):
                     trainer.save(path)
                     other = Trainer.load(path, callbacks=callbacks)
                     missed = bool(differences(trainer, other)[0])
-                except (KeyError, AttributeError, TypeError, IndexError, ValueError):
+                except (KeyError, AttributeError, TypeError, IndexError, ValueError, RookeryError):
                     missed = True
             if missed:
                 unmissed.remove(entry)

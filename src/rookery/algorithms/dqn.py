@@ -290,6 +290,15 @@ def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
             f"{where}.values: {values.atoms} atoms from low = {values.low:g} to high = {values.high:g}; there must be "
             "two at least, and high must be above low: the smallest and the largest return to expect"
         )
+    if cfg.target.kind == "hard" and cfg.target.tau != TargetConfig().tau:
+        raise ConfigError(
+            f"{where}.target.tau = {cfg.target.tau:g} does nothing with target.kind = hard, which copies every "
+            f"{cfg.target.every} gradient steps: set target.kind = soft, or leave tau out"
+        )
+    if values.kind == "quantile" and values.atoms != ValuesConfig().atoms:
+        raise ConfigError(
+            f"{where}.values.atoms = {values.atoms} does nothing with values.kind = quantile: say values.quantiles"
+        )
     if values.rescale and values.kind != "mean":
         raise ConfigError(f"{where}.values.rescale is for values.kind = mean, not {values.kind}: leave one of them out")
     if cfg.replay.burn_in and policy.memory is None:

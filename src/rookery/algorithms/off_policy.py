@@ -109,7 +109,7 @@ class OffPolicy(Algorithm[ConfigT], Generic[ConfigT]):
 
     def learn_round(self, decisions: int) -> None:
         """The gradient steps that belong to so many decisions, whenever these were made."""
-        if len(self.memory) >= self.pace.learning_starts:
+        if not self.is_warming_up and len(self.memory) >= self.pace.batch_size:
             self.owed += self.pace.updates_per_step * decisions
             due = int(self.owed)
             self.owed -= due

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,12 @@ def find_run(run: Path) -> Path:
         raise ConfigError(f"{run}: {problem}, and there is no run in {ROOT}; rookery train makes one")
     near = nearest(run.name, [path.name for path in newest])
     raise ConfigError(f"{run}: {problem}{near}; the newest are {', '.join(map(str, newest[:NEWEST]))}")
+
+
+def in_runs(source: str) -> str:
+    """A memory as ``--memory`` takes it, with the path of the run where only its name in ``runs/`` was said."""
+    name = re.split("[:*]", source, maxsplit=1)[0]
+    return str(ROOT / source) if not Path(name).exists() and (ROOT / name).exists() else source
 
 
 def find_saved(run: Path, checkpoint: str) -> Path:

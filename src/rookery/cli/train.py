@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rookery.cli.runs import in_runs
 from rookery.core.errors import ConfigError
 from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
@@ -79,7 +80,7 @@ def train(
     layers = [
         Layer("default of the command line", {"logging.console": "auto"}),
         *(yaml_layer(file) for file in files),
-        Layer(LINE, given | console | stop_values(stop or []) | memory_values(memory or [])),
+        Layer(LINE, given | console | stop_values(stop or []) | memory_values(list(map(in_runs, memory or [])))),
         override_layer(overrides, LINE),
     ]
     run_name, seeded = identify(layers)

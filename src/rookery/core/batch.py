@@ -174,7 +174,7 @@ class Rollout:
     @property
     def num_decisions(self) -> int:
         """Valid rows."""
-        return sum(self.length.tolist())  # of few fragments faster than an operation of torch, and of many little slower
+        return sum(self.length.tolist())  # of few fragments faster than an operation of torch
 
     @property
     def num_cut(self) -> int:

@@ -345,7 +345,8 @@ def _through_kernels(
     outputs = kernels.outputs([part.clone() for part in parts], batch)  # clones may be changed in place
     value, metrics = loss(outputs, batch, cfg)
     value.backward()
-    beside = optimizer.flat.grad.clone() if torch.linalg.vector_norm(optimizer.flat.grad, torch.inf) else None  # what reached weights by other ways
+    others = torch.linalg.vector_norm(optimizer.flat.grad, torch.inf)  # of gradients that reached weights by other ways
+    beside = optimizer.flat.grad.clone() if others else None
     kernels.write_gradients([torch.zeros_like(part) if part.grad is None else part.grad for part in parts])
     if beside is not None:
         optimizer.flat.grad.add_(beside)

@@ -246,8 +246,10 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
         label, learning = "" if len(result.policies) == 1 else f"{name} ", policy.learning
         if learning.get("gradient_steps") is not None:
             parts.append(f"{label}{learning['gradient_steps']:,} gradient steps{_ratio(learning)}")
-        elif learning:
-            parts.append(f"{label}kl {learning.get('kl') or 0:.4f}")
+        elif learning.get("kl") is not None:
+            parts.append(f"{label}kl {learning['kl']:.4f}")
+        elif learning.get("loss") is not None:
+            parts.append(f"{label}loss {learning['loss']:.4f}")
     if result.evaluation is not None:
         low, high = result.evaluation.return_interval
         parts.append(f"evaluation {result.evaluation.return_mean:.2f} [{low:.2f}, {high:.2f}]")

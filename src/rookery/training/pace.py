@@ -32,8 +32,11 @@ def remaining(trainer: Trainer, progress: Progress) -> int:
     if not trainer.learners:
         return (ITERATION if trainer.policies or not passed else 0) - passed
     slow = {name: one for name, one in trainer.learners.items() if not isinstance(one, OffPolicy)}
-    if trainer.paused or not slow:
+    if trainer.paused:
         return ITERATION - passed
+    if not slow:
+        left = int(trainer.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends where it was told to end
+        return (min(ITERATION, left) if left > 0 else ITERATION) - passed
     if all(name in progress.learned for name in slow):
         return 0
     demands = [learner.demand for learner in slow.values()]
