@@ -240,6 +240,7 @@ CLAIMS = [
         control_below=100,
     ),
     Claim("cartpole-pqn", preset("CartPole-v1", "pqn"), 200_000, evaluation_return, 475, 0.4),
+    Claim("minatar-breakout-pqn", preset("MinAtar/Breakout-v1", "pqn"), 1_000_000, evaluation_return, 6, 5, seeds=1),
     Claim("pendulum-sac", preset("Pendulum-v1", "sac"), 20_000, evaluation_return, -180, 2),
     Claim("pendulum-td3", preset("Pendulum-v1", "td3"), 20_000, evaluation_return, -180, 1),
     Claim("pendulum-ddpg", preset("Pendulum-v1", "ddpg"), 20_000, evaluation_return, -250, 1),

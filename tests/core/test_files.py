@@ -464,7 +464,7 @@ def test_a_manifest_that_was_edited_by_hand_is_refused(run):
 def test_no_good_checkpoint_at_all_is_said(run):
     for path in list_checkpoints(run / "checkpoints"):
         (path / "state.json").unlink()
-    with pytest.raises(FileError, match="there is no other beside it$"):
+    with pytest.raises(FileError, match="there is no other checkpoint beside it$"):
         read_checkpoint_files(run)
     assert last_good(run / "checkpoints") is None
 

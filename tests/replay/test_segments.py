@@ -300,7 +300,7 @@ def test_damage_to_what_checkpoints_share_leaves_none_of_them_good(two):
     shared = min(inodes(two.folder / "000002"))
     os.truncate(two.folder / "000001" / shared, 100)
     message = told(lambda: two.load(two.folder / "000002", empty("numbers")))
-    assert message.endswith("; there is no other beside it")
+    assert "; there is no other checkpoint beside it" in message
 
 
 def rewritten(place, change):

@@ -169,8 +169,8 @@ def test_skipped_steps_get_a_column_when_there_are_any(timers):
 
 
 def test_an_algorithm_with_other_metrics_is_shown_by_these(timers):
-    shown = picture(panel_of({}, result(1, learning={"q_loss": 0.5, "epsilon": 0.1})), timers)
-    assert re.search(r"q loss +epsilon", shown)
+    shown = picture(panel_of({}, result(1, learning={"q_loss": 0.5, "novelty": 0.1})), timers)
+    assert re.search(r"q loss +novelty", shown)
 
 
 # --- goals --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 from rookery.algorithms.algorithm import Algorithm
 from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.errors import RookeryError
-from rookery.core.files import Content, mapped_files, read_manifest, with_last_good
+from rookery.core.files import Content, FileError, last_good, mapped_files, read_manifest, with_last_good
 from rookery.core.state import Stateful
 from rookery.replay.memory import ReplayMemory
 from rookery.replay.mixture import Mixture
@@ -93,7 +93,11 @@ class Memories(Stateful):
             try:
                 memory.restore(open_segment(segment).rows for segment in segments)
             except RookeryError as error:
-                raise with_last_good(error, saved.path) from None
+                told = with_last_good(error, saved.path)
+                if last_good(saved.path.parent, besides=saved.path) is None:
+                    without = f'Trainer.load("{saved.path}", config={{"algorithm.replay.save": False}})'
+                    told = FileError(f"{told}; all but the memory can be loaded: {without}")
+                raise told from None
             self.sealed[policy] = segments
         for policy, memory in _memories(learners).items():  # sources that are given with the checkpoint
             _copy_sources(policy, memory, note)

@@ -143,10 +143,9 @@ PQN_PRESETS: dict[str, dict[str, Any]] = {
     },
     "MinAtar/*": {
         "sampling.num_envs": 64,
-        "algorithm.lr": Linear(1e-3, 0.0),
+        "algorithm.lr": Linear(5e-4, 0.0),
         "algorithm.epsilon": Linear(1.0, 0.05, 200_000),
         "algorithm.epochs": 2,
-        "algorithm.minibatch_size": 512,
         "algorithm.model.hidden": (128,),
         "stop.env_steps": 1_000_000,
     },
