@@ -1,5 +1,6 @@
 """MinAtar's games: named by their ids, flags as bytes, episodes that depend on nothing but seed and actions."""
 
+import copy
 import sys
 
 import gymnasium
@@ -10,6 +11,11 @@ from rookery import EnvError, Trainer
 from rookery.envs.make import make_env
 
 FRAMES = 300
+
+
+def seeds(lane: int, episode: int) -> int:
+    """The seed of a lane's episode."""
+    return 100 * lane + episode
 
 
 def played(env: gymnasium.Env, seed: int, actions: np.ndarray) -> list[tuple[bytes, float, bool]]:
@@ -56,6 +62,23 @@ def test_it_plays_the_game_of_minatar():
         if terminated:
             break
     assert terminated
+
+
+@pytest.mark.parametrize("game", ["Asterix", "Breakout", "Seaquest"])
+def test_a_game_under_way_is_taken_up_where_it_was(game):
+    pytest.importorskip("minatar")
+    one, other = (make_env(f"MinAtar/{game}-v1", None, [], 3, "serial") for _ in range(2))
+    actions = np.random.default_rng(3).integers(one.kinds[0].action.sizes[0], size=(120, 3))
+    one.reset(seeds)
+    for row in actions[:60]:
+        one.step([row])
+    _, lost = other.load_state_dict(copy.deepcopy(one.state_dict()), seeds)
+    assert not lost.any()
+    for row in actions[60:]:
+        mine, again = one.step([row]).rows[0], other.step([row]).rows[0]
+        assert np.array_equal(mine.obs["obs"], again.obs["obs"])
+        assert np.array_equal(mine.reward, again.reward)
+        assert np.array_equal(mine.terminated, again.terminated)
 
 
 def test_its_ids_are_known_with_few_or_all_actions_and_pictures_of_bytes():

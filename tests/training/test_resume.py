@@ -478,7 +478,9 @@ KERNELS = (NativeActor, PolicyKernels, RecurrentKernels, QKernels)
 
 def content_of(memory):
     """What a replay memory holds, however it holds it: rows that were written over, and what is derived, count not."""
-    return {"state": memory.state_dict(), "rows": memory.rows_between(memory.first, memory.total)}
+    drawn = [vars(memory.sample(64, n_step=3, gamma=0.9, beta=0.5)) for _ in range(5)]  # newest rows among them
+    held = {name: getattr(memory, name) for name in ("rng", "largest", "first", "total")}
+    return {**held, "rows": memory.rows_between(memory.first, memory.total), "drawn": drawn}
 
 
 class Differences:
@@ -671,7 +673,8 @@ def stopped_after(iterations, steps, **arguments):
 
 def paused_while_it_rests():
     """A trainer in the middle of an iteration that only learns, while its one copy rests."""
-    small = {"batch_size": 16, "learning_starts": 60, "replay.capacity": 300, "model.hidden": [16]}
+    small = {"batch_size": 16, "learning_starts": 60, "target.every": 3, "exploration.kind": "noisy"}
+    small |= {"replay.capacity": 100, "replay.kind": "prioritized", "model.hidden": [16]}
     config = {"algorithm.name": "dqn", **{f"algorithm.{path}": value for path, value in small.items()}}
     trainer = make(Weary, cfg=None, num_envs=1, config={**config, "sampling.iteration_steps": 90})
     trainer.train({"iterations": 2})
@@ -711,6 +714,10 @@ TWICE = {
     "RolloutWorker.layout": "set from the environment",
     "Seat.number": "policies are introduced in the same order, if they all are before playing",
     "Trainer.frozen": "likewise",
+    "Ring.first": "the rows that a memory gets back say it too",
+    "Ring.observations": "likewise, of all but pictures, which tests/replay/ looks at",
+    "DQN.exploration": "noisy layers keep nothing there; of the others a resumed run asks",
+    "Exploration.metrics": "likewise",
     "Trainer.threads": "the same rule gives the same number on the same machine; a test below asks for it",
 }
 """Names that are saved and that no test below misses, with the reason."""

@@ -77,7 +77,7 @@ class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
             return None
         flags = self._flags()
         shown = (flags * np.arange(1, flags.shape[2] + 1)).max(2)  # of several things in a cell the last kind
-        picture = _colours(flags.shape[2])[shown]
+        picture: np.ndarray = _colours(flags.shape[2])[shown]
         return picture.repeat(CELL, 0).repeat(CELL, 1)
 
     def _flags(self) -> np.ndarray:
