@@ -70,7 +70,7 @@ class Steady(gymnasium.Env):
         return np.zeros(1, np.float32), 1.0, False, self.clock % 20 == 0, {}
 
 
-@pytest.mark.parametrize(("n_step", "every", "steps"), [(1, 4, 750), (10, 20, 800)])
+@pytest.mark.parametrize(("n_step", "every", "steps"), [(1, 4, 1000), (10, 20, 1000)])
 def test_a_time_limit_is_no_end_so_a_steady_reward_is_worth_its_geometric_sum(n_step, every, steps):
     settings = {"target": {"every": every}, "n_step": n_step, "updates_per_step": 1.0, "learning_starts": 100}
     cfg = DQNConfig(lr=0.03, gamma=0.99, max_grad_norm=None, model={"hidden": (8,)}, batch_size=16, **settings)

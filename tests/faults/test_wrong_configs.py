@@ -125,7 +125,7 @@ def typo(rng):
 
 def unknown(rng):
     """A name that is like none."""
-    sections = sorted({path.rpartition(".")[0] for path in SCHEMA})
+    sections = sorted({path.rpartition(".")[0] for path, (_, also) in SCHEMA.items() if not also})
     word = "".join(rng.choice("qxzjkvw") for _ in range(8))
     above = rng.choice(sections)
     return Mistake("unknown", f"{above}.{word}" if above else word, rng.choice((1, "a", None, [1])))

@@ -72,13 +72,11 @@ class OffPolicy(Algorithm[ConfigT], Generic[ConfigT]):
         super().__init__(policy, cfg, streams, name)
         settings: Any = cfg
         self.pace: OffPolicySettings = settings
-        for setting in ("batch_size", "learning_starts"):
-            wanted = getattr(settings, setting)
-            if wanted > settings.replay.capacity:
-                raise ConfigError(
-                    f"policies.{name}.{setting} = {wanted:,} is more than the memory holds: policies.{name}.replay."
-                    f"capacity = {settings.replay.capacity:,}; make it at least as large"
-                )
+        if settings.replay.capacity < settings.batch_size:
+            raise ConfigError(
+                f"policies.{name}.batch_size = {settings.batch_size:,} is more than the memory holds: policies.{name}."
+                f"replay.capacity = {settings.replay.capacity:,}; make it at least as large"
+            )
         self.memory: ReplayMemory | Mixture = ReplayMemory(
             policy.obs_spec,
             policy.action_spec,
@@ -109,7 +107,7 @@ class OffPolicy(Algorithm[ConfigT], Generic[ConfigT]):
 
     def learn_round(self, decisions: int) -> None:
         """The gradient steps that belong to so many decisions, whenever these were made."""
-        if not self.is_warming_up and len(self.memory) >= self.pace.batch_size:
+        if not self.is_warming_up and len(self.memory):
             self.owed += self.pace.updates_per_step * decisions
             due = int(self.owed)
             self.owed -= due

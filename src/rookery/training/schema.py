@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt
 
 from rookery.algorithms.names import ALGORITHMS
+from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import (
     Scheduled,
     Settings,
@@ -121,7 +122,7 @@ def section(cls: type[Settings]) -> Schema:
             properties[name]["description"] = texts[name].replace("``", "`")
         default = default_of(field)
         if default is not dataclasses.MISSING and not isinstance(default, Settings):
-            properties[name]["default"] = list(default) if isinstance(default, tuple) else default
+            properties[name]["default"] = _written(default)
     return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
 
 
@@ -178,3 +179,10 @@ def _limits(hint: Any) -> Iterator[Any]:
     """The single limits of an annotated type."""
     for item in get_args(hint)[1:] if hint is not bare(hint) else ():
         yield from item if isinstance(item, GroupedMetadata) else [item]
+
+
+def _written(value: Any) -> Any:
+    """A default as a file has it."""
+    if isinstance(value, Schedule):
+        return write_schedule(value)
+    return list(value) if isinstance(value, tuple) else value
