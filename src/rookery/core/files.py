@@ -397,7 +397,9 @@ def read_checkpoint_files(path: Path) -> tuple[Path, dict[str, bytes], dict[str,
 def with_last_good(error: Exception, place: Path) -> FileError:
     """The error, with the name of the newest checkpoint beside `place` that can be used instead."""
     good = last_good(place.parent, besides=place)
-    return FileError(f"{error}; {f'the last good checkpoint is {good}' if good else 'there is no other checkpoint beside it'}")
+    return FileError(
+        f"{error}; {f'the last good checkpoint is {good}' if good else 'there is no other checkpoint beside it'}"
+    )
 
 
 def last_good(folder: Path, besides: Path | None = None) -> Path | None:
