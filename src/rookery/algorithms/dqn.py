@@ -209,8 +209,10 @@ class DQN(OffPolicy[DQNConfig]):
         rollout = drawn.rollout.map(lambda _, tensor: tensor.to(device))
         batch, fragment = self.sequence_targets(rollout, weight, cfg)
         metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg)
-        present, priority = sequence_priorities(_priority(metrics), fragment, len(drawn.row))
-        self.memory.update_priorities(drawn.row[present.cpu()], priority)
+        priority = _priority(metrics)
+        if weight is not None:
+            present, priority = sequence_priorities(priority, fragment, len(drawn.row))
+            self.memory.update_priorities(drawn.row[present.cpu()], priority)
         return metrics
 
     @torch.no_grad()

@@ -92,10 +92,11 @@ def write_arrays(memory: StoredMemory, path: Path, advance: Advance) -> None:
         FileError: If a segment is broken, or the file cannot be written.
     """
     temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}")
+    pieces = [piece.rows for piece in memory.pieces()]  # hashed once; what is mapped from the disk takes no room
     try:
         with zipfile.ZipFile(temporary, "x", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for name, column in columns(memory).items():
-                _write_column(archive, name, column, memory, advance)
+                _write_column(archive, name, column, pieces, advance)
         os.replace(temporary, path)
     except OSError as error:
         raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
@@ -104,14 +105,18 @@ def write_arrays(memory: StoredMemory, path: Path, advance: Advance) -> None:
 
 
 def _write_column(
-    archive: zipfile.ZipFile, name: str, column: Callable[[Piece], np.ndarray], memory: StoredMemory, advance: Advance
+    archive: zipfile.ZipFile,
+    name: str,
+    column: Callable[[Piece], np.ndarray],
+    pieces: Sequence[Piece],
+    advance: Advance,
 ) -> None:
-    started = False
+    started, number = False, sum(map(rows_in, pieces))
     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-        for piece in memory.pieces():
-            array = np.ascontiguousarray(column(piece.rows))
+        for piece in pieces:
+            array = np.ascontiguousarray(column(piece))
             if not started:
-                shape = (len(memory), *array.shape[1:])
+                shape = (number, *array.shape[1:])
                 said = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, said)
                 started = True

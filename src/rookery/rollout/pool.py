@@ -151,7 +151,7 @@ class WorkerPool(Stateful):
     def _note(self) -> None:
         worker = self.worker
         self.env_steps, self.lane_steps, self.resting = worker.env_steps, worker.lane_steps, worker.resting
-        self.running_length = float(worker.lengths.mean())
+        self.running_length = int(worker.lengths.sum()) / len(worker.lengths)
         self.num_finished = len(worker.finished)
         self.tally = worker.counters()
 
