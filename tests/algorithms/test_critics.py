@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from reaching import experience
 from torch.nn import functional
 
 from rookery import ModelConfig
@@ -21,7 +22,6 @@ from rookery.algorithms.critics import (
     judge_of,
     target_of,
 )
-from rookery.algorithms.experience import Experience
 from rookery.algorithms.sac import SACConfig
 from rookery.core.errors import ConfigError
 from rookery.core.optim import flatten
@@ -42,24 +42,6 @@ def learner(cfg, model=SMALL, **spaces_):
     return CriticLearner(
         policy_for(model=model, **spaces_), cfg, model, adam_eps=1e-8, generator=torch.Generator().manual_seed(1)
     )
-
-
-def rows(number=8, seed=0, **changes):
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape):
-        return torch.randn(*shape, generator=generator)
-
-    given = {
-        "obs": {"obs": normal(number, 3)},
-        "action": normal(number, 2).clamp(-1, 1),
-        "reward": normal(number),
-        "next_obs": {"obs": normal(number, 3)},
-        "discount": torch.full((number,), 0.9),
-        "weight": None,
-        "row": torch.arange(number),
-    }
-    return Experience(**(given | changes))
 
 
 # --- targets and losses ----------------------------------------------------------------------------------------------
@@ -107,7 +89,7 @@ def test_the_loss_of_quantiles_has_the_golden_value():
 
 def test_plain_critics_are_chains_of_linear_layers_on_observation_and_action():
     critics = learner(CriticConfig(number=3)).net
-    data = rows()
+    data = experience(8)
     q = critics(StateAction(data.obs, data.action))
     assert q.shape == (3, 8)
     for network, values in zip(critics.networks, q, strict=True):
@@ -120,7 +102,7 @@ def test_plain_critics_are_chains_of_linear_layers_on_observation_and_action():
 
 
 def test_first_values_of_equal_seeds_are_equal():
-    data = rows()
+    data = experience(8)
     one, other = (learner(CriticConfig()).net(StateAction(data.obs, data.action)) for _ in range(2))
     assert torch.equal(one, other)
 
@@ -129,8 +111,8 @@ def test_first_values_of_equal_seeds_are_equal():
 @pytest.mark.parametrize("quantiles", [None, 5])
 def test_every_kind_learns_a_function_of_observation_and_action(norm, quantiles):
     critics = learner(CriticConfig(norm=norm, quantiles=quantiles))
-    data = rows(64)
-    data = rows(64, reward=data.obs["obs"][:, 0] * data.action[:, 1], discount=torch.zeros(64))
+    data = experience(64)
+    data = experience(64, reward=data.obs["obs"][:, 0] * data.action[:, 1], discount=torch.zeros(64))
     cfg = SACConfig(lr=3e-3, critic=critics.cfg, model=SMALL)
     for _ in range(400):
         metrics = critics.learn(data, data.action, None, cfg)
@@ -169,7 +151,7 @@ def test_a_custom_model_is_a_critic_with_layers_for_the_action():
 
     model = SMALL.replace(module=Mine)
     net = learner(CriticConfig(), model=model).net
-    data = rows()
+    data = experience(8)
     with torch.no_grad():
         changed = net(StateAction(data.obs, -data.action)) - net(StateAction(data.obs, data.action))
     assert float(changed.abs().min()) > 0
@@ -185,7 +167,7 @@ def test_dropping_all_quantiles_is_refused():
 
 def test_targets_follow_by_tau_and_learn_nothing_else():
     critics = learner(CriticConfig())
-    data, cfg = rows(), SACConfig(model=SMALL)
+    data, cfg = experience(8), SACConfig(model=SMALL)
     before = [weight.clone() for weight in critics.target.parameters()]
     critics.learn(data, data.action, None, cfg)
     assert all(torch.equal(a, b) for a, b in zip(before, critics.target.parameters(), strict=True))
@@ -196,7 +178,7 @@ def test_targets_follow_by_tau_and_learn_nothing_else():
 
 def test_a_judge_is_the_same_network_and_takes_no_gradients():
     critics = learner(CriticConfig())
-    data, cfg = rows(), SACConfig(model=SMALL)
+    data, cfg = experience(8), SACConfig(model=SMALL)
     critics.learn(data, data.action, None, cfg)
     pair = StateAction(data.obs, data.action.clone().requires_grad_())
     assert torch.allclose(critics.judge(pair), critics.net(pair), atol=1e-6)
@@ -209,7 +191,7 @@ def test_a_judge_is_the_same_network_and_takes_no_gradients():
 
 def test_a_judge_stays_the_same_network_after_a_state_is_loaded():
     one, other = learner(CriticConfig(norm="batch")), learner(CriticConfig(norm="batch"))
-    data, cfg = rows(), SACConfig(model=SMALL, critic=CriticConfig(norm="batch"))
+    data, cfg = experience(8), SACConfig(model=SMALL, critic=CriticConfig(norm="batch"))
     for _ in range(3):
         one.learn(data, data.action, None, cfg)
     other.load_state_dict(one.state_dict())
@@ -265,7 +247,7 @@ def test_without_targets_values_of_now_and_after_come_from_one_pass():
     assert critics.target is None
     passes = []
     critics.net.register_forward_hook(lambda module, inputs, q: passes.append((inputs[0], q.detach())))
-    data = rows(16)
+    data = experience(16)
     next_action, bonus = torch.zeros(16, 2), torch.ones(16)
     metrics = critics.learn(data, next_action, bonus, cfg)
     ((pair, q),) = passes

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from reaching import Reach, experience, reached
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
-from rookery.algorithms.experience import Experience
 from rookery.algorithms.sac import SAC, ActorBatch, EntropyBatch, JudgedActor, SACConfig, actor_loss, temperature_loss
 from rookery.core.interrupt import Interrupted
 from rookery.core.optim import gradient_step
@@ -33,22 +33,9 @@ def sac(seed=0, obs=SEEN, action=MOVES, **settings):
     return SAC(policy, cfg, Streams(seed), "hero")
 
 
-def transitions(number=32, seed=0, **changes):
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape):
-        return torch.randn(*shape, generator=generator)
-
-    given = {
-        "obs": {"obs": normal(number, 3)},
-        "action": normal(number, 2).clamp(-1, 1),
-        "reward": normal(number),
-        "next_obs": {"obs": normal(number, 3)},
-        "discount": torch.full((number,), 0.9) * (torch.arange(number) % 4 > 0),
-        "weight": None,
-        "row": torch.arange(number),
-    }
-    return Experience(**(given | changes))
+def transitions(**changes):
+    """32 rows, every fourth of which ends its episode."""
+    return experience(**({"discount": 0.9 * (torch.arange(32) % 4 > 0)} | changes))
 
 
 def learn_from(algorithm, rows):
@@ -214,32 +201,7 @@ def test_importance_weights_scale_the_critics_loss_and_errors_become_priorities(
 # --- through the trainer ---------------------------------------------------------------------------------------------
 
 
-class Reach(gymnasium.Env):
-    """The action that equals what is seen costs nothing; ten steps, then it is cut off."""
-
-    observation_space = spaces.Box(-1, 1, (1,), np.float32)
-    action_space = spaces.Box(-1, 1, (1,), np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.clock, self.seen = 0, self.np_random.uniform(-0.9, 0.9, 1).astype(np.float32)
-        return self.seen, {}
-
-    def step(self, action):
-        cost = float(abs(self.seen - action)[0])
-        self.clock += 1
-        self.seen = self.np_random.uniform(-0.9, 0.9, 1).astype(np.float32)
-        return self.seen, -cost, False, self.clock == 10, {}
-
-
 LEARNING = {**SMALL, "lr": 1e-2, "tau": 0.02, "learning_starts": 200, "gamma": 0.5}
-
-
-def reached(cfg):
-    """Mean return of ten steps after 600 gradient steps."""
-    with Trainer(Reach, cfg, num_envs=2, seed=0, iteration_steps=800) as trainer:
-        trainer.train({"env_steps": 800})
-        return trainer.evaluate(10).return_mean
 
 
 @pytest.mark.parametrize(

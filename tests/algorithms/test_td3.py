@@ -1,16 +1,15 @@
 """TD3 and DDPG: smoothed targets, delays, what they share, and that they learn."""
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from reaching import Reach, experience, reached
 
 from rookery import Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.ddpg import DDPG, ActorBatch, DDPGConfig, actor_loss
 from rookery.algorithms.td3 import TD3, TD3Config
-from rookery.core.batch import Transitions
 from rookery.core.errors import SpaceError
 from rookery.core.optim import gradient_step
 from rookery.core.schedules import Linear
@@ -35,23 +34,6 @@ def td3(**settings):
 
 def ddpg(**settings):
     return made(DDPG, DDPGConfig, **settings)
-
-
-def transitions(number=32, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape):
-        return torch.randn(*shape, generator=generator)
-
-    return Transitions(
-        obs={"obs": normal(number, 3)},
-        action=normal(number, 2).clamp(-1, 1),
-        reward=normal(number),
-        next_obs={"obs": normal(number, 3)},
-        discount=torch.full((number,), 0.9),
-        weight=None,
-        row=torch.arange(number),
-    )
 
 
 def learn_from(algorithm, rows):
@@ -86,7 +68,7 @@ def same(before, after):
 
 def test_targets_are_smoothed_by_clipped_noise_in_units_of_the_range():
     learner = td3(target_noise=3.0, target_noise_clip=0.25)
-    obs = transitions(400).obs
+    obs = experience(400).obs
     action = learner.actor_target.head(learner.actor_target.trunk(obs)).mode()
     drawn = Streams(0).generator(Role.LEARNER, "hero").standard_normal((400, 2), dtype=np.float32)
     noise = np.clip(drawn * 3.0, -0.25, 0.25)
@@ -97,12 +79,12 @@ def test_targets_are_smoothed_by_clipped_noise_in_units_of_the_range():
 
 def test_smoothed_actions_stay_between_the_bounds():
     learner = td3(target_noise=3.0, target_noise_clip=5.0)
-    action = learner.next_action(transitions(400).obs)
+    action = learner.next_action(experience(400).obs)
     assert (float(action.min()), float(action.max())) == (-1.0, 1.0)
 
 
 def test_the_lower_of_two_target_critics_counts():
-    learner = learn_from(td3(target_noise=0.0), rows := transitions())
+    learner = learn_from(td3(target_noise=0.0), rows := experience())
     with torch.no_grad():
         q = learner.critics.target(StateAction(rows.next_obs, learner.next_action(rows.next_obs)))
         target = rows.reward + rows.discount * torch.minimum(q[0], q[1])
@@ -116,7 +98,7 @@ def test_the_lower_of_two_target_critics_counts():
 
 def test_the_actor_climbs_the_first_critic_by_the_chain_rule():
     learner = td3()
-    batch = ActorBatch(transitions().obs)
+    batch = ActorBatch(experience().obs)
     loss, _ = actor_loss(learner.actor(batch), batch, learner.cfg)
     weights = list(learner.policy.parameters())
     ours = torch.autograd.grad(loss, weights)
@@ -129,17 +111,17 @@ def test_the_actor_climbs_the_first_critic_by_the_chain_rule():
 
 
 def test_the_actors_step_leaves_critics_and_their_gradients_alone():
-    learner = learn_from(td3(), transitions())
+    learner = learn_from(td3(), experience())
     learner.update()
     flat = learner.critics.optimizer.flat
     data, grad = flat.data.clone(), flat.grad.clone()
-    gradient_step(learner.actor, actor_loss, ActorBatch(transitions().obs), learner.actor_optimizer, learner.cfg)
+    gradient_step(learner.actor, actor_loss, ActorBatch(experience().obs), learner.actor_optimizer, learner.cfg)
     assert torch.equal(flat.data, data)
     assert torch.equal(flat.grad, grad)
 
 
 def test_actor_and_all_targets_wait_for_every_third_step():
-    learner = learn_from(td3(policy_delay=3), transitions())
+    learner = learn_from(td3(policy_delay=3), experience())
     moved = []
     for _ in range(6):
         before = vectors(learner)
@@ -151,7 +133,7 @@ def test_actor_and_all_targets_wait_for_every_third_step():
 
 
 def test_targets_follow_by_tau():
-    learner = learn_from(ddpg(tau=0.25), transitions())
+    learner = learn_from(ddpg(tau=0.25), experience())
     before = vectors(learner)
     update(learner)
     after = vectors(learner)
@@ -164,13 +146,13 @@ def test_targets_follow_by_tau():
 
 def test_ddpg_is_td3_with_one_critic_without_delay_and_smoothing():
     plain = {"policy_delay": 1, "target_noise": 0.0, "critic": CriticConfig(number=1)}
-    one, other = learn_from(td3(**plain), transitions()), learn_from(ddpg(), transitions())
+    one, other = learn_from(td3(**plain), experience()), learn_from(ddpg(), experience())
     assert all(same(vectors(one), vectors(other)))
     for _ in range(5):
         update(one)
         update(other)
         assert all(same(vectors(one), vectors(other)))
-    update(third := learn_from(td3(), transitions()))
+    update(third := learn_from(td3(), experience()))
     assert len(vectors(third)[1]) == 2 * len(vectors(other)[1])
 
 
@@ -185,31 +167,6 @@ def test_noise_is_tried_out_after_random_actions_and_follows_its_schedule():
     learner.env_steps = 75
     learner.explore()
     assert (float(head.random), float(head.std)) == (0.0, pytest.approx(0.1))
-
-
-class Reach(gymnasium.Env):
-    """The action that equals what is seen costs nothing; ten steps, then it is cut off."""
-
-    observation_space = spaces.Box(-1, 1, (1,), np.float32)
-    action_space = spaces.Box(-1, 1, (1,), np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.clock, self.seen = 0, self.np_random.uniform(-0.9, 0.9, 1).astype(np.float32)
-        return self.seen, {}
-
-    def step(self, action):
-        cost = float(abs(self.seen - action)[0])
-        self.clock += 1
-        self.seen = self.np_random.uniform(-0.9, 0.9, 1).astype(np.float32)
-        return self.seen, -cost, False, self.clock == 10, {}
-
-
-def reached(cfg):
-    """Mean return of ten steps after 600 gradient steps of the critics."""
-    with Trainer(Reach, cfg, num_envs=2, seed=0, iteration_steps=800) as trainer:
-        trainer.train({"env_steps": 800})
-        return trainer.evaluate(10).return_mean
 
 
 LEARNING = {**SMALL, "lr": 1e-2, "tau": 0.05, "learning_starts": 200, "gamma": 0.5}
