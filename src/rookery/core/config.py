@@ -18,6 +18,7 @@ from rookery.core.settings import (
     FEW,
     LIST,
     Settings,
+    Undecided,
     advice,
     alternatives,
     bare,
@@ -451,6 +452,8 @@ def _suggestion(path: str, known: Iterable[str]) -> str:
 
 def _read(hint: Any, raw: Any) -> tuple[Any, str]:
     """A value as the field keeps it, and what is wrong with it; imports ``module:Name`` where an object is wanted."""
+    if isinstance(raw, Undecided):
+        return None, "only tune.run (rookery tune) tries values; a single training needs one of them"
     kinds = [get_origin(bare(part)) or bare(part) for part in alternatives(hint)]
     objects = type in kinds or Callable in kinds
     if isinstance(raw, str) and objects and not {str, Any, Literal} & set(kinds):

@@ -28,6 +28,7 @@ class Role(IntEnum):
     WARMUP = 5
     EVALUATION = 6
     REPLAY = 7
+    TUNE = 8
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,13 @@ PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]
 
 
+class Undecided:
+    """Stands in the place of a setting whose value is still to be chosen, as `tune.uniform(0, 1)` does.
+
+    Config classes take it for any field, and check none of their rules between fields then; `resolve` refuses it.
+    """
+
+
 class _Checked(type):
     """Checks everything given to a constructor before the dataclass sees it, so that all mistakes come in one error."""
 
@@ -152,7 +159,12 @@ class Settings(metaclass=_Checked):
 
 def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
     """An instance of a config class from values that were checked."""
-    made = type.__call__(cls, **values)
+    made: Any
+    if any(isinstance(value, Undecided) for value in values.values()):
+        made = object.__new__(cls)
+        vars(made).update({name: default_of(field) for name, field in fields_of(cls).items()} | dict(values))
+    else:
+        made = type.__call__(cls, **values)
     parts = vars(made)
     moving = (
         n for n, v in parts.items() if isinstance(v, Schedule) or (isinstance(v, Settings) and v.__dict__["_moving"])
@@ -231,6 +243,8 @@ def check(hint: Any, value: Any) -> tuple[Any, str]:
     """The value as a field of type `hint` keeps it, and what is wrong with it (empty if nothing)."""
     from pydantic_core import ValidationError
 
+    if isinstance(value, Undecided):
+        return value, ""
     try:
         return _validator(hint).validate_python(value), ""
     except ValidationError as error:

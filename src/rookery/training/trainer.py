@@ -262,6 +262,14 @@ class Trainer(Stateful):
             ConfigError: If nothing would ever end the training, or a criterion names no metric.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
         """
+        for result in self.results(stop):
+            last = result
+        return last
+
+    def results(self, stop: Mapping[str, float] | StopFunction | None = None) -> Iterator[IterationResult]:
+        """Trains as `train` does and gives each result; the last says in `stop_reason` why. Whoever stops asking earlier
+        ends the training there (``close()`` does so at once); `save` keeps what it has come to.
+        """
         rule = stop_rule(stop, self.config.stop | self.criteria, self.stop_function, self.config.evaluation.every)
         self.criteria, self.stop_function = dict(rule.criteria), rule.function
         if self.horizon is None and "env_steps" in rule.criteria:
@@ -275,14 +283,16 @@ class Trainer(Stateful):
             reason = rule.reason(result) if self.iteration and self.progress is None else ""
             if reason:
                 self.reporter.note(f"nothing to do: {reason} already; a higher criterion goes on")
+                result = replace(result, stop_reason=reason)
+                yield result
             while not reason:
                 result = self.train_iteration()
                 reason = rule.reason(result)
                 result = replace(result, stop_reason=reason)
                 self.report(result)
+                yield result
             self.interrupt.check()
             self._tell("on_train_end", result)
-        return replace(result, stop_reason=reason)
 
     @contextmanager
     def session(self, criteria: Mapping[str, float]) -> Iterator[None]:

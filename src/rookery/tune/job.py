@@ -1,0 +1,89 @@
+"""What a trial can be: Job makes the Work of one trial, and Work does it an iteration at a time.
+
+`training_job.py` holds the usual one, a Trainer; `trainable.py` classes and functions of users.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rookery.tune.trial import Row
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the work of a trial begins with.
+
+    Attributes:
+        trial: Its name.
+        params: What was chosen for it, by path.
+        seed: Names its random streams.
+        folder: Where its files go. If there is a good checkpoint in ``folder/checkpoints``, the work goes on from the
+            last of them, with `params`; else it begins anew, whatever else lies there.
+    """
+
+    trial: str
+    params: Mapping[str, Any]
+    seed: int
+    folder: Path
+
+
+class Work(ABC):
+    """One trial at work. It appends a row to ``folder/metrics.jsonl`` for each iteration, before any checkpoint of it.
+
+    Attributes:
+        iteration: Iterations behind it.
+    """
+
+    iteration: int
+
+    @abstractmethod
+    def step(self) -> tuple[Row, str]:
+        """Does an iteration; gives its row, and why the trial is over by its own criteria (empty if it goes on).
+
+        A checkpoint is written where the job's own settings want one, at the end too.
+        """
+
+    @abstractmethod
+    def save(self) -> None:
+        """Writes a checkpoint of this moment to ``folder/checkpoints``, unless the last one is of it; what cannot be
+        saved does nothing.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees everything; nothing more is asked of it."""
+
+
+class Job(ABC):
+    """What all trials of an experiment have in common. It survives cloudpickle, and is made once in each process."""
+
+    @abstractmethod
+    def start(self, start: Start) -> Work:
+        """The work of one trial, new or from where its last checkpoint stands."""
+
+    @abstractmethod
+    def check(self, space: Mapping[str, Any]) -> None:
+        """Refuses what no trial could run with: unknown paths, values of a wrong type, criteria that name nothing.
+
+        Raises:
+            ConfigError: With a line for each mistake.
+        """
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What it does, JSON-ready, for the experiment's files and to compare with when it is resumed."""
+
+    @property
+    def cpus(self) -> float:
+        """Cores that a trial can use, as far as its settings say."""
+        return 1.0
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """Columns worth showing beside the metric, in this order."""
+        return ()

@@ -1,0 +1,115 @@
+"""What every scheduler is: after each result it says who goes on, who pauses, who stops, and who becomes a clone.
+
+A scheduler sees numbers only: a trial's name, its age (`SchedulerConfig.time`) and its score, of which higher is always
+better. It never touches a trial. That makes it a few lines long, deterministic (its random numbers come from the
+experiment's seed), and restorable: after a kill it is told the results of the journal again, in their order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar, Generic, TypeVar
+
+from rookery.core.seeding import Streams
+from rookery.core.settings import Settings
+
+
+class Action(Enum):
+    """What becomes of a trial."""
+
+    CONTINUE = "continue"
+    """It goes on; if it was paused, as soon as there is room."""
+    PAUSE = "pause"
+    """It keeps its checkpoint and gives its place away until another action comes for it."""
+    STOP = "stop"
+    """It is over, also if it was paused."""
+
+
+@dataclass(frozen=True)
+class Exploit:
+    """It goes on as a copy of another trial, with parameters of its own.
+
+    Attributes:
+        donor: The trial whose last checkpoint it takes over: weights, optimizer, memory, everything.
+        params: All its parameters from here on.
+    """
+
+    donor: str
+    params: Mapping[str, Any]
+
+
+Actions = dict[str, Action | Exploit]
+"""By trial. A trial that has just reported and is not named goes on; others that are not named stay as they are."""
+
+
+@dataclass(frozen=True)
+class SchedulerConfig(Settings):
+    """What all schedulers have."""
+
+    scheduler: ClassVar[str] = "rookery.tune.scheduler:FIFO"
+    """Import path of the class that these settings steer."""
+
+    time: str = "iteration"
+    """What a trial's age is counted in: iteration, env_steps, seconds, or any metric that only grows."""
+
+
+C = TypeVar("C", bound=SchedulerConfig)
+
+
+class Scheduler(ABC, Generic[C]):
+    """Decides after each result.
+
+    Args:
+        cfg: Its settings.
+        space: The domains of all parameters by path (`tune/space.py:Domain`), for those that choose new ones.
+        streams: Random streams of the experiment; use ``streams.generator(Role.TUNE, "scheduler", ...)``.
+    """
+
+    def __init__(self, cfg: C, space: Mapping[str, Any], streams: Streams) -> None:
+        self.cfg = cfg
+        self.space = space
+        self.streams = streams
+
+    def add(self, trial: str, params: Mapping[str, Any]) -> None:
+        """A new trial, before its first result."""
+
+    def milestone(self, trial: str) -> float | None:
+        """The age at which the trial may next be paused or copied: its result of then comes with a checkpoint."""
+        return None
+
+    @abstractmethod
+    def on_result(self, trial: str, time: float, score: float) -> Actions:
+        """A running trial has finished an iteration.
+
+        Args:
+            trial: Which.
+            time: Its age.
+            score: The metric, negated where lower is better; minus infinity where there is no number yet.
+
+        Returns:
+            What becomes of it and, if this result decides about them too, of paused trials.
+        """
+
+    def on_end(self, trial: str) -> Actions:
+        """A trial is over, by its own criteria, by an error or by this scheduler; what becomes of paused ones."""
+        return {}
+
+    def drained(self, paused: Sequence[str]) -> Actions:
+        """Nobody runs, and no new trial will come: what becomes of paused ones, of which at least one must be named."""
+        return dict.fromkeys(paused, Action.CONTINUE)
+
+
+@dataclass(frozen=True)
+class FIFOConfig(SchedulerConfig):
+    """Every trial runs to its end, first come, first served."""
+
+
+class FIFO(Scheduler[FIFOConfig]):
+    """Never interferes."""
+
+    def on_result(self, trial: str, time: float, score: float) -> Actions:
+        """It goes on."""
+        return {}

@@ -1,0 +1,111 @@
+"""Where trials run: the messages between the runner and its workers, and what every set of workers is.
+
+A worker runs one trial at a time, an iteration for each order. `here.py` holds the one in this process, `processes.py`
+those in local processes, `ray_workers.py` those on Ray; all of them work through `workplace.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from rookery.tune.job import Start
+from rookery.tune.trial import Row
+
+
+@dataclass(frozen=True)
+class Order:
+    """One iteration to do.
+
+    Attributes:
+        known: The last iteration that the journal knows of. A row of the next one that lies in `metrics.jsonl` already
+            (it was written, and its news was lost with the runner) is reported without doing it again.
+        save_at: A metric that only grows, and the value from which on the result must come with a checkpoint; or None.
+    """
+
+    known: int
+    save_at: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A trial has done an iteration.
+
+    Attributes:
+        trial: Which.
+        row: What it reports.
+        reason: Why it is over by its own criteria; empty if it goes on.
+    """
+
+    trial: str
+    row: Row
+    reason: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A trial raised, or was lost with its process.
+
+    Attributes:
+        trial: Which.
+        problem: In one line.
+        traceback: As Python prints it, from the user's first line where that can be told.
+        lost: The process or machine is gone; the trial itself may be all right.
+    """
+
+    trial: str
+    problem: str
+    traceback: str
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A trial was interrupted in the middle of an iteration, and has saved what it could."""
+
+    trial: str
+
+
+Event = Stepped | Failed | Stopped
+
+
+class Workers(ABC):
+    """Places for trials.
+
+    Attributes:
+        notes: What a user should know once: that less is there than was asked for.
+    """
+
+    notes: list[str]
+
+    @property
+    @abstractmethod
+    def free(self) -> int:
+        """How many more trials can begin now."""
+
+    @abstractmethod
+    def begin(self, start: Start) -> None:
+        """Puts a trial on a free place. What goes wrong is the answer to its first order."""
+
+    @abstractmethod
+    def order(self, trial: str, order: Order) -> None:
+        """Orders an iteration of a trial that began; `wait` gives exactly one event for it."""
+
+    @abstractmethod
+    def end(self, trial: str, save: bool) -> None:
+        """Frees the place of a trial that has no order open; with `save` it writes a checkpoint before.
+
+        It has been written when this returns.
+        """
+
+    @abstractmethod
+    def wait(self, seconds: float) -> Event | None:
+        """The next event; None if there is none for so long."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Asks trials at work to save and stop at once; each answers its order, with `Stopped` if in the middle."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends everything, whatever it does."""
