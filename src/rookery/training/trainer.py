@@ -267,7 +267,7 @@ class Trainer(Stateful):
         return last
 
     def results(self, stop: Mapping[str, float] | StopFunction | None = None) -> Iterator[IterationResult]:
-        """Trains as `train` does and gives each result; the last says in `stop_reason` why. Whoever stops asking earlier
+        """Trains as `train` does and gives each result; the last says in `stop_reason` why. Who stops asking earlier
         ends the training there (``close()`` does so at once); `save` keeps what it has come to.
         """
         rule = stop_rule(stop, self.config.stop | self.criteria, self.stop_function, self.config.evaluation.every)
