@@ -18,9 +18,9 @@ from killable import amount
 from walks import HANGS, LANES, Drifting, Dying, Hanging, Stateful, Unbuilt, Walk, rewards, seeds
 
 from rookery import PPOConfig, Trainer
+from rookery.core.child_process import Gone, receive_frame
 from rookery.core.errors import EnvError
 from rookery.envs.make import make_env
-from rookery.envs.vector.channel import Gone, receive_frame
 from rookery.envs.vector.faults import Tolerance
 
 PATIENT = Tolerance("stop", 5, 30.0, 60.0)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from io import TextIOWrapper
-from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -27,7 +25,8 @@ from rookery.cli.record import record
 from rookery.cli.resume import resume
 from rookery.cli.timers import timers
 from rookery.cli.train import train
-from rookery.core.errors import ConfigError, EnvError, RemoteError, RookeryError
+from rookery.core.errors import ConfigError, EnvError, RookeryError
+from rookery.core.tracebacks import own_traceback
 
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(train)
@@ -42,16 +41,6 @@ app.command()(bench)
 app.add_typer(envs_app, name="envs")
 app.add_typer(config_app, name="config")
 app.add_typer(memory_app, name="memory")
-
-NOT_THE_ENV = (
-    "rookery",
-    "importlib",
-    "_frozen_importlib",
-    "gymnasium.core",
-    "gymnasium.wrappers",
-    "gymnasium.envs.registration",
-)
-"""Modules on the way to an environment's own code: where a traceback begins with them, they are left out."""
 
 
 @app.callback()
@@ -83,19 +72,3 @@ def main() -> None:
         for problem in error.problems if isinstance(error, ConfigError) else (error,):
             sys.stderr.write(f"error: {problem}\n")
         sys.exit(error.exit_code)
-
-
-def own_traceback(error: BaseException) -> str:
-    """The traceback of an environment's exception from the environment's first line on; empty if it never got there."""
-    if isinstance(error, RemoteError):
-        return str(error)
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None and _leads_there(trace.tb_frame.f_globals.get("__name__", "")):
-        trace = trace.tb_next
-    if trace is None:
-        return ""
-    return "".join(traceback.format_exception(type(error), error.with_traceback(trace), trace))
-
-
-def _leads_there(module: str) -> bool:
-    return any(module == name or module.startswith(f"{name}.") for name in NOT_THE_ENV)

@@ -18,7 +18,6 @@ from rookery.core.settings import (
     FEW,
     LIST,
     Settings,
-    Undecided,
     advice,
     alternatives,
     bare,
@@ -28,6 +27,7 @@ from rookery.core.settings import (
     describe,
     fields_of,
     hints_of,
+    is_undecided,
     object_name,
     optional,
     settings_class,
@@ -452,7 +452,7 @@ def _suggestion(path: str, known: Iterable[str]) -> str:
 
 def _read(hint: Any, raw: Any) -> tuple[Any, str]:
     """A value as the field keeps it, and what is wrong with it; imports ``module:Name`` where an object is wanted."""
-    if isinstance(raw, Undecided):
+    if is_undecided(raw):
         return None, "only tune.run (rookery tune) tries values; a single training needs one of them"
     kinds = [get_origin(bare(part)) or bare(part) for part in alternatives(hint)]
     objects = type in kinds or Callable in kinds

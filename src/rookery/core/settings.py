@@ -82,6 +82,14 @@ class Undecided:
     """
 
 
+def is_undecided(value: Any) -> bool:
+    """Whether a value is `Undecided`, or a list, mapping or settings object with such a value somewhere in it."""
+    if isinstance(value, Settings):
+        value = {name: vars(value)[name] for name in value.given}
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return isinstance(value, Undecided) or any(map(is_undecided, parts))
+
+
 class _Checked(type):
     """Checks everything given to a constructor before the dataclass sees it, so that all mistakes come in one error."""
 
@@ -160,7 +168,7 @@ class Settings(metaclass=_Checked):
 def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
     """An instance of a config class from values that were checked."""
     made: Any
-    if any(isinstance(value, Undecided) for value in values.values()):
+    if any(map(is_undecided, values.values())):
         made = object.__new__(cls)
         vars(made).update({name: default_of(field) for name, field in fields_of(cls).items()} | dict(values))
     else:
@@ -243,7 +251,7 @@ def check(hint: Any, value: Any) -> tuple[Any, str]:
     """The value as a field of type `hint` keeps it, and what is wrong with it (empty if nothing)."""
     from pydantic_core import ValidationError
 
-    if isinstance(value, Undecided):
+    if not isinstance(value, Settings) and is_undecided(value):
         return value, ""
     try:
         return _validator(hint).validate_python(value), ""

@@ -61,6 +61,21 @@ class TensorBoard:
         value.tensor.string_val.append(shown.encode())
         self._add_values([value], step)
 
+    def add_plugin_data(self, plugin: str, tag: str, content: bytes) -> None:
+        """What a plugin of TensorBoard reads and nobody draws.
+
+        Args:
+            plugin: Its name.
+            tag: Where it looks.
+            content: A message of its own.
+        """
+        value = self._summary.Value(tag=tag)
+        value.metadata.plugin_data.plugin_name = plugin
+        value.metadata.plugin_data.content = content
+        value.tensor.dtype = 1  # DT_FLOAT, of no elements: the value itself says nothing
+        value.tensor.tensor_shape.dim.add(size=0)
+        self._add_values([value], 0)
+
     def add_row(self, row: Mapping[str, Any]) -> None:
         """The numbers of a row of `metrics.jsonl`, at its `env_steps`; what is None or no number is left out."""
         values = [

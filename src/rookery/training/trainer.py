@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -266,7 +266,7 @@ class Trainer(Stateful):
             last = result
         return last
 
-    def results(self, stop: Mapping[str, float] | StopFunction | None = None) -> Iterator[IterationResult]:
+    def results(self, stop: Mapping[str, float] | StopFunction | None = None) -> Generator[IterationResult, None, None]:
         """Trains as `train` does and gives each result; the last says in `stop_reason` why. Who stops asking earlier
         ends the training there (``close()`` does so at once); `save` keeps what it has come to.
         """

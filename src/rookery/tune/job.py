@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,9 +38,12 @@ class Work(ABC):
 
     Attributes:
         iteration: Iterations behind it.
+        reason: Why it is over by its own criteria, as it stands; empty if it goes on. Known from the start: the last
+            checkpoint may be of its last iteration.
     """
 
     iteration: int
+    reason: str = ""
 
     @abstractmethod
     def step(self) -> tuple[Row, str]:
@@ -53,6 +57,9 @@ class Work(ABC):
         """Writes a checkpoint of this moment to ``folder/checkpoints``, unless the last one is of it; what cannot be
         saved does nothing.
         """
+
+    def interrupt(self) -> None:  # noqa: B027  # most are asked between two iterations, which is soon enough
+        """Asks an iteration under way to save and raise `Interrupted`; called by a signal handler or another thread."""
 
     @abstractmethod
     def close(self) -> None:
@@ -79,6 +86,11 @@ class Job(ABC):
         """What it does, JSON-ready, for the experiment's files and to compare with when it is resumed."""
 
     @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is called: ``CartPole-v1-ppo``."""
+
+    @property
     def cpus(self) -> float:
         """Cores that a trial can use, as far as its settings say."""
         return 1.0
@@ -87,3 +99,16 @@ class Job(ABC):
     def metrics(self) -> Sequence[str]:
         """Columns worth showing beside the metric, in this order."""
         return ()
+
+
+KEPT = ("params.json", "log.txt", "error.txt", "run.lock")
+"""Files in a trial's folder that are not its work's own."""
+
+
+def begin_anew(folder: Path) -> None:
+    """Removes what an earlier start without a good checkpoint has left in a trial's folder."""
+    for old in folder.iterdir():
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old)
+        elif old.name not in KEPT:
+            old.unlink()

@@ -1,4 +1,4 @@
-"""Short names of searches and schedulers, and where their settings are."""
+"""Short names of searches, schedulers and workers, and where they are."""
 
 SEARCHES = {
     "random": "rookery.tune.search:RandomConfig",
@@ -12,4 +12,10 @@ SCHEDULERS = {
     "hyperband": "rookery.tune.hyperband:HyperBandConfig",
     "pbt": "rookery.tune.pbt:PBTConfig",
     "pb2": "rookery.tune.pb2:PB2Config",
+}
+
+WORKERS = {
+    "here": "rookery.tune.here:Here",
+    "processes": "rookery.tune.processes:Processes",
+    "ray": "rookery.tune.ray_workers:RayWorkers",
 }

@@ -77,12 +77,16 @@ class Scheduler(ABC, Generic[C]):
         """A new trial, before its first result."""
 
     def milestone(self, trial: str) -> float | None:
-        """The age at which the trial may next be paused or copied: its result of then comes with a checkpoint."""
+        """The age at which the trial may next be paused or copied: its result of then comes with a checkpoint.
+
+        What is paused is saved in any case; with a milestone it is saved before the news of it, so that not even a kill
+        right then costs an iteration. Asking changes nothing: after a kill it is not asked again.
+        """
         return None
 
     @abstractmethod
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """A running trial has finished an iteration.
+        """A running trial has finished an iteration, and is not over by its own criteria.
 
         Args:
             trial: Which.

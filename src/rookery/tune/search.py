@@ -1,21 +1,45 @@
-"""What every search is: it is asked for parameters and told what came of them. And the one that needs nothing else."""
+"""What every search is: it is asked for parameters and told what came of them. And the one that needs nothing else.
+
+Search          suggests parameters; here RandomSearch, random draws times the whole grid; any object with `ask` and
+`tell` is as good
+Suggestions     what the runner asks: the user's points first, then a search whose answers it checks and completes
+make_search     puts both together
+"""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.layers import import_object, nested
 from rookery.core.seeding import Streams
-from rookery.core.settings import Settings
+from rookery.core.settings import Settings, show
+from rookery.tune.space import Computed, Domain, Grid, cell, drawn, grid_size, stream
+from rookery.tune.spec import known
+
+if TYPE_CHECKING:
+    from rookery.tune.settings import TuneConfig
+
+
+class AskTell(Protocol):
+    """What a runner needs of a search."""
+
+    def ask(self, number: int) -> Mapping[str, Any] | None:
+        """Parameters by path for suggestion `number`, which counts from 0; None if there will be no more."""
+
+    def tell(self, number: int, values: Sequence[float] | None) -> None:
+        """What came of it: a value for each metric; None if its trials failed or gave no number."""
 
 
 @dataclass(frozen=True)
 class SearchConfig(Settings):
     """What all searches have: nothing."""
 
-    search: ClassVar[str] = "rookery.tune.search:RandomSearch"
+    search: ClassVar[str]
     """Import path of the class that these settings steer."""
 
 
@@ -23,21 +47,21 @@ C = TypeVar("C", bound=SearchConfig)
 
 
 class Search(ABC, Generic[C]):
-    """Suggests parameters. Any object with these two methods will do in its place.
+    """Suggests parameters.
 
     A search depends on nothing but its arguments and the calls made so far: after a kill it is asked and told again
     what the journal holds, in that order, and goes on as if nothing had happened.
 
     Args:
         cfg: Its settings.
-        space: The domains of all parameters by path (`tune/space.py:Domain`).
+        space: The domains of the parameters it suggests, by path.
         modes: ``max`` or ``min``, for each metric.
-        num_samples: How many suggestions are wanted (each of the whole grid, where there is one).
+        num_samples: How many suggestions are wanted (each of the whole grid, where there is one); nobody asks for more.
         streams: Random streams of the experiment.
     """
 
     def __init__(
-        self, cfg: C, space: Mapping[str, Any], modes: Sequence[str], num_samples: int, streams: Streams
+        self, cfg: C, space: Mapping[str, Domain], modes: Sequence[str], num_samples: int, streams: Streams
     ) -> None:
         self.cfg = cfg
         self.space = space
@@ -45,9 +69,226 @@ class Search(ABC, Generic[C]):
         self.num_samples = num_samples
         self.streams = streams
 
+    @property
+    def per_sample(self) -> int:
+        """Suggestions a sample: the size of the grid, for a search that tries grids."""
+        return 1
+
     @abstractmethod
     def ask(self, number: int) -> Mapping[str, Any] | None:
         """Parameters by path for suggestion `number`, which counts from 0; None if there will be no more."""
 
+    def add(self, number: int, params: Mapping[str, Any]) -> None:
+        """Suggestion `number` was somebody else's; `tell` follows as for its own."""
+
     def tell(self, number: int, values: Sequence[float] | None) -> None:
         """What came of suggestion `number`: a value for each metric; None if its trials failed or gave no number."""
+
+
+@dataclass(frozen=True)
+class RandomConfig(SearchConfig):
+    """Every combination of the grids, `num_samples` times, everything else drawn anew for each."""
+
+    search: ClassVar[str] = "rookery.tune.search:RandomSearch"
+
+
+class RandomSearch(Search[RandomConfig]):
+    """Grid search, random search, and one times the other."""
+
+    @property
+    def per_sample(self) -> int:
+        """The size of the grid."""
+        return grid_size(self.space)
+
+    def ask(self, number: int) -> dict[str, Any]:
+        """The next cell of the grid, and random values, which depend on the seed and `number` only."""
+        return cell(self.space, number) | drawn(self.space, self.streams, number)
+
+
+class Suggestions:
+    """What the runner asks. It numbers suggestions from 0, points and others alike.
+
+    A point takes the place of a sample: it is one of `num_samples`, unless there are more points. What it leaves out is
+    drawn, and of grids it leaves out every combination is tried with it. So points change nothing for later samples.
+
+    Args:
+        search: What is asked when the points are used up; told of points if it has a method `add`.
+        space: The domains of all parameters by path.
+        points: Parameters by path.
+        num_samples: How many samples are wanted.
+        streams: Random streams of the experiment.
+        config: All settings as one nested dict, with the domains in their places: what functions of `sample_from` see
+            of, with the values chosen so far; None for these alone.
+
+    Raises:
+        ConfigError: For a point that names an unknown parameter or lies outside of a domain, and if a function of
+            `sample_from` raises on a first try.
+    """
+
+    def __init__(
+        self,
+        search: AskTell,
+        space: Mapping[str, Domain],
+        points: Sequence[Mapping[str, Any]],
+        num_samples: int,
+        streams: Streams,
+        config: Mapping[str, Any] | None,
+    ) -> None:
+        self.search = search
+        self.space = space
+        self.streams = streams
+        self.config = nested(space) if config is None else config
+        size = search.per_sample if isinstance(search, Search) else 1
+        self.total = max(num_samples, len(points)) * size
+        self.points = [
+            (number, point)
+            for i, point in enumerate(_read_points(points, space))
+            for number in range(i * size, (i + 1) * size)
+            if all(point.get(path, value) is value for path, value in cell(space, number).items())
+        ]
+        self.skipped = len(points) * size - len(self.points)  # cells of the grid that points leave out
+        self._completed(drawn(space, streams, 0) | cell(space, 0), 0)
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Parameters by path for suggestion `number`, in the order of the space; None if there will be no more.
+
+        Raises:
+            ConfigError: If the search suggests something outside of the space, or a function of `sample_from` raises.
+        """
+        if number < len(self.points):
+            at, point = self.points[number]
+            params = drawn(self.space, self.streams, at) | cell(self.space, at) | point
+            if hasattr(self.search, "add"):
+                self.search.add(at, {path: params[path] for path in searched(self.space)})
+            return self._completed(params, at)
+        at = number + self.skipped
+        suggested = self.search.ask(at) if at < self.total else None
+        return None if suggested is None else self._completed(self._checked(suggested, number), at)
+
+    def tell(self, number: int, values: Sequence[float] | None) -> None:
+        """What came of suggestion `number`: a value for each metric; None if its trials failed or gave no number."""
+        if number >= len(self.points):
+            self.search.tell(number + self.skipped, values)
+        elif hasattr(self.search, "add"):
+            self.search.tell(self.points[number][0], values)
+
+    def _checked(self, suggested: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """The values as the domains have them."""
+        where = f"search = {type(self.search).__name__}: suggestion {number}"
+        if not isinstance(suggested, Mapping):
+            raise ConfigError(f"{where} is {show(suggested)}; ask must give parameters by path, or None")
+        params, problems = _adopt(suggested, searched(self.space), where)
+        problems += [f"{where}: {path} is missing" for path in searched(self.space) if path not in suggested]
+        if problems:
+            raise ConfigError(*problems)
+        return params
+
+    def _completed(self, params: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """The parameters with those that functions compute, in the order of the space."""
+        chosen = dict(params)
+        for path, domain in self.space.items():
+            if isinstance(domain, Computed) and path not in params:
+                try:
+                    chosen[path] = domain.compute(known(self.config, chosen), stream(self.streams, number, path))
+                except Exception as error:
+                    raise ConfigError(
+                        f"{path} = {domain}: the function raised {type(error).__name__}: {error}; "
+                        f"it was given {show(known(self.config, chosen))}"
+                    ) from error
+        return {path: chosen[path] for path in self.space}
+
+
+def make_search(
+    search: Any,
+    space: Mapping[str, Domain],
+    modes: Sequence[str],
+    cfg: TuneConfig,
+    streams: Streams,
+    config: Mapping[str, Any] | None = None,
+) -> Suggestions:
+    """The suggestions of an experiment.
+
+    Args:
+        search: Settings of a search, or an object with ``ask(number)`` and ``tell(number, values)`` (see `AskTell`).
+        space: The domains of all parameters by path.
+        modes: ``max`` or ``min``, for each metric.
+        cfg: Says how many samples, and which points come first.
+        streams: Random streams of the experiment.
+        config: What functions of `sample_from` see (see `Suggestions`).
+
+    Raises:
+        ConfigError: If the object is no search, the search cannot use a domain, or a point is wrong.
+    """
+    num_samples = max(cfg.num_samples, len(cfg.points))
+    if isinstance(search, SearchConfig):
+        made = import_object(search.search)(search, searched(space), modes, num_samples, streams)
+    else:
+        made = search
+        _refuse_others(search)
+    return Suggestions(made, space, cfg.points, cfg.num_samples, streams, config)
+
+
+def searched(space: Mapping[str, Domain]) -> dict[str, Domain]:
+    """The domains whose values a search suggests: all but those of functions."""
+    return {path: domain for path, domain in space.items() if not isinstance(domain, Computed)}
+
+
+def refuse_grids(space: Mapping[str, Domain], search: str) -> None:
+    """For searches that choose every value themselves.
+
+    Raises:
+        ConfigError: If there is a grid.
+    """
+    grids = [f"{path} = {show(domain)}" for path, domain in space.items() if isinstance(domain, Grid)]
+    if grids:
+        raise ConfigError(
+            *(f"{grid}: {search} does not try whole grids; write choice, or search: {{name: random}}" for grid in grids)
+        )
+
+
+def _refuse_others(search: Any) -> None:
+    """Raises ConfigError for what is no search."""
+    wanted = "a search has ask(number) -> parameters by path or None, and tell(number, values)"
+    if isinstance(search, type):
+        raise ConfigError(f"search = {show(search)} is a class; give an object of it; {wanted}")
+    for name, arguments in (("ask", (0,)), ("tell", (0, (0.0,)))):
+        method = getattr(search, name, None)
+        if not callable(method):
+            raise ConfigError(f"search = {show(search)} has no {name}; {wanted}")
+        try:
+            inspect.signature(method).bind(*arguments)
+        except TypeError as error:
+            raise ConfigError(
+                f"search = {show(search)}: its {name} takes other arguments ({error}); {wanted}"
+            ) from None
+        except ValueError:
+            continue  # it does not say what it takes
+
+
+def _read_points(points: Sequence[Mapping[str, Any]], space: Mapping[str, Domain]) -> list[dict[str, Any]]:
+    """The points with values as the domains have them."""
+    read, problems = [], []
+    for i, point in enumerate(points):
+        params, wrong = _adopt(point, space, f"points[{i}]")
+        read.append(params)
+        problems += wrong
+    if problems:
+        raise ConfigError(*problems)
+    return read
+
+
+def _adopt(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -> tuple[dict[str, Any], list[str]]:
+    """Values as the domains have them, and what is wrong with the others."""
+    params: dict[str, Any] = {}
+    problems: list[str] = []
+    for path, value in values.items():
+        if path not in space:
+            same = [known for known in space if known.rpartition(".")[2] == str(path).rpartition(".")[2]]
+            hint = f"; did you mean {same[0]!r}?" if same else nearest(str(path), list(space))
+            problems.append(f"{where}: {path} = {show(value)}: there is no such parameter{hint}")
+            continue
+        try:
+            params[path] = space[path].adopt(value)
+        except ConfigError as error:
+            problems.append(f"{where}: {path} = {show(value)}: {error}")
+    return params, problems

@@ -8,7 +8,11 @@ from typing import Annotated, Any, Literal
 from rookery.core.config import Polymorphic
 from rookery.core.settings import NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Settings
 from rookery.tune.scheduler import FIFOConfig
-from rookery.tune.search import SearchConfig
+from rookery.tune.search import RandomConfig
+
+
+SECTION = "tune"
+"""Where in a file these settings stand."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class TuneConfig(Settings):
     """Seeds that each suggestion is tried with; the search is told their mean."""
     points: tuple[dict[str, Any], ...] = ()
     """Suggestions to try first, as parameters by path; what one leaves out is drawn."""
-    search: Annotated[Any, Polymorphic("random")] = field(default_factory=SearchConfig)
+    search: Annotated[Any, Polymorphic("random")] = field(default_factory=RandomConfig)
     """What suggests parameters; its key ``name`` chooses which."""
     scheduler: Annotated[Any, Polymorphic("fifo")] = field(default_factory=FIFOConfig)
     """What pauses, stops and clones trials; its key ``name`` chooses which."""

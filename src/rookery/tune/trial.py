@@ -43,6 +43,7 @@ class Trial:
         seed: Names its random streams.
         status: Where it stands.
         row: The last row it reported.
+        known: Iterations that need not be reported again; a clone counts those of its donor.
         rows: The numbers of the metrics that matter in all rows so far, oldest first.
         reason: Why it ended, in words.
         failures: How often it raised.
@@ -58,6 +59,7 @@ class Trial:
     seed: int
     status: Status = Status.PENDING
     row: Row = field(default_factory=dict)
+    known: int = 0
     rows: list[Row] = field(default_factory=list)
     reason: str = ""
     failures: int = 0

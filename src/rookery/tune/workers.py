@@ -29,11 +29,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A trial has done an iteration.
+    """A trial has done an iteration, or has found out that it is over.
 
     Attributes:
         trial: Which.
-        row: What it reports.
+        row: What it reports. Of an iteration that is known already, if it has nothing more to report than the reason: a
+            function has returned after its last row, or its last iteration was told before a kill.
         reason: Why it is over by its own criteria; empty if it goes on.
     """
 

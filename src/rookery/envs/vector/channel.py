@@ -1,8 +1,9 @@
-"""What a helper process and its driver talk through: words of shared memory, a bell, and frames for rare messages.
+"""What a helper process and its driver talk through: words of shared memory and a bell.
 
-A step needs none of the latter. `Signal` is how one side waits for the other: it looks at a word of shared memory for
-about as long as it usually takes the other, then sleeps until the bell rings. Only x86 shows the stores of another
-core in the order they were made, so elsewhere every signal is a byte through the bell, which the kernel orders.
+Rare messages are frames (`core/child_process.py`); a step needs none. `Signal` is how one side waits for the other: it
+looks at a word of shared memory for about as long as it usually takes the other, then sleeps until the bell rings. Only
+x86 shows the stores of another core in the order they were made, so elsewhere every signal is a byte through the bell,
+which the kernel orders.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ import os
 import platform
 import select
 import socket
-import struct
 import tempfile
 import threading
 from time import monotonic, perf_counter
-from typing import IO, Any
+from typing import IO
 
-import cloudpickle
+from rookery.core.child_process import Gone
 
 IN_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 """Whether other cores see stores in the order they were made."""
@@ -45,10 +45,6 @@ ENDS, GROWN, SPEAKS = 1, 2, 4
 """Bits of the status of a step: an episode ended, an agent appeared, a frame follows."""
 
 _fence = threading.Lock()
-
-
-class Gone(Exception):
-    """The other side has closed its end."""
 
 
 class SharedMemory:
@@ -167,44 +163,3 @@ class Signal:
                 except ConnectionError:
                     raise Gone from None
         return False
-
-
-def send_frame(line: socket.socket, message: Any, files: tuple[int, ...] = ()) -> None:
-    """Sends a message, with open files beside it.
-
-    Raises:
-        Gone: If nobody is there any more.
-    """
-    body = cloudpickle.dumps(message)
-    try:
-        socket.send_fds(line, [struct.pack("q", len(body))], files)
-        line.sendall(body)
-    except (BrokenPipeError, ConnectionError, TimeoutError):
-        raise Gone from None
-
-
-def receive_frame(line: socket.socket) -> tuple[Any, list[int]]:
-    """Receives a message and the files beside it. Both ends are processes of one run, so it may be unpickled.
-
-    Raises:
-        Gone: If nobody is there any more.
-    """
-    try:
-        head, files, _, _ = socket.recv_fds(line, 8, 4)
-        if not head:
-            raise Gone
-        head += _exactly(line, 8 - len(head))
-        body = _exactly(line, struct.unpack("q", head)[0])
-    except (ConnectionError, TimeoutError):
-        raise Gone from None
-    return cloudpickle.loads(body), files
-
-
-def _exactly(line: socket.socket, size: int) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        part = line.recv(min(size - len(received), 1 << 20))
-        if not part:
-            raise Gone
-        received += part
-    return bytes(received)

@@ -6,21 +6,19 @@ which only the driver answers. It imports no torch.
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import math
 import os
-import select
 import signal
 import socket
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 
+from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
 from rookery.core.errors import EnvError
 from rookery.envs.base import SeedPlan
 from rookery.envs.vector.channel import (
@@ -36,18 +34,13 @@ from rookery.envs.vector.channel import (
     SPEAKS,
     STATUS,
     STEP,
-    Gone,
     SharedMemory,
     Signal,
-    receive_frame,
-    send_frame,
 )
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.slab import Slab
-
-PR_SET_PDEATHSIG = 1
 
 
 class Child:
@@ -164,22 +157,6 @@ def told(error: EnvError) -> tuple[str, str]:
     """An error as its message, and the traceback of the environment's own exception beneath it, if there was one."""
     cause = error.__cause__
     return str(error), "" if cause is None else "".join(traceback.format_exception(cause))
-
-
-def die_with(driver: int, line: socket.socket, by_signal: bool) -> None:
-    """Sees to it that this process ends when its driver does, also while an environment does not come back."""
-    if by_signal and sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != driver:
-            os._exit(1)
-
-    def watch() -> None:
-        poll = select.poll()
-        poll.register(line, 0)  # nothing but the other end's disappearance
-        poll.poll()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def main() -> None:

@@ -12,17 +12,16 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
+from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, told_end
 from rookery.core.errors import EnvError, RemoteError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import Kind
@@ -40,11 +39,8 @@ from rookery.envs.vector.channel import (
     STATUS,
     STEP,
     TALK,
-    Gone,
     SharedMemory,
     Signal,
-    receive_frame,
-    send_frame,
 )
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
@@ -57,9 +53,6 @@ CLOSE_SECONDS = 5.0
 
 TRACEBACK_SECONDS = 0.2
 """What a hanging helper gets to say where it hangs."""
-
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-"""Libraries in a helper have one core."""
 
 
 def processes_env(
@@ -144,18 +137,7 @@ class ProcessHelper:
         self._words = control.words()
         self._words[STATUS] = int(self._spins)
         far = (far_bell.fileno(), far_line.fileno(), control.file.fileno())
-        # A parent death signal is sent when the thread ends that started the process; only the main one stays.
-        lasting = int(threading.current_thread() is threading.main_thread())
-        arguments = [*map(str, far), str(os.getpid()), str(lasting)]
-        source = str(Path(__file__).parents[3])
-        paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH", ""))))
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "rookery.envs.vector.child", *arguments],
-            pass_fds=far,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": paths},
-            process_group=0,  # Ctrl-C at a terminal is for the driver alone
-        )
+        process = start_child("rookery.envs.vector.child", [*map(str, far)], far, 1, {})
         for end in (far_bell, far_line):
             end.close()
         bell.setblocking(False)
@@ -253,16 +235,8 @@ class ProcessHelper:
 
     def _lost(self) -> HelperLost:
         """How the process ended; nothing of it is left afterwards."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
-        code = self._process.poll()
+        how = told_end(self._process)
         self._finalizer()
-        if code is None:
-            how = "closed its connection"
-        elif code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-        else:
-            how = f"ended by itself with exit code {code}"
         return HelperLost(f"{self._who()} {how}")
 
     def _who(self) -> str:

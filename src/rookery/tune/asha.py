@@ -1,0 +1,124 @@
+"""ASHA: asynchronous successive halving. Nobody waits: who comes to a rung goes on if it is among the best so far.
+
+Li et al. 2020, A System for Massively Parallel Hyperparameter Tuning. Rungs are at ages r eta^k (section 3.1), and the
+best 1/eta of those that came to a rung go on. In the paper (algorithm 2) a trial waits at its rung until it is one of
+them, and a free worker takes the best that waits. Here it is stopped at once if it is none of them when it comes (the
+variant of Tune, and of Optuna's pruner). So no trial is ever paused, at the price that some go on which are not among
+the best in the end: the n-th of trials in random order goes on with probability max(1, floor(n / eta)) / n.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from annotated_types import Ge
+
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import PositiveFloat, PositiveInt
+from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
+
+
+@dataclass(frozen=True)
+class ASHAConfig(SchedulerConfig):
+    """Stops trials that are not among the best of those that came as far; nobody waits for anybody."""
+
+    scheduler: ClassVar[str] = "rookery.tune.asha:ASHA"
+
+    max_time: PositiveFloat = field(kw_only=True)
+    """Age at which a trial is over, in units of `time` (the paper's R)."""
+    grace: PositiveFloat = 1.0
+    """Age of the first rung: nobody is stopped before it (the paper's r)."""
+    reduction: Annotated[int, Ge(2)] = 4
+    """Of so many trials that come to a rung about one goes on, and the next rung is at so many times the age (eta)."""
+    brackets: PositiveInt = 1
+    """Kinds of trials: those of the second do not stop at the first rung, and so on, in case young trials tell little.
+    A trial's bracket is drawn; one with a rung less is 1/e as likely.
+    """
+
+    def __post_init__(self) -> None:
+        if self.grace >= self.max_time:
+            raise ValueError(
+                f"grace = {self.grace:g} must be less than max_time = {self.max_time:g}: else nothing is compared"
+            )
+        rungs = rung_ages(self.grace, self.max_time, self.reduction)
+        if self.brackets > len(rungs):
+            ages = ", ".join(f"{age:g}" for age in rungs)
+            raise ValueError(
+                f"brackets = {self.brackets} must be at most {len(rungs)}, as there are rungs before max_time: {ages}"
+            )
+
+
+class ASHA(Scheduler[ASHAConfig]):
+    """Compares each trial with those that came to its rung before it."""
+
+    def __init__(self, cfg: ASHAConfig, space: Mapping[str, Any], streams: Streams) -> None:
+        super().__init__(cfg, space, streams)
+        self.ages = rung_ages(cfg.grace, cfg.max_time, cfg.reduction)
+        self.rungs = [[Rung(cfg.reduction) for _ in self.ages] for _ in range(cfg.brackets)]
+        """By bracket; of a later bracket the first ones are never used."""
+        likely = np.exp(-np.arange(cfg.brackets))
+        self.chances = likely / likely.sum()
+        self.bracket: dict[str, int] = {}
+        self.next_rung: dict[str, int] = {}
+
+    def add(self, trial: str, params: Mapping[str, Any]) -> None:
+        """Draws its bracket: from a stream of its own, so that it does not depend on who came before."""
+        rng = self.streams.generator(Role.TUNE, "scheduler", "asha", trial)
+        self.bracket[trial] = self.next_rung[trial] = int(rng.choice(self.cfg.brackets, p=self.chances))
+
+    def on_result(self, trial: str, time: float, score: float) -> Actions:
+        """Stops it at a rung where it is not among the best, and at the end.
+
+        Who has passed several rungs in one iteration counts at the highest of them only: at the others its score would
+        be compared with those of younger trials.
+        """
+        if time >= self.cfg.max_time:
+            return {trial: Action.STOP}
+        passed = sum(age <= time for age in self.ages)
+        if passed <= self.next_rung[trial]:
+            return {}
+        rung = self.rungs[self.bracket[trial]][passed - 1]
+        if score == -math.inf and not rung.has_numbers:
+            return {}  # nobody has a number at this age: it is compared as soon as it has one
+        self.next_rung[trial] = passed
+        return {} if rung.admits(score) else {trial: Action.STOP}
+
+
+class Rung:
+    """The scores of all that came to one age.
+
+    Args:
+        reduction: One of so many goes on.
+    """
+
+    def __init__(self, reduction: int) -> None:
+        self.reduction = reduction
+        self.scores: list[float] = []
+        """Ascending."""
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether somebody came with a score."""
+        return bool(self.scores) and self.scores[-1] > -math.inf
+
+    def admits(self, score: float) -> bool:
+        """Notes a score, and says whether it is among the best ``max(1, n // reduction)`` of all n so far.
+
+        Of equal scores the earlier ones are better.
+        """
+        better = len(self.scores) - bisect_left(self.scores, score)
+        insort(self.scores, score)
+        return better < max(1, len(self.scores) // self.reduction)
+
+
+def rung_ages(grace: float, max_time: float, reduction: int) -> list[float]:
+    """The ages at which trials are compared, ascending, all below `max_time`."""
+    ages: list[float] = []
+    while (age := grace * reduction ** len(ages)) < max_time:
+        ages.append(age)
+    return ages

@@ -1,0 +1,376 @@
+"""What users call: `run` begins an experiment or goes on with it, `resume` goes on with one that knows itself."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import randbits
+from typing import Any
+
+from rookery.core.config import resolve
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.files import FileError, write_file
+from rookery.core.layers import Layer, import_object, mapping_of, nested
+from rookery.core.processor import usable_cores
+from rookery.core.seeding import Streams
+from rookery.core.settings import Settings, fields_of, show
+from rookery.training.callbacks import Callback
+from rookery.training.prepare import code_values, layers_of
+from rookery.tune.analysis import Analysis
+from rookery.tune.identity import refuse_changes, settings_spec, trainable_spec, training_spec
+from rookery.tune.job import Job
+from rookery.tune.journal import FILE, VERSION, Journal, read
+from rookery.tune.names import SCHEDULERS, SEARCHES, WORKERS
+from rookery.tune.runner import TRIALS, Experiment, Runner
+from rookery.tune.scheduler import Scheduler, SchedulerConfig
+from rookery.tune.search import SearchConfig, make_search
+from rookery.tune.settings import SECTION, TuneConfig
+from rookery.tune.space import Domain
+from rookery.tune.spec import domains_in, outline, read_layer, split_layers
+from rookery.tune.table import view
+from rookery.tune.trainable import trainable_job
+from rookery.tune.training_job import TrainingJob
+from rookery.tune.workers import Workers
+
+RUNS = Path("runs")
+"""Where new folders are made."""
+
+
+def run(
+    env: Any = None,
+    algorithm: Settings | None = None,
+    *,
+    trainable: Any = None,
+    config: Any = (),
+    policies: Mapping[str, Any] | Sequence[str] | None = None,
+    policy_mapping: Any = None,
+    callbacks: Sequence[Callback] | Callable[[], Sequence[Callback]] = (),
+    preset: str = "none",
+    stop: Any = None,
+    seed: int | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
+    **keywords: Any,
+) -> Analysis:
+    """Tries settings: trains with each suggestion of a search, as far as a scheduler lets it.
+
+    Any setting may be a domain, wherever it stands: ``PPOConfig(lr=tune.loguniform(1e-4, 1e-2))``,
+    ``num_envs=tune.grid_search([8, 16])``, ``config={"algorithm.gamma": tune.choice([0.9, 0.99])}``.
+
+    Args:
+        env: As of `Trainer`; so are `algorithm`, `policies`, `policy_mapping`, `preset` and further keywords.
+        algorithm: Settings of the algorithm.
+        trainable: What is tried instead of a training: a class with ``step`` (see `Trainable`), or a function of its
+            `config` that reports, yields or returns numbers.
+        config: Of trainings: more layers of settings, files, dicts or `Layer` objects. Of a `trainable`: its
+            configuration, a nested dict.
+        policies: Policies by name.
+        policy_mapping: Which policy plays which agent.
+        callbacks: Your code in the loop; each trial has copies of its own. Or a function that makes them.
+        preset: ``none``, ``auto`` or the name of one.
+        stop: Ends each trial: criteria such as ``{"return_mean": 475, "env_steps": 100_000}``; for trainings, a
+            function of a result will do too.
+        seed: Names all random streams, those of trials included; None = drawn once and noted.
+        folder: Where everything is written; None = a new folder in ``runs/``.
+        resume: Go on with the experiment in `folder`, if there is one.
+        force: Replace the experiment in `folder`.
+        keywords: Settings of `TuneConfig` (``metric``, ``num_samples``, ``search``, ``scheduler``, ...); all others
+            are for `Trainer`, such as ``num_envs=16``.
+
+    Returns:
+        What came of it; see `Analysis`.
+
+    Raises:
+        ConfigError: If a setting is wrong, before any trial starts; says all that are.
+        Interrupted: A KeyboardInterrupt, after Ctrl-C or SIGTERM; `resume` goes on.
+    """
+    own = {name: keywords.pop(name) for name in list(keywords) if name in fields_of(TuneConfig)}
+    objects = {name: own.pop(name) for name in ("search", "scheduler") if is_object(own.get(name))}
+    own |= {name: {"name": own[name]} for name in ("search", "scheduler") if isinstance(own.get(name), str)}
+    if trainable is None:
+        given = code_values(env, algorithm, policies, policy_mapping, seed, keywords)
+        given |= {"stop": stop} if isinstance(stop, Mapping) else {}
+        layers, section = take_section(list(map(read_layer, [*layers_of(config), Layer("code", given)])))
+        cfg = resolve(TuneConfig, [*section, Layer("code", own)], settings_named).config
+        fixed, undecided = split_layers(layers)
+        seed = seed_in(fixed)
+        function = stop if callable(stop) else None
+        job: Job = TrainingJob(fixed, undecided, preset, callbacks, function)
+        spec = training_spec(layers, preset, {"callbacks": callbacks, "stop": function})
+        seen = outline(layer.values for layer in layers)
+    else:
+        only_for_trainings(env=env, algorithm=algorithm, policies=policies, policy_mapping=policy_mapping,
+                           callbacks=callbacks, **keywords)  # fmt: skip
+        cfg = resolve(TuneConfig, [Layer("code", own)], settings_named).config
+        seen, undecided = dict(config), dict(config)
+        job = trainable_job(trainable, seen, stop or {}, cfg.save_every)
+        spec = trainable_spec(trainable, seen, stop)
+    experiment = Plan(job, cfg, domains_in(undecided), seen, spec, objects, cfg.seed if seed is None else seed)
+    return execute(experiment, folder, resume=resume, force=force)
+
+
+def take_section(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
+    """Layers without section ``tune``, and that section of those that have it."""
+    rest, sections = [], []
+    for layer in layers:
+        tree = nested(layer.values)
+        section = tree.pop(SECTION, None)
+        if section is None:
+            rest.append(layer)
+            continue
+        if not isinstance(section, Mapping | Settings):
+            raise ConfigError(f"{layer.where(SECTION)}: {SECTION} = {show(section)}: must be a section of settings")
+        inside = {path.removeprefix(f"{SECTION}."): line for path, line in layer.lines.items()}
+        rest.append(replace(layer, values=tree))
+        sections.append(Layer(layer.source, mapping_of(section), inside))
+    return rest, sections
+
+
+def seed_in(layers: Sequence[Layer]) -> int | None:
+    """The seed of trainings, if a layer says one."""
+    seeds = [layer.values["seed"] for layer in layers if isinstance(layer.values.get("seed"), int)]
+    return seeds[-1] if seeds else None
+
+
+def resume(folder: str | Path, **changes: Any) -> Analysis:
+    """Goes on with an experiment: what is finished stays, what is not goes on from its last checkpoint.
+
+    Args:
+        folder: Of the experiment.
+        changes: Settings that may be others now: num_samples (more), workers, cpus, gpus, max_concurrent, max_failures,
+            max_losses, save_every, seconds, console.
+
+    Raises:
+        ConfigError: If there is no experiment, it was made with objects that no import finds (then `run` with
+            ``resume=True`` goes on), or a change is not allowed.
+        FileError: If its journal is damaged.
+    """
+    place = Path(folder)
+    first = first_record(place)
+    spec = first["spec"]
+    if spec["in_code"]:
+        raise ConfigError(
+            f"{place}: this experiment was made in code, with {', '.join(spec['in_code'])}; run that code again, with "
+            "tune.run(..., resume=True)"
+        )
+    config = read_layer(Layer(str(place), spec["config"]))
+    settings = {**first["tune"], **changes}
+    if spec["trainable"]:
+        trainable = import_object(spec["trainable"])
+        return run(trainable=trainable, config=config.values, stop=spec["stop"], folder=place, resume=True, **settings)
+    return run(config=config, preset=spec["preset"], folder=place, resume=True, **settings)
+
+
+def first_record(folder: Path) -> dict[str, Any]:
+    """What an experiment began with.
+
+    Raises:
+        ConfigError: If there is none.
+        FileError: If its journal is damaged.
+    """
+    try:
+        records = read(folder)
+    except FileError as error:
+        if not (folder / "journal.jsonl").exists():
+            raise ConfigError(f"{folder}: there is no experiment here (no journal.jsonl)") from None
+        raise error
+    if not records:
+        raise ConfigError(f"{folder}: this experiment was killed before it began; start it again with force")
+    return records[0]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `run` made of its arguments.
+
+    Attributes:
+        job: What a trial is.
+        cfg: How trials are chosen, judged and run.
+        space: Domains by path.
+        config: What a trial is configured with, a nested dict with domains in it.
+        spec: How the experiment can be made again (`identity.py`).
+        objects: A search or scheduler that came as an object.
+        seed: Of the trials, where the user gave one.
+    """
+
+    job: Job
+    cfg: TuneConfig
+    space: Mapping[str, Domain]
+    config: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    objects: Mapping[str, Any]
+    seed: int | None
+
+
+def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool) -> Analysis:
+    """Begins an experiment, or goes on with it, and runs it to its end.
+
+    Args:
+        plan: What is tried.
+        folder: Where everything is written; None = a new one.
+        resume: Go on, if there is something to go on with.
+        force: Replace what is there.
+    """
+    job, cfg, space = plan.job, plan.cfg, plan.space
+    check_settings(cfg)
+    job.check(space)
+    place = new_folder(job.title) if folder is None else Path(folder)
+    with closing(open_journal(place, resume, force)) as journal:
+        before = journal.records[0] if journal.records else None
+        drawn = plan.seed if cfg.seed is None else cfg.seed
+        record: dict[str, Any] = {
+            "kind": "experiment", "version": VERSION, "time": time.time(), "title": job.title,
+            "seed": before["seed"] if before else randbits(31) if drawn is None else drawn,
+            "trial_seed": before["trial_seed"] if before else plan.seed,
+            "space": {path: domain.describe() for path, domain in space.items()},
+            "job": job.describe(), "tune": settings_spec(cfg, plan.objects), "spec": dict(plan.spec),
+        }  # fmt: skip
+        streams = Streams(int(record["seed"]))
+        experiment = Experiment(place, cfg, space, streams, record["trial_seed"])
+        searcher = plan.objects.get("search", cfg.search)
+        search = make_search(searcher, space, experiment.modes, cfg, streams, plan.config)
+        scheduler = plan.objects.get("scheduler") or make_scheduler(cfg.scheduler, space, streams)
+        if before:
+            refuse_changes(place, before, record)
+        else:
+            journal.append(record)
+            write_file(place / "experiment.yaml", experiment_yaml(record).encode())
+        shown = view(cfg.console)
+        with closing(make_workers(job, cfg)) as workers:
+            runner = Runner(experiment, search, scheduler, workers, journal, shown)
+            shown.start(experiment, job, 0 if cfg.workers == "ray" else usable_cores())
+            for line in workers.notes:
+                shown.note(line)
+            try:
+                if before:
+                    runner.go_on()
+                runner.run()
+            finally:
+                shown.finish(list(runner.history.trials.values()))
+    return Analysis(place)
+
+
+def open_journal(folder: Path, resume: bool, force: bool) -> Journal:
+    """The journal of an experiment, with what is in it if it goes on, else empty.
+
+    Raises:
+        ConfigError: If there is an experiment already that is neither to go on nor to be replaced.
+        FileError: If it is running, its journal is damaged, or nothing can be written there.
+    """
+    there = (folder / FILE).exists()
+    if there and not (resume or force):
+        raise ConfigError(
+            f"folder = {str(folder)!r}: there is an experiment here already; go on with it (rookery tune resume "
+            f"{folder}, tune.run(..., resume=True)), replace it (force), or choose another folder"
+        )
+    if not there and folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"folder = {str(folder)!r}: holds other things than an experiment; choose another folder")
+    journal = Journal(folder)
+    if there and not resume:
+        shutil.rmtree(folder / TRIALS, ignore_errors=True)
+        journal.clear()
+    return journal
+
+
+def new_folder(title: str) -> Path:
+    """A folder in ``runs/`` that is not there yet."""
+    usual = re.sub(r"[^\w.+-]+", "-", f"tune-{title}")
+    names = (usual if number == 1 else f"{usual}-{number}" for number in itertools.count(1))
+    return next(RUNS / name for name in names if not (RUNS / name).exists())
+
+
+def check_settings(cfg: TuneConfig) -> None:
+    """Refuses settings of an experiment that do not fit together.
+
+    Raises:
+        ConfigError: With a line for each.
+    """
+    metrics = 1 if isinstance(cfg.metric, str) else len(cfg.metric)
+    modes = 1 if isinstance(cfg.mode, str) else len(cfg.mode)
+    wrong = []
+    if modes not in (1, metrics):
+        wrong.append(f"tune.mode = {list(cfg.mode)}: must be one, or one for each of the {metrics} metrics")
+    for name, kind, known in (("search", SearchConfig, SEARCHES), ("scheduler", SchedulerConfig, SCHEDULERS)):
+        if not isinstance(getattr(cfg, name), kind):
+            wrong.append(f"tune.{name} = {type(getattr(cfg, name)).__name__}: is none; there are {', '.join(known)}")
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def settings_named(name: str) -> type[Settings]:
+    """The settings class of a search or scheduler.
+
+    Raises:
+        ConfigError: If there is none of that name.
+    """
+    known = SEARCHES | SCHEDULERS
+    if name not in known and ":" not in name:
+        raise ConfigError(
+            f"no such search or scheduler; there are {', '.join(known)}{nearest(name, list(known))}; or give the "
+            "import path of a settings class, my.module:MyConfig"
+        )
+    found: type[Settings] = import_object(known.get(name, name))
+    return found
+
+
+def is_object(given: Any) -> bool:
+    """Whether a search or scheduler came as an object, and not as settings or their name."""
+    return given is not None and not isinstance(given, str | Mapping | Settings)
+
+
+def only_for_trainings(**given: Any) -> None:
+    """Refuses arguments that a class or function as trial has no use for.
+
+    Raises:
+        ConfigError: With a line for each.
+    """
+    known = [*fields_of(TuneConfig), "config", "stop", "folder"]
+    wrong = [
+        f"code: {name} = {show(value)}: is for trainings, and trainable= is given{nearest(name, known)}; what a "
+        "trainable needs goes into config"
+        for name, value in given.items()
+        if value is not None and value != ()
+    ]
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def make_scheduler(cfg: SchedulerConfig, space: Mapping[str, Domain], streams: Streams) -> Scheduler[Any]:
+    """The scheduler that settings steer."""
+    made: Scheduler[Any] = import_object(cfg.scheduler)(cfg, space, streams)
+    return made
+
+
+def make_workers(job: Job, cfg: TuneConfig) -> Workers:
+    """Where trials run: in this process where one runs at a time and nobody said otherwise."""
+    cpus = cfg.cpus or job.cpus
+    kind = cfg.workers
+    if kind == "auto":
+        kind = "here" if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus else "processes"
+    make = import_object(WORKERS[kind])
+    workers: Workers = make(job, cpus, cfg.gpus, cfg.max_concurrent)
+    return workers
+
+
+def experiment_yaml(record: Mapping[str, Any]) -> str:
+    """What an experiment is, as a file that ``rookery tune`` takes."""
+    from ruamel.yaml import YAML
+
+    spec, stream = record["spec"], io.StringIO()
+    stream.write(f"# {record['title']}; rookery tune resume goes on with it\n")
+    for name in spec["in_code"]:
+        stream.write(f"# {name} was given in code\n")
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = False
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    trainable = {"trainable": spec["trainable"]} if spec["trainable"] else {}
+    writer.dump({**trainable, **spec["config"], SECTION: record["tune"]}, stream)
+    return stream.getvalue()

@@ -1,0 +1,73 @@
+"""One trial at a time, in this process."""
+
+from __future__ import annotations
+
+from rookery.core.processor import usable_cores
+from rookery.tune.job import Job, Start
+from rookery.tune.workers import Event, Order, Workers
+from rookery.tune.workplace import Workplace, prints_to
+
+
+class Here(Workers):
+    """One place, in this process: `wait` does what was ordered.
+
+    Args:
+        job: What a trial does.
+        cpus: Cores a trial; it has all that this process has.
+        gpus: GPUs a trial, likewise.
+        max_concurrent: Trials at the same time; there is one.
+    """
+
+    def __init__(self, job: Job, cpus: float, gpus: float, max_concurrent: int | None) -> None:
+        self.notes = []
+        if cpus > usable_cores():
+            self.notes.append(f"tune.cpus = {cpus:g}: there are {usable_cores()} cores here, which each trial has")
+        if max_concurrent is not None and max_concurrent > 1:
+            self.notes.append(
+                f"tune.max_concurrent = {max_concurrent}: with tune.workers = here, one trial runs at a time"
+            )
+        self._workplace = Workplace(lambda: job)
+        self._start: Start | None = None
+        self._order: Order | None = None
+
+    @property
+    def free(self) -> int:
+        """1 while no trial is here."""
+        return int(self._start is None)
+
+    def begin(self, start: Start) -> None:
+        """Begins a trial."""
+        self._start = start
+        with prints_to(start.folder):
+            self._workplace.begin(start)
+
+    def order(self, trial: str, order: Order) -> None:
+        """Notes what `wait` is to do."""
+        self._order = order
+
+    def wait(self, seconds: float) -> Event | None:
+        """Does what was ordered, however long it takes."""
+        if self._order is None or self._start is None:
+            return None
+        order, self._order = self._order, None
+        with prints_to(self._start.folder):
+            return self._workplace.step(order)
+
+    def end(self, trial: str, save: bool) -> None:
+        """Ends the trial."""
+        if self._start is None:
+            return
+        with prints_to(self._start.folder):
+            problem = self._workplace.end(save)
+        if problem:
+            self.notes.append(f"{trial}: {problem}")
+        self._start = self._order = None
+
+    def interrupt(self) -> None:
+        """Nothing is under way while this is called: the next iteration is not begun."""
+        self._workplace.interrupt()
+
+    def close(self) -> None:
+        """Ends the trial that is here, if any."""
+        if self._start is not None:
+            self.end(self._start.trial, save=False)

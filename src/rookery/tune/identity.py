@@ -1,0 +1,153 @@
+"""What an experiment is, in the types of JSON: to compare with when somebody goes on, and to make it again from a folder.
+
+`training_spec` and `trainable_spec` write down what `tune.run` was given. What no import finds, such as a class in a
+script, is named in ``in_code``: such an experiment goes on when its script is run again.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError
+from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
+from rookery.core.settings import Settings, fields_of, object_name
+from rookery.training.settings import algorithm_name
+from rookery.tune.names import SCHEDULERS, SEARCHES
+from rookery.tune.settings import TuneConfig
+from rookery.tune.space import Domain, written
+
+FREE = ("num_samples", "workers", "cpus", "gpus", "max_concurrent", "max_failures", "max_losses", "save_every",
+        "seconds", "console", "seed")  # fmt: skip
+"""Settings that may be others when an experiment goes on; the seed is that of its beginning."""
+
+
+def training_spec(layers: Sequence[Layer], preset: str, in_code: Mapping[str, Any]) -> dict[str, Any]:
+    """How trainings can be made again.
+
+    Args:
+        layers: All values, domains among them.
+        preset: Which one.
+        in_code: Arguments that a file cannot hold, such as callbacks; those that are empty do not count.
+    """
+    config: dict[str, Any] = {}
+    for layer in layers:
+        config = _merged(config, nested(layer.values))
+    lost = [*_nameless(config, ""), *(name for name, value in in_code.items() if value)]
+    return {"trainable": None, "preset": preset, "config": named(config), "stop": None, "in_code": lost}
+
+
+def trainable_spec(trainable: Any, config: Mapping[str, Any], stop: Any) -> dict[str, Any]:
+    """How trials of a class or function can be made again."""
+    lost = [*_nameless({"trainable": trainable}, ""), *_nameless(dict(config), "config.")]
+    lost += ["stop"] if callable(stop) else []
+    return {"trainable": written(trainable), "preset": "none", "config": named(dict(config)),
+            "stop": None if callable(stop) else dict(stop or {}), "in_code": lost}  # fmt: skip
+
+
+def settings_spec(cfg: TuneConfig, objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Section ``tune`` as it was resolved; a search or scheduler that came as an object by its class."""
+    found = {name: getattr(cfg, name) for name in fields_of(TuneConfig)}
+    found |= {name: part_spec(found[name]) for name in ("search", "scheduler")}
+    found |= {name: {"object": object_name(type(thing))} for name, thing in objects.items()}
+    return {name: written(value) for name, value in found.items()}
+
+
+def part_spec(cfg: Settings) -> dict[str, Any]:
+    """Settings of a search or scheduler, with the name that chooses them."""
+    path = object_name(type(cfg))
+    name = next((name for name, known in {**SEARCHES, **SCHEDULERS}.items() if known == path), path)
+    return {"name": name, **{field: written(getattr(cfg, field)) for field in fields_of(type(cfg))}}
+
+
+def refuse_changes(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Sees to it that an experiment goes on as what it began as.
+
+    Raises:
+        ConfigError: With a line for each difference that matters.
+    """
+    wrong = []
+    for what, title in (("space", "search space"), ("job", "training"), ("tune", "section tune")):
+        old, new = _flat(before[what]), _flat(now[what])
+        for path in dict.fromkeys([*old, *new]):
+            free = what == "tune" and path.split(".")[0] in FREE
+            if old.get(path) != new.get(path) and not free:
+                wrong.append(
+                    f"{folder}: {title}: {path} = {flow(new.get(path))}, and this experiment began with "
+                    f"{flow(old.get(path))}; change it back, or begin a new one in another folder (or with force)"
+                )
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def _flat(tree: Any, above: str = "") -> dict[str, Any]:
+    """A tree by dotted path."""
+    if not isinstance(tree, Mapping) or not tree:
+        return {above.rstrip("."): tree}
+    return {path: leaf for key, inner in tree.items() for path, leaf in _flat(inner, f"{above}{key}.").items()}
+
+
+def _merged(low: dict[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Two trees, of which the second wins."""
+    merged = dict(low)
+    for key, value in high.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping | Settings) and isinstance(below, Mapping | Settings):
+            merged[key] = _merged(mapping_of(below), mapping_of(value))
+        else:
+            merged[key] = value
+    return merged
+
+
+def named(value: Any) -> Any:
+    """A configuration in the types of YAML: settings with the name that chooses their class, domains as files have them,
+    classes and functions by their names.
+    """
+    if isinstance(value, Domain):
+        return value.describe()
+    if isinstance(value, Settings):
+        return named(mapping_of(value))
+    if isinstance(value, Mapping):
+        tree = {str(key): named(inner) for key, inner in value.items() if key != CLASS}
+        made = value.get(CLASS)
+        return {"name": algorithm_name_of(made), **tree} if made is not None and hasattr(made, "algorithm") else tree
+    if isinstance(value, list | tuple):
+        return [named(inner) for inner in value]
+    return written(value)
+
+
+def algorithm_name_of(cls: type[Settings]) -> str:
+    """The short name of an algorithm's settings, or their import path."""
+    return algorithm_name(object.__new__(cls))
+
+
+def _nameless(value: Any, path: str) -> Iterator[str]:
+    """Paths of what no import would find."""
+    if isinstance(value, Settings):
+        value = mapping_of(value)
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _nameless(inner, path if key == CLASS else f"{path}{key}.")
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from _nameless(inner, f"{path}{number}.")
+    elif isinstance(value, Domain):
+        for inner in (*getattr(value, "values", ()), *filter(None, [getattr(value, "function", None)])):
+            yield from _nameless(inner, path)
+    elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        if not _found_again(value):
+            yield path.rstrip(".")
+    elif not (value is None or isinstance(value, bool | int | float | str)) and written(value) == repr(value):
+        yield path.rstrip(".")
+
+
+def _found_again(value: Any) -> bool:
+    name = object_name(value)
+    if name.startswith("__main__:"):
+        return False
+    try:
+        return import_object(name) is value
+    except ConfigError:
+        return False

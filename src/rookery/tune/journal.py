@@ -1,0 +1,255 @@
+"""The journal of an experiment: what happened, a line of JSON each, and History, the state that follows from it.
+
+The journal is the only memory of the runner. It writes a record, and changes its own state by nothing but that record
+(`History.apply`), so that reading the journal again after a kill gives exactly the state there was.
+
+    experiment  what is tried, how, with which seed                 resume   somebody went on
+    trial       a trial was made                                    begin    it got a place
+    result      it finished an iteration; what the scheduler said   failure  it raised, or its process was lost
+    adopted     a clone has its donor's checkpoint                  end      it is over
+    told        the search knows what came of a suggestion          drained  nobody ran; what the scheduler said then
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError
+from rookery.core.files import FileError
+from rookery.tune.scheduler import Action, Actions, Exploit
+from rookery.tune.space import Domain, written
+from rookery.tune.trial import Status, Trial
+
+FILE = "journal.jsonl"
+
+VERSION = 1
+
+Record = Mapping[str, Any]
+
+
+class Journal:
+    """Appends records. A record is one write, so that a kill leaves whole ones and at most one torn line at the end.
+
+    Args:
+        folder: Of the experiment; made if it is missing.
+
+    Raises:
+        FileError: If it cannot be written, or somebody else is writing there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise FileError(f"{self.path}: cannot be written: {error.strerror}; choose another folder") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.records = read(folder)
+            os.ftruncate(self._file, whole_bytes(self.path.read_bytes()))
+        except BlockingIOError:
+            os.close(self._file)
+            raise FileError(f"{folder}: this experiment is running; wait for it or stop it") from None
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def append(self, *records: Record) -> None:
+        """Adds records, in one write.
+
+        Raises:
+            FileError: If the disk is full.
+        """
+        lines = "".join(f"{json.dumps(record, separators=(',', ':'))}\n" for record in records).encode()
+        try:
+            written = os.write(self._file, lines)
+        except OSError as error:
+            raise FileError(f"{self.path}: cannot be written: {error.strerror}") from None
+        if written < len(lines):  # the torn line is cut away when somebody goes on
+            raise FileError(f"{self.path}: only {written} of {len(lines)} bytes could be written: the disk is full")
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        os.ftruncate(self._file, 0)
+        self.records = []
+
+    def sync(self) -> None:
+        """Makes sure that what was written survives a power cut."""
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Lets others write here."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def whole_bytes(content: bytes) -> int:
+    """How much of a journal is whole lines."""
+    return content.rfind(b"\n") + 1
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """The records of an experiment; a torn last line is left out.
+
+    Raises:
+        FileError: If there is no journal, or a line of it is no record.
+    """
+    path = folder / FILE
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+    records = []
+    for number, line in enumerate(content[: whole_bytes(content)].splitlines(), 1):
+        try:
+            record = json.loads(line)
+            record["kind"]
+        except (ValueError, TypeError, KeyError):
+            raise FileError(f"{path}:{number}: is no record of a journal; the file was damaged") from None
+        records.append(record)
+    if records and records[0].get("version") != VERSION:
+        raise FileError(f"{path}: its format is {records[0].get('version')}, this Rookery reads {VERSION}")
+    return records
+
+
+class History:
+    """Where an experiment stands: what follows from the records so far.
+
+    Args:
+        folder: Of the experiment.
+        space: Domains by path; with them, parameters are the objects that were chosen, not what JSON makes of them.
+
+    Attributes:
+        trials: All trials, in the order they were made.
+        queue: Names of pending trials, the first to begin first.
+        told: Suggestions that the search has been told of.
+        stops: Trials that the scheduler has stopped, or that came to their own end, and that have not ended yet: why.
+        adoptions: Clones that have not taken over their donor's checkpoint yet: the donor.
+    """
+
+    def __init__(self, folder: Path, space: Mapping[str, Domain]) -> None:
+        self.folder = folder
+        self.space = space
+        self.trials: dict[str, Trial] = {}
+        self.queue: list[str] = []
+        self.told: set[int] = set()
+        self.stops: dict[str, str] = {}
+        self.adoptions: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, folder: Path, records: Iterable[Record]) -> History:
+        """What follows from a whole journal; parameters are as JSON has them."""
+        history = cls(folder, {})
+        for record in records:
+            history.apply(record)
+        return history
+
+    def apply(self, record: Record) -> None:
+        """Takes one record into account."""
+        kind = record["kind"]
+        trial = self.trials.get(record.get("trial", ""))
+        if kind == "trial":
+            name = record["trial"]
+            folder = self.folder / record["folder"]
+            self.trials[name] = Trial(name, record["number"], self.params(record["params"]), folder, record["seed"])
+            self.queue.append(name)
+        elif kind == "told":
+            self.told.add(record["number"])
+        elif kind == "resume":
+            for running in self.trials.values():
+                if running.status is Status.RUNNING:
+                    self._wait_for_a_place(running)
+        elif trial is not None:
+            self._apply_to(trial, kind, record)
+        for name, action in read_actions(record.get("actions", {})).items():
+            self._act(self.trials[name], action, record)
+
+    def _apply_to(self, trial: Trial, kind: str, record: Record) -> None:
+        """What a record about one trial changes in it."""
+        if kind == "begin":
+            trial.status = Status.RUNNING
+            self.queue.remove(trial.name)
+        elif kind == "result":
+            trial.row = record["row"]
+            trial.known = record["iteration"]
+            trial.rows.append(record["row"])
+            if record["reason"]:
+                self.stops[trial.name] = record["reason"]
+        elif kind == "failure":
+            trial.error = record["problem"]
+            if record["lost"]:
+                trial.losses += 1
+            else:
+                trial.failures += 1
+            self._wait_for_a_place(trial)
+        elif kind == "adopted":
+            self.adoptions.pop(trial.name, None)
+            trial.known = record["iteration"]
+        elif kind == "end":
+            trial.status, trial.reason = Status(record["status"]), record["reason"]
+            self.stops.pop(trial.name, None)
+            self.adoptions.pop(trial.name, None)
+            if trial.name in self.queue:
+                self.queue.remove(trial.name)
+
+    def _act(self, trial: Trial, action: Action | Exploit, record: Record) -> None:
+        """What the scheduler said of a trial."""
+        if isinstance(action, Exploit):
+            trial.params = self.params(action.params)
+            trial.parents.append((trial.iteration, action.donor))
+            self.adoptions[trial.name] = action.donor
+            self._wait_for_a_place(trial)
+        elif action is Action.PAUSE:
+            trial.status = Status.PAUSED
+        elif action is Action.STOP:
+            self.stops[trial.name] = "stopped by the scheduler"
+        elif trial.status is Status.PAUSED:
+            self._wait_for_a_place(trial)
+
+    def _wait_for_a_place(self, trial: Trial) -> None:
+        trial.status = Status.PENDING
+        if trial.name not in self.queue:
+            self.queue.append(trial.name)
+
+    def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters that the journal holds as JSON, as the objects that were chosen."""
+        return {path: chosen(self.space.get(path), value) for path, value in params.items()}
+
+    def with_status(self, status: Status) -> list[Trial]:
+        """Trials that stand there, in the order they were made."""
+        return [trial for trial in self.trials.values() if trial.status is status]
+
+    def of_number(self, number: int) -> list[Trial]:
+        """The trials of a suggestion."""
+        return [trial for trial in self.trials.values() if trial.number == number]
+
+
+def write_actions(actions: Actions) -> dict[str, Any]:
+    """Actions as JSON."""
+    return {
+        name: {"donor": action.donor, "params": written(action.params)} if isinstance(action, Exploit) else action.value
+        for name, action in actions.items()
+    }
+
+
+def read_actions(written: Mapping[str, Any]) -> Actions:
+    """Actions from JSON."""
+    return {
+        name: Exploit(action["donor"], action["params"]) if isinstance(action, Mapping) else Action(action)
+        for name, action in written.items()
+    }
+
+
+def chosen(domain: Domain | None, value: Any) -> Any:
+    """The value that a journal holds as JSON, as the domain has it; a clone's may lie outside of the domain."""
+    try:
+        return value if domain is None else domain.adopt(value)
+    except ConfigError:
+        return value

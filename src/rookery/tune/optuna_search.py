@@ -1,0 +1,194 @@
+"""Search by Optuna: tree-structured Parzen estimator, Gaussian process, CMA-ES, quasi-random points, NSGA-II.
+
+Bergstra et al. 2011, Algorithms for Hyper-Parameter Optimization (TPE); Hansen 2016, The CMA Evolution Strategy: A
+Tutorial; Deb et al. 2002, A Fast and Elitist Multiobjective Genetic Algorithm (NSGA-II). Needs the extra `tune`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from rookery.core.errors import ConfigError
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import PositiveInt
+from rookery.tune.search import Search, SearchConfig, refuse_grids
+from rookery.tune.space import Choice, Domain, Float, Integer, Normal
+
+if TYPE_CHECKING:
+    import optuna
+
+
+@dataclass(frozen=True)
+class OptunaConfig(SearchConfig):
+    """Suggestions that learn from what came of those before."""
+
+    search: ClassVar[str] = "rookery.tune.optuna_search:OptunaSearch"
+
+    sampler: Literal["tpe", "gp", "cmaes", "qmc", "nsga2", "random"] = "tpe"
+    """``tpe`` for most; ``gp`` for few numbers and trials that take long; ``cmaes`` for hundreds of trials and numbers
+    only; ``qmc`` spreads points evenly and learns nothing; ``nsga2`` for several metrics and hundreds of trials.
+    """
+    startup: PositiveInt | None = None
+    """Random suggestions before the sampler (tpe, gp, cmaes) begins; none = a quarter of `num_samples`, 4 to 10."""
+    multivariate: bool = True
+    """Whether tpe looks at all parameters together, so that it sees which go with which."""
+    population: PositiveInt = 20
+    """Members of a generation of nsga2."""
+
+
+class OptunaSearch(Search[OptunaConfig]):
+    """A study of Optuna, asked and told.
+
+    Several suggestions may be open at the same time: ``tpe`` takes those for bad ones meanwhile (constant liar), ``gp``
+    and ``cmaes`` go by what has come in.
+
+    Raises:
+        ConfigError: If Optuna or what a sampler needs is not installed, a domain is a grid, or the sampler cannot go by
+            several metrics.
+    """
+
+    def __init__(
+        self, cfg: OptunaConfig, space: Mapping[str, Domain], modes: Sequence[str], num_samples: int, streams: Streams
+    ) -> None:
+        super().__init__(cfg, space, modes, num_samples, streams)
+        refuse_grids(space, "search optuna")
+        if cfg.sampler == "cmaes" and len(modes) > 1:
+            raise ConfigError(
+                f"search.sampler = 'cmaes' goes by one metric, not {len(modes)}; use tpe, gp or nsga2, or one metric"
+            )
+        self.axes = {path: Axis(domain) for path, domain in space.items()}
+        self.trials: dict[int, optuna.Trial] = {}
+        optuna = _optuna()
+        directions = ["maximize" if mode == "max" else "minimize" for mode in modes]
+        self.study = optuna.create_study(directions=directions, sampler=self._sampler(optuna))
+        self.distributions = {path: axis.distribution(optuna.distributions) for path, axis in self.axes.items()}
+        self.failed = optuna.trial.TrialState.FAIL
+
+    def ask(self, number: int) -> dict[str, Any]:
+        """Optuna's next suggestion."""
+        trial = self.trials[number] = _quietly(lambda: self.study.ask(self.distributions))
+        return {path: axis.value(trial.params[path]) for path, axis in self.axes.items()}
+
+    def add(self, number: int, params: Mapping[str, Any]) -> None:
+        """Optuna learns of a point as of its own suggestions."""
+        self.study.enqueue_trial({path: axis.coordinate(params[path]) for path, axis in self.axes.items()})
+        self.trials[number] = _quietly(lambda: self.study.ask(self.distributions))
+
+    def tell(self, number: int, values: Sequence[float] | None) -> None:
+        """What came of a suggestion; one without numbers counts as failed, and Optuna does not look at it again."""
+        trial = self.trials.pop(number)
+        if values is None or not all(map(math.isfinite, values)):
+            self.study.tell(trial, state=self.failed)
+        else:
+            self.study.tell(trial, list(values))
+
+    def _sampler(self, optuna: Any) -> Any:
+        """The sampler, with a seed of this experiment."""
+        cfg, samplers = self.cfg, optuna.samplers
+        seed = self.streams.integer(Role.TUNE, "search", "optuna")
+        startup = min(max(self.num_samples // 4, 4), 10) if cfg.startup is None else cfg.startup
+        made: dict[str, Callable[[], Any]] = {
+            "tpe": lambda: samplers.TPESampler(
+                n_startup_trials=startup, multivariate=cfg.multivariate, constant_liar=True, seed=seed
+            ),
+            "gp": lambda: samplers.GPSampler(n_startup_trials=startup, seed=seed),
+            "cmaes": lambda: samplers.CmaEsSampler(
+                n_startup_trials=startup, seed=seed, warn_independent_sampling=False
+            ),
+            "qmc": lambda: samplers.QMCSampler(scramble=True, seed=seed, warn_independent_sampling=False),
+            "nsga2": lambda: samplers.NSGAIISampler(population_size=cfg.population, seed=seed),
+            "random": lambda: samplers.RandomSampler(seed=seed),
+        }
+        return _quietly(made[cfg.sampler])
+
+
+class Axis:
+    """A domain as Optuna knows it: a coordinate for each value.
+
+    Values on a step are numbered by it, so that the logarithm goes with it. For a normal distribution it is the share
+    below the value, for a choice the number of the value: in order if all are numbers that ascend, else without any.
+    """
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+
+    def distribution(self, kinds: Any) -> Any:
+        """What Optuna draws coordinates from, given its module of distributions."""
+        domain = self.domain
+        if isinstance(domain, Float) and domain.step is None:
+            return kinds.FloatDistribution(domain.low, domain.high, log=domain.log)
+        if isinstance(domain, Float | Integer):
+            return kinds.IntDistribution(self.coordinate(domain.low), self.coordinate(domain.high), log=domain.log)
+        if isinstance(domain, Choice):
+            last = len(domain.values) - 1
+            return (
+                kinds.IntDistribution(0, last)
+                if _ascend(domain.values)
+                else kinds.CategoricalDistribution(range(last + 1))
+            )
+        return kinds.FloatDistribution(0.0, 1.0)
+
+    def coordinate(self, value: Any) -> Any:
+        """Where a value stands."""
+        domain = self.domain
+        if isinstance(domain, Choice):
+            return domain.index(value)
+        if isinstance(domain, Normal):
+            return domain.share(value)
+        if isinstance(domain, Integer):
+            return value // domain.step
+        assert isinstance(domain, Float)
+        return round(value / domain.step) if domain.step else value
+
+    def value(self, coordinate: Any) -> Any:
+        """What stands there."""
+        domain = self.domain
+        if isinstance(domain, Choice):
+            return domain.values[coordinate]
+        if isinstance(domain, Normal):
+            return domain.quantile(coordinate)
+        assert isinstance(domain, Float | Integer)
+        return domain.clip(coordinate * (domain.step or 1))
+
+
+def _ascend(values: Sequence[Any]) -> bool:
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return numbers and all(low < high for low, high in pairwise(values))
+
+
+def _optuna() -> Any:
+    """The package, from here on silent but for warnings.
+
+    Raises:
+        ConfigError: If it is not installed.
+    """
+    try:
+        import optuna
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"search optuna needs {error.name}, which is not installed; pip install 'rookery[tune]', or search: random"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _quietly(call: Callable[[], Any]) -> Any:
+    """What `call` gives, without Optuna's warnings that parts of it are experimental.
+
+    Raises:
+        ConfigError: If a package is missing that the sampler needs.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"optuna\..*")
+        warnings.filterwarnings("ignore", message=".*experimental.*")
+        try:
+            return call()
+        except ImportError as error:
+            raise ConfigError(
+                f"this sampler of optuna lacks a package: {error}; pip install 'rookery[tune]'"
+            ) from error

@@ -1,0 +1,231 @@
+"""A population that trains together: every so often its worst members become copies of its best (truncation selection).
+
+What PBT and PB2 have in common. They differ in the parameters that a copy goes on with: `Population.explore`.
+
+Jaderberg et al. 2017, Population Based Training of Neural Networks, algorithm 1 and section 4.1.1.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+import numpy as np
+from annotated_types import Interval
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import NonNegative, PositiveFloat
+from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler, SchedulerConfig
+
+FIXED = re.compile(
+    r"env(\..*)?|seed|device|policy_mapping|sampling\.(num_envs|warmup_steps)"
+    r"|policies\.[^.]+\.(frozen|init_from)"
+    r"|(algorithm|policies\.[^.]+)(\.name|\.model(\..*)?|\.critic(\..*)?|\.values(\..*)?|\.dueling|\.dueling_hidden"
+    r"|\.discrete|\.scale_rewards|\.fragment_length|\.train_every|\.exploration\.kind"
+    r"|\.replay\.(kind|capacity|frame_stacks|burn_in|save|start_from))"
+)
+"""Settings of a training that stay as they are in its middle: they decide what is trained on, or the shapes of weights,
+of memories and of experience that is not complete yet. A clone has them from its donor.
+"""
+
+
+@dataclass(frozen=True)
+class PopulationConfig(SchedulerConfig):
+    """What PBT and PB2 have in common."""
+
+    interval: PositiveFloat = 10.0
+    """Age (in units of `time`) between two comparisons; each comes with a checkpoint."""
+    burn_in: NonNegative = 0.0
+    """Age before which nobody is compared."""
+    quantile: Annotated[float, Interval(ge=0, le=0.5)] = 0.25
+    """Fraction of the population that is replaced, by members of an equal fraction at the other end; 0 = nobody."""
+    synchronous: bool = True
+    """Wait for everybody before comparing, so that the same seed gives the same population whatever the timing; each
+    member but the last gives its place away meanwhile, so any number of places will do. False: compare a member with
+    the last known scores of the others as soon as it arrives, without waiting; for as many places as there are trials.
+    """
+
+
+@dataclass
+class Member:
+    """One trial of the population.
+
+    Attributes:
+        params: What it runs with.
+        since: Its age where its present interval began.
+        before: Its score there; minus infinity if there is none.
+        score: The score it reached itself at the end of the last interval. A clone's `before` is its donor's instead.
+        arrivals: How often it reached the end of an interval.
+        waits: Whether it is paused there until the others arrive.
+    """
+
+    params: dict[str, Any]
+    since: float = 0.0
+    before: float = -math.inf
+    score: float = -math.inf
+    arrivals: int = 0
+    waits: bool = False
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What one interval brought to one member.
+
+    Attributes:
+        trial: Whom.
+        time: Age at its beginning.
+        score: Score at its beginning.
+        gain: How much the score grew, in an interval of the length that was asked for.
+        params: What it ran with.
+    """
+
+    trial: str
+    time: float
+    score: float
+    gain: float
+    params: Mapping[str, Any]
+
+
+C = TypeVar("C", bound=PopulationConfig)
+
+
+class Population(Scheduler[C], Generic[C]):
+    """Compares members at each multiple of an interval, and lets the worst go on from where the best are.
+
+    How synchronous comparison knows that all have arrived: the first time, nobody runs any more and no new trial will
+    come (`drained`). From then on the population is closed, and whoever arrives or ends last brings the others on.
+    """
+
+    def __init__(self, cfg: C, space: Mapping[str, Any], streams: Streams) -> None:
+        super().__init__(cfg, space, streams)
+        self.members: dict[str, Member] = {}
+        self.stretches: list[Stretch] = []
+        self.closed = False
+
+    @abstractmethod
+    def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
+        """The parameters that a clone goes on with.
+
+        Args:
+            donor: Whose checkpoint it takes over; what cannot change in a checkpoint must stay as the donor has it.
+            going: What the other members go on with from here, as far as it is decided.
+            rng: Random numbers for this clone and this moment.
+        """
+
+    def add(self, trial: str, params: Mapping[str, Any]) -> None:
+        """A new member."""
+        self.members[trial] = Member(dict(params))
+
+    def milestone(self, trial: str) -> float:
+        """The end of its interval: the next multiple of `interval` that is not within the burn-in."""
+        every = self.cfg.interval
+        passed = math.floor(self.members[trial].since / every + 1e-9)  # 0.3 / 0.1 is a little less than 3
+        return max(passed + 1, math.ceil(self.cfg.burn_in / every - 1e-9)) * every
+
+    def on_result(self, trial: str, time: float, score: float) -> Actions:
+        """At the end of an interval it is compared, or waits for that; else it goes on."""
+        member = self.members[trial]
+        if time < self.milestone(trial):
+            return {}
+        if math.isfinite(score) and math.isfinite(member.before):
+            gain = (score - member.before) / (time - member.since) * self.cfg.interval
+            self.stretches.append(Stretch(trial, member.since, member.before, gain, member.params))
+        member.since, member.before, member.score = time, score, score
+        member.arrivals += 1
+        if not self.cfg.synchronous:
+            return self.compare([trial])
+        member.waits = True
+        return self.compare_waiting() if self.is_complete else {trial: Action.PAUSE}
+
+    def on_end(self, trial: str) -> Actions:
+        """It is no longer a member; if the others waited for nobody else, they go on."""
+        del self.members[trial]
+        return self.compare_waiting() if self.is_complete else {}
+
+    def drained(self, paused: Sequence[str]) -> Actions:
+        """These are all that there will ever be."""
+        self.closed = True
+        return self.compare_waiting()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that there will ever be are waiting."""
+        return self.closed and all(member.waits for member in self.members.values())
+
+    def compare_waiting(self) -> Actions:
+        """The worst of those that wait become copies of the best, and all go on."""
+        waiting = sorted(name for name, member in self.members.items() if member.waits)
+        for name in waiting:
+            self.members[name].waits = False
+        actions = self.compare(waiting)
+        return actions | {name: Action.CONTINUE for name in waiting if name not in actions}
+
+    def compare(self, trials: Sequence[str]) -> Actions:
+        """An exploit for each of these trials that is among the worst of all that have arrived so far.
+
+        They stand before those that go on, in `compare_waiting` too: whoever carries the actions out in their order
+        takes a donor's checkpoint before it makes a later one.
+        """
+        scores = {name: member.score for name, member in self.members.items() if member.arrivals}
+        ranked = sorted(scores, key=lambda name: (scores[name], name))
+        count = min(math.ceil(len(ranked) * self.cfg.quantile), len(ranked) // 2)
+        worst, best = ranked[:count], ranked[len(ranked) - count :]
+        best = [name for name in best if math.isfinite(scores[name])]
+        clones = [name for name in sorted(worst) if name in trials and best]
+        going = [self.members[name].params for name in sorted(self.members) if name not in clones]
+        actions: Actions = {}
+        for name in clones:
+            member = self.members[name]
+            rng = self.streams.generator(Role.TUNE, "scheduler", name, member.arrivals)
+            donor = best[int(rng.integers(len(best)))]
+            params = self.explore(donor, going, rng)
+            going.append(params)
+            actions[name] = Exploit(donor, params)
+            member.params = params
+            member.since, member.before = self.members[donor].since, self.members[donor].score
+        return actions
+
+
+def to_change(setting: str, asked: Sequence[str], space: Mapping[str, Any], able: type | tuple[type, ...]) -> list[str]:
+    """The paths of a space whose values may become others in the middle of a trial.
+
+    Args:
+        setting: Who asks, for messages: ``PBTConfig.mutations``.
+        asked: Paths that were named; empty = all that can.
+        space: Domains by path.
+        able: Classes of domains whose values can be changed.
+
+    Raises:
+        ConfigError: With a line for each path that was named and cannot change; or if there is none that can.
+    """
+    can = [path for path, domain in space.items() if isinstance(domain, able) and not FIXED.fullmatch(path)]
+    problems = []
+    for path in asked:
+        if path not in space:
+            hint = nearest(path, list(space))
+            problems.append(f"{setting}: {path} has no domain{hint or f'; those that have: {_listed(space)}'}")
+        elif FIXED.fullmatch(path):
+            problems.append(
+                f"{setting}: {path} cannot change in a running training: what is in its checkpoint depends on it; "
+                f"leave it out here: it stays in the space, and a clone has its donor's value"
+                f"{f'; these can change: {_listed(can)}' if can else ''}"
+            )
+        elif path not in can:
+            problems.append(f"{setting}: {path} cannot change: nothing is near a value of {space[path]}; leave it out")
+    if not problems and not can:
+        problems.append(
+            f"{setting}: no parameter of the space can change in a running trial ({_listed(space) or 'it is empty'}); "
+            f"give one a domain that can, such as algorithm.lr = loguniform(1e-5, 1e-2)"
+        )
+    if problems:
+        raise ConfigError(*problems)
+    return list(asked) or can
+
+
+def _listed(paths: Iterable[str]) -> str:
+    return ", ".join(paths)

@@ -1,0 +1,426 @@
+"""Trials on Ray: each place is an actor on whichever node has room for it, and holds a `Workplace`.
+
+Ray decides on which node a place stands, by the cores and GPUs that a trial is said to need. A place that is lost with
+its node makes a `Failed` event; the trial goes on from its last checkpoint at another place, so the experiment's folder
+has to be on a disk that all nodes share. This module needs Ray, and is imported only where ``tune.workers = ray``.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+
+from rookery.core.errors import ConfigError
+from rookery.core.processor import LIMIT
+from rookery.tune.child import send_prints
+from rookery.tune.job import Job, Start
+from rookery.tune.workers import Event, Failed, Order, Stopped, Workers
+from rookery.tune.workplace import LOG, Workplace
+
+PROBE = ".visible"
+"""In a trial's folder for a moment, to see whether the node of a new place has the same disk."""
+
+VISIBLE_SECONDS = 10.0
+"""What a shared disk gets to show a new file on another node."""
+
+LATE_SECONDS = 10.0
+"""After so long without a place, a trial's user is told what is missing, and it takes the next place that is free."""
+
+LOOK_SECONDS = 1.0
+"""Between two looks at which nodes there are."""
+
+CONNECT_SECONDS = 5.0
+"""What the cluster's address gets to answer; Ray itself would wait for more than a minute."""
+
+END_SECONDS = 300.0
+"""What a trial gets to save and free what it has, before its place is ended."""
+
+CONTROL = "control"
+"""The thread of a place that can be reached while a trial is at work."""
+
+
+# --- on a node ----------------------------------------------------------------------------------------------------
+
+
+class Site:
+    """What runs in a process on a node, for one trial after the other.
+
+    Args:
+        job: What a trial does, pickled.
+        cores: Cores that a trial may use; threads and helpers are chosen by it.
+        cwd: Where relative paths in the trial's settings begin, if the node has it.
+        path: Where the runner finds modules; what is not there on this node is passed over.
+    """
+
+    def __init__(self, job: bytes, cores: int, cwd: str, path: list[str]) -> None:
+        os.environ[LIMIT] = str(cores)
+        with suppress(OSError):
+            os.chdir(cwd)
+        sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
+        self._workplace = Workplace(lambda: cloudpickle.loads(job))
+
+    def node(self, probe: Path, content: str) -> tuple[str, str]:
+        """Where this is, and whether a file that the runner wrote is seen there.
+
+        Returns:
+            Ray's id of the node, and what is wrong; empty if nothing is.
+        """
+        deadline = time.monotonic() + VISIBLE_SECONDS
+        while not (probe.is_file() and probe.read_text(encoding="utf-8") == content):
+            if time.monotonic() > deadline:
+                return node_id(), f"node {socket.gethostname()} does not see {probe.parent}"
+            time.sleep(0.1)
+        return node_id(), ""
+
+    def begin(self, start: Start) -> None:
+        """Begins a trial, or goes on with it; what it prints goes to its log."""
+        send_prints(start.folder / LOG)
+        self._workplace.begin(start)
+
+    def step(self, order: Order) -> Event:
+        """Lets the trial do an iteration."""
+        return self._workplace.step(order)
+
+    def end(self, save: bool) -> str:
+        """Ends the trial; gives what went wrong."""
+        problem = self._workplace.end(save)
+        send_prints(os.devnull)
+        return problem
+
+    def interrupt(self) -> None:
+        """Asks the trial to save and stop; comes in the thread `CONTROL`, while the other one is at work."""
+        self._workplace.interrupt()
+
+
+def node_id() -> str:
+    """Ray's id of the node on which this runs."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+# --- at the runner ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one trial gets of a node: cores and GPUs."""
+
+    cpus: float
+    gpus: float
+
+    def __str__(self) -> str:
+        return f"{self.cpus:g} CPUs" + f" and {self.gpus:g} GPUs" * bool(self.gpus)
+
+    def times_in(self, node: Share) -> int:
+        """How often it fits on a node."""
+        parts = [(node.cpus, self.cpus), (node.gpus, self.gpus)]
+        return min((math.floor(there / needed + 1e-9) for there, needed in parts if needed), default=0)
+
+    def on_largest(self, nodes: list[Share]) -> Share:
+        """Itself if a node has it; else what the one that comes nearest has of it."""
+        if not nodes or any(self.times_in(node) for node in nodes):
+            return self
+        parts = [Share(min(self.cpus, node.cpus), min(self.gpus, node.gpus)) for node in nodes if node.cpus]
+        return max(parts, key=lambda part: (part.gpus, part.cpus), default=self)
+
+
+@dataclass
+class Place:
+    """The runner's side of a place.
+
+    Attributes:
+        site: Ray's handle of the actor.
+        share: What it takes of its node.
+        asked: When it was asked for.
+        start: The trial that is here, or None.
+        order: The order that is open.
+        node: Ray's id of its node; empty until it has one.
+        is_lost: Its process or node is gone.
+        is_told: A user knows that it is late.
+    """
+
+    site: Any
+    share: Share
+    asked: float
+    start: Start | None = None
+    order: Order | None = None
+    node: str = ""
+    is_lost: bool = False
+    is_told: bool = False
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has waited for a node for too long."""
+        return not self.node and not self.is_lost and time.monotonic() - self.asked > LATE_SECONDS
+
+
+class RayWorkers(Workers):
+    """Places on the nodes of a Ray cluster, as many as have room. They are made when they are needed, and stay.
+
+    Args:
+        job: What a trial does.
+        cpus: Cores a trial.
+        gpus: GPUs a trial.
+        max_concurrent: Places, at most; None = as many as there is room for.
+
+    Raises:
+        ConfigError: If there is no cluster at ``RAY_ADDRESS``, or the job cannot be sent to other processes.
+    """
+
+    def __init__(self, job: Job, cpus: float, gpus: float, max_concurrent: int | None) -> None:
+        try:
+            self._job = cloudpickle.dumps(job)
+        except Exception as error:
+            raise ConfigError(
+                f"tune.workers = ray: the trials cannot be sent to other processes, because pickling them raised "
+                f"{type(error).__name__}: {error}; make what cannot be pickled inside the trial, or use "
+                "tune.workers=here"
+            ) from error
+        self.notes = []
+        self._asked, self._most = Share(cpus, gpus), max_concurrent or sys.maxsize
+        self._places: list[Place] = []
+        self._open: dict[Any, Place] = {}  # in the order of asking, so that nobody's answer waits for long
+        self._is_stopping = False
+        self._connected_here = connect()
+        self._share, self._room, self._looked = self._asked, 0, -math.inf
+        self._look()
+
+    # --- places ---------------------------------------------------------------------------------------------------
+
+    @property
+    def free(self) -> int:
+        """How many more trials can begin now; one at least while there is none, which then waits for its place."""
+        idle = sum(place.start is None for place in self._places)
+        late = sum(place.is_late for place in self._places)
+        more = 0 if late else max(self._room - len(self._places), 0)
+        return max(idle + more - late, int(idle == len(self._places)))
+
+    def _look(self) -> None:
+        """Sees now and then which nodes there are, and forgets idle places on those that are gone."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        alive = {str(node["NodeID"]): share_of(node["Resources"]) for node in ray.nodes() if node["Alive"]}
+        for place in self._idle():
+            if place.node not in alive:
+                self._remove(place)
+        share = self._asked.on_largest(list(alive.values()))
+        if share != self._share:
+            note = f"tune: {self._asked} a trial, and no node of the Ray cluster has that: trials get {share}"
+            self.notes.append(note if share != self._asked else f"tune: from here on trials get {share}")
+        self._share, self._room = share, min(sum(share.times_in(node) for node in alive.values()), self._most)
+        self._help_late()
+
+    def _help_late(self) -> None:
+        """Tells of trials that wait for a place in vain, and gives them the ones that have become free."""
+        idle = self._idle()
+        for late in [place for place in self._places if place.is_late]:
+            assert late.start is not None
+            if idle:
+                start, order, place = late.start, late.order, idle.pop()
+                self._remove(late)
+                self._begin_at(place, start)
+                if order is not None:
+                    self.order(start.trial, order)
+            elif not late.is_told:
+                late.is_told = True
+                there, unused = share_of(ray.cluster_resources()), share_of(ray.available_resources())
+                self.notes.append(
+                    f"{late.start.trial} waits for a place: it needs {late.share} on one node, and of the {there} of "
+                    f"the Ray cluster {unused} are free in all; it begins when there is room, and the others go on"
+                )
+
+    def _idle(self) -> list[Place]:
+        return [place for place in self._places if place.start is None]
+
+    def _place_of(self, trial: str) -> Place:
+        return next(place for place in self._places if place.start is not None and place.start.trial == trial)
+
+    def _make(self, folder: Path) -> Place:
+        """Asks Ray for a place, and the place for what it sees of a folder."""
+        share, probe = self._share, secrets.token_hex(8)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / PROBE).write_text(probe, encoding="utf-8")
+        actor: Any = ray.remote(concurrency_groups={CONTROL: 1})(Site)
+        cores = max(math.floor(share.cpus), 1)
+        site = actor.options(num_cpus=share.cpus, num_gpus=share.gpus).remote(self._job, cores, os.getcwd(), sys.path)
+        place = Place(site, share, time.monotonic())
+        self._places.append(place)
+        self._open[site.node.remote(folder / PROBE, probe)] = place
+        return place
+
+    def _remove(self, place: Place) -> None:
+        """Ends a place, whatever it does."""
+        ray.kill(place.site)
+        self._places.remove(place)
+        self._open = {answer: other for answer, other in self._open.items() if other is not place}
+
+    # --- trials ---------------------------------------------------------------------------------------------------
+
+    def begin(self, start: Start) -> None:
+        """Puts a trial on a free place, or on a new one."""
+        start = replace(start, folder=start.folder.resolve())
+        self._begin_at(next(iter(self._idle()), None) or self._make(start.folder), start)
+
+    def _begin_at(self, place: Place, start: Start) -> None:
+        place.start = start
+        place.site.begin.remote(start)
+
+    def order(self, trial: str, order: Order) -> None:
+        """Orders an iteration; a place that has no node yet does it when it has."""
+        place = self._place_of(trial)
+        place.order = order
+        self._open[place.site.step.remote(order)] = place
+
+    def end(self, trial: str, save: bool) -> None:
+        """Frees the place of a trial; one that is lost, or has no node yet, is given up."""
+        place = self._place_of(trial)
+        if place.is_lost or not place.node:
+            self._remove(place)
+            return
+        try:
+            problem = ray.get(place.site.end.remote(save), timeout=END_SECONDS)
+        except GetTimeoutError:
+            problem = f"did not end within {END_SECONDS:g} seconds, and its process was ended"
+            self._remove(place)
+        except RayError as error:
+            problem = f"was lost while it ended, after its last checkpoint: {in_a_line(error)}"
+            self._remove(place)
+        place.start = place.order = None
+        if problem:
+            self.notes.append(f"{trial}: {problem}")
+
+    def wait(self, seconds: float) -> Event | None:
+        """The next answer to an order.
+
+        Raises:
+            ConfigError: If a node does not see the experiment's folder, or cannot run this library at all.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            self._look()
+            if self._is_stopping:
+                for place in self._places:
+                    if place.start is not None and place.order is not None and not place.node and not place.is_lost:
+                        place.order = None
+                        return Stopped(place.start.trial)
+            left = max(deadline - time.monotonic(), 0.0)
+            if not self._open:
+                time.sleep(left)
+                return None
+            found, _ = ray.wait(list(self._open), timeout=left)
+            if not found:
+                return None
+            event = self._take(self._open.pop(found[0]), found[0])
+            if event is not None:
+                return event
+
+    def _take(self, place: Place, ref: Any) -> Event | None:
+        """What an answer says: an event, or on which node a place stands."""
+        assert place.start is not None or place.order is None
+        try:
+            answer = ray.get(ref)
+        except RayTaskError as error:  # of ours, not of the trial's: that its log cannot be written, say
+            if place.start is None or place.order is None:
+                raise
+            place.order = None
+            return Failed(place.start.trial, in_a_line(error), str(error))
+        except RayError as error:
+            if isinstance(error, RayActorError) and error.actor_init_failed:
+                raise ConfigError(
+                    f"tune.workers = ray: a node cannot run trials: {in_a_line(error)}; every node needs this library, "
+                    "and the modules that the trials use, in the same versions"
+                ) from error
+            return self._lost(place, error)
+        if isinstance(answer, tuple):
+            place.node, problem = answer
+            if problem:
+                raise ConfigError(
+                    f"tune.workers = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
+                    "the cluster share, under the same path; set folder to one that is"
+                )
+            return None
+        place.order = None
+        return answer  # type: ignore[no-any-return]
+
+    def _lost(self, place: Place, error: RayError) -> Failed | None:
+        """A place is gone; its trial is told once."""
+        place.is_lost = True
+        if place.start is None or place.order is None:
+            return None
+        place.order = None
+        return Failed(place.start.trial, f"its place on Ray is gone: {in_a_line(error)}", str(error), lost=True)
+
+    def interrupt(self) -> None:
+        """Asks trials at work to save and stop; those that wait for a place stop at once."""
+        self._is_stopping = True
+        for place in self._places:
+            if place.start is not None and place.node and not place.is_lost:
+                place.site.interrupt.options(concurrency_group=CONTROL).remote()
+
+    def close(self) -> None:
+        """Ends all places, and the connection to Ray if it was made here; with it a cluster that was begun here."""
+        for place in list(self._places):
+            self._remove(place)
+        if self._connected_here:
+            ray.shutdown()
+
+
+def connect() -> bool:
+    """Joins the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else begins one on this machine.
+
+    Returns:
+        Whether this did anything: False if the caller's process has joined one before.
+
+    Raises:
+        ConfigError: If there is none at the address, or it refuses.
+    """
+    if ray.is_initialized():
+        return False
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "://" not in address:
+        try:
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        except OSError as error:
+            raise ConfigError(
+                f"environment variable RAY_ADDRESS = {address}: no Ray cluster answers there ({error}); start one with "
+                f"ray start --head --port={port}, or unset the variable to run on this machine alone"
+            ) from None
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except (RayError, ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"tune.workers = ray: Ray does not start: {type(error).__name__}: {error}; workers=processes needs no Ray"
+        ) from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # ray.init takes it, and would end the runner without a checkpoint
+    return True
+
+
+def share_of(resources: Mapping[str, float]) -> Share:
+    """Cores and GPUs of a node or a cluster."""
+    return Share(float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0)))
+
+
+def in_a_line(error: RayError) -> str:
+    """What Ray says in many lines, without the table of its ids."""
+    lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
+    return " ".join(line for line in lines if line)

@@ -1,0 +1,573 @@
+"""Search spaces: what a parameter may be (Domain), and how the values of a suggestion are drawn.
+
+A domain stands where a setting's value would stand, at any depth (`tune/spec.py` takes it from there):
+
+    PPOConfig(lr=tune.loguniform(1e-4, 1e-2), model=ModelConfig(hidden=tune.choice([[64, 64], [128, 128]])))
+
+Names and meaning are those of Ray Tune: `randint` excludes its upper end, the variants with a q include it. One thing
+is stricter: the bounds of a variant with a q must be multiples of it, and then all its values are equally likely (in
+the logarithm where it has one), the two ends too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from statistics import NormalDist
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import ConfigError
+from rookery.core.layers import mapping_of
+from rookery.core.schedules import Schedule, write_schedule
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import Settings, Undecided, is_undecided, object_name, show
+
+Rng = np.random.Generator
+
+
+class Domain(Undecided, ABC):
+    """What a parameter may be. Made by the functions below, which check their arguments."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """It as `tune.spec.read` takes it from a file, JSON-ready: ``{"loguniform": [0.0001, 0.01]}``."""
+
+    @abstractmethod
+    def adopt(self, value: Any) -> Any:
+        """The value of this domain that `value` means: of a point, or read back from JSON, where a tuple is a list.
+
+        Raises:
+            ConfigError: If it is none of them.
+        """
+
+    def contains(self, value: Any) -> bool:
+        """Whether `value` is one of its values."""
+        try:
+            self.adopt(value)
+        except ConfigError:
+            return False
+        return True
+
+    def __str__(self) -> str:
+        """It as it is called in code: ``loguniform(0.0001, 0.01)``."""
+        ((kind, arguments),) = self.describe().items()
+        inside = arguments if kind in ("choice", "grid_search", "sample_from") else str(arguments)[1:-1]
+        return f"{kind}({inside})"
+
+
+class Drawn(Domain):
+    """A domain with a distribution."""
+
+    @abstractmethod
+    def quantile(self, u: float) -> Any:
+        """The value below which a share `u` in [0, 1) of the distribution lies."""
+
+    def draw(self, rng: Rng) -> Any:
+        """A random value; takes one number from `rng`, whatever the domain."""
+        return self.quantile(rng.random())
+
+
+@dataclass(frozen=True)
+class Float(Drawn):
+    """Numbers from `low` to `high`.
+
+    Attributes:
+        low: The smallest.
+        high: The largest.
+        log: Whether the logarithm is uniform.
+        step: All values are multiples of it; None for any number.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Its function and arguments."""
+        kind = f"{'q' if self.step else ''}{'log' if self.log else ''}uniform"
+        return {kind: [self.low, self.high] + ([self.step] if self.step else [])}
+
+    def quantile(self, u: float) -> float:
+        """The value at `u`; with a step, each value owns half a step on both its sides."""
+        half = self.step / 2 if self.step else 0.0
+        return self.clip(_between(self.low - half, self.high + half, u, self.log))
+
+    def clip(self, value: float) -> float:
+        """The nearest value of the domain."""
+        inside = min(max(float(value), self.low), self.high)
+        return _multiple(inside, self.step) if self.step else inside
+
+    def adopt(self, value: Any) -> float:
+        """`value` as a float, exactly on its step."""
+        if _finite(value) and self.low <= value <= self.high:
+            nearest = self.clip(value)
+            if math.isclose(nearest, value, rel_tol=1e-9, abs_tol=(self.step or 0.0) * 1e-9):
+                return nearest
+        raise ConfigError(f"{show(value)} is not in {self}")
+
+
+@dataclass(frozen=True)
+class Integer(Drawn):
+    """Whole numbers from `low` to `high`, both included (`randint(0, 3)` is ``Integer(0, 2)``).
+
+    Attributes:
+        low: The smallest.
+        high: The largest.
+        log: Whether the logarithm is uniform.
+        step: All values are multiples of it, if it is not 1.
+    """
+
+    low: int
+    high: int
+    log: bool = False
+    step: int = 1
+
+    def describe(self) -> dict[str, Any]:
+        """Its function and arguments."""
+        kind = f"{'log' if self.log else ''}randint"
+        return {kind: [self.low, self.high + 1]} if self.step == 1 else {f"q{kind}": [self.low, self.high, self.step]}
+
+    def quantile(self, u: float) -> int:
+        """The value at `u`; each value owns half a step on both its sides."""
+        half = self.step / 2
+        return self.clip(_between(self.low - half, self.high + half, u, self.log))
+
+    def clip(self, value: float) -> int:
+        """The nearest value of the domain."""
+        return min(max(round(value / self.step) * self.step, self.low), self.high)
+
+    def adopt(self, value: Any) -> int:
+        """`value` as an int."""
+        if _finite(value) and value == int(value) and self.low <= value <= self.high and int(value) % self.step == 0:
+            return int(value)
+        raise ConfigError(f"{show(value)} is not in {self}")
+
+
+@dataclass(frozen=True)
+class Normal(Drawn):
+    """Numbers of a normal distribution.
+
+    Attributes:
+        mean: Its middle.
+        std: Its standard deviation.
+        step: All values are multiples of it; None for any number.
+    """
+
+    mean: float
+    std: float
+    step: float | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Its function and arguments."""
+        arguments = [self.mean, self.std]
+        return {"qrandn": [*arguments, self.step]} if self.step else {"randn": arguments}
+
+    def quantile(self, u: float) -> float:
+        """The value at `u`; the ends have none, so the numbers next to them stand for 0 and 1."""
+        return self.clip(NormalDist(self.mean, self.std).inv_cdf(min(max(u, 2.0**-54), 1 - 2.0**-53)))
+
+    def share(self, value: float) -> float:
+        """The share of the distribution below `value`: `quantile` turned round."""
+        return NormalDist(self.mean, self.std).cdf(value)
+
+    def clip(self, value: float) -> float:
+        """The nearest value of the domain."""
+        return _multiple(float(value), self.step) if self.step else float(value)
+
+    def adopt(self, value: Any) -> float:
+        """`value` as a float, exactly on its step."""
+        if _finite(value):
+            nearest = self.clip(value)
+            if math.isclose(nearest, value, rel_tol=1e-9, abs_tol=(self.step or 0.0) * 1e-9):
+                return nearest
+        raise ConfigError(f"{show(value)} is not in {self}")
+
+
+@dataclass(frozen=True)
+class Choice(Drawn):
+    """One of several values of any kind, all equally likely.
+
+    Attributes:
+        values: What there is to choose from.
+    """
+
+    values: tuple[Any, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """Its function and values, as they are written."""
+        return {"choice": written(self.values)}
+
+    def quantile(self, u: float) -> Any:
+        """The value at `u`, in the order given."""
+        return self.values[int(u * len(self.values))]
+
+    def adopt(self, value: Any) -> Any:
+        """The one of the values that `value` means."""
+        return self.values[self.index(value)]
+
+    def index(self, value: Any) -> int:
+        """The place of a value.
+
+        Raises:
+            ConfigError: If it has none.
+        """
+        return _index(self, self.values, value)
+
+
+@dataclass(frozen=True)
+class Grid(Domain):
+    """Values that are all tried, with all values of other grids.
+
+    Attributes:
+        values: What is tried.
+    """
+
+    values: tuple[Any, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """Its function and values, as they are written."""
+        return {"grid_search": written(self.values)}
+
+    def adopt(self, value: Any) -> Any:
+        """The one of the values that `value` means."""
+        return self.values[_index(self, self.values, value)]
+
+
+@dataclass(frozen=True)
+class Computed(Domain):
+    """What a function makes of the parameters chosen before.
+
+    Attributes:
+        function: Takes the configuration so far, a nested dict, and, if it has a second parameter, a NumPy generator.
+    """
+
+    function: Callable[..., Any]
+
+    def describe(self) -> dict[str, Any]:
+        """Its function."""
+        return {"sample_from": written(self.function)}
+
+    def adopt(self, value: Any) -> Any:
+        """`value`: a function may give anything."""
+        return value
+
+    def compute(self, config: Mapping[str, Any], rng: Rng) -> Any:
+        """Its value, given the other parameters."""
+        return self.function(config, rng) if _positional(self.function) > 1 else self.function(config)
+
+
+# --- the functions users call ---------------------------------------------------------------------------------------
+# What they return is typed Any, because it stands where a number or a list is declared.
+
+
+def grid_search(values: Sequence[Any]) -> Any:
+    """Every one of `values` is tried, with every combination of other grids.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    return Grid(_values("grid_search", values))
+
+
+def choice(values: Sequence[Any]) -> Any:
+    """One of `values`, all equally likely.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    return Choice(_values("choice", values))
+
+
+def uniform(low: float, high: float) -> Any:
+    """A number from `low` to `high`."""
+    return Float(*_floats("uniform", low, high))
+
+
+def quniform(low: float, high: float, q: float) -> Any:
+    """A multiple of `q` from `low` to `high`, both included."""
+    low, high, q = _stepped_floats("quniform", low, high, q)
+    return Float(low, high, step=q)
+
+
+def loguniform(low: float, high: float) -> Any:
+    """A number from `low` to `high`, uniform in its logarithm."""
+    low, high = _floats("loguniform", low, high)
+    return Float(low, high, log=True)
+
+
+def qloguniform(low: float, high: float, q: float) -> Any:
+    """A multiple of `q` from `low` to `high`, both included, uniform in its logarithm."""
+    low, high, q = _stepped_floats("qloguniform", low, high, q)
+    return Float(low, high, log=True, step=q)
+
+
+def randint(low: int, high: int) -> Any:
+    """A whole number from `low` to `high` - 1."""
+    low, high = _ints("randint", low, high)
+    return Integer(low, high - 1)
+
+
+def qrandint(low: int, high: int, q: int) -> Any:
+    """A whole multiple of `q` from `low` to `high`, both included."""
+    low, high, q = _stepped_ints("qrandint", low, high, q)
+    return Integer(low, high, step=q)
+
+
+def lograndint(low: int, high: int) -> Any:
+    """A whole number from `low` to `high` - 1, uniform in its logarithm."""
+    low, high = _ints("lograndint", low, high)
+    return Integer(low, high - 1, log=True)
+
+
+def qlograndint(low: int, high: int, q: int) -> Any:
+    """A whole multiple of `q` from `low` to `high`, both included, uniform in its logarithm."""
+    low, high, q = _stepped_ints("qlograndint", low, high, q)
+    return Integer(low, high, log=True, step=q)
+
+
+def randn(mean: float = 0.0, std: float = 1.0) -> Any:
+    """A number of a normal distribution."""
+    return Normal(_number("randn", "mean", mean), _positive("randn", "std", std))
+
+
+def qrandn(mean: float, std: float, q: float) -> Any:
+    """A multiple of `q`: a number of a normal distribution, rounded."""
+    return Normal(_number("qrandn", "mean", mean), _positive("qrandn", "std", std), _positive("qrandn", "q", q))
+
+
+def sample_from(function: Callable[..., Any]) -> Any:
+    """What `function` makes of the configuration chosen so far.
+
+    Args:
+        function: Takes a nested dict, ``lambda config: config["algorithm"]["lr"] / 2``, and, if it has a second
+            parameter, a NumPy generator of its own. It is asked after all other domains; several are asked in the order
+            in which they stand, and each sees what those before it gave.
+    """
+    if not callable(function):
+        raise ConfigError(f"sample_from: must be a function of the configuration so far, not {show(function)}")
+    if _positional(function) < 1:
+        raise ConfigError(f"sample_from: {show(function)} must take the configuration so far as its first argument")
+    return Computed(function)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        grid_search,
+        choice,
+        uniform,
+        quniform,
+        loguniform,
+        qloguniform,
+        randint,
+        qrandint,
+        lograndint,
+        qlograndint,
+        randn,
+        qrandn,
+        sample_from,
+    )
+}
+"""The functions by name, as files know them."""
+
+
+# --- suggestions ----------------------------------------------------------------------------------------------------
+
+
+def drawn(space: Mapping[str, Domain], streams: Streams, number: int) -> dict[str, Any]:
+    """Random values of suggestion `number` for all parameters with a distribution.
+
+    Each parameter has a stream of its own, named by the experiment's seed, `number` and its path: another parameter in
+    the space changes nothing for those that were there.
+    """
+    return {
+        path: domain.draw(stream(streams, number, path)) for path, domain in space.items() if isinstance(domain, Drawn)
+    }
+
+
+def stream(streams: Streams, number: int, path: str) -> Rng:
+    """The random numbers of one parameter in suggestion `number`."""
+    return streams.generator(Role.TUNE, "search", number, path)
+
+
+def grid_size(space: Mapping[str, Domain]) -> int:
+    """How many combinations the values of all grids have; 1 if there is no grid."""
+    return math.prod(len(domain.values) for domain in space.values() if isinstance(domain, Grid))
+
+
+def cell(space: Mapping[str, Domain], number: int) -> dict[str, Any]:
+    """A combination of the values of all grids: number 0, 1, ... as nested loops in the order of the space give them,
+    the last grid changing fastest, and then from the start again.
+    """
+    values: dict[str, Any] = {}
+    for path, domain in reversed(list(space.items())):
+        if isinstance(domain, Grid):
+            number, at = divmod(number, len(domain.values))
+            values[path] = domain.values[at]
+    return values
+
+
+def written(value: Any) -> Any:
+    """A value in the types of JSON, for files and to compare with.
+
+    Classes and functions are ``module:Name``, a lambda has a checksum of its code behind it; domains are what
+    `Domain.describe` says; other objects what they print, without the address.
+    """
+    if isinstance(value, Domain):
+        return value.describe()
+    if isinstance(value, Settings):
+        return {str(key): written(part) for key, part in mapping_of(value).items()}
+    if isinstance(value, Schedule):
+        return write_schedule(value)
+    if isinstance(value, Mapping):
+        return {str(key): written(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [written(part) for part in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, FunctionType) and value.__name__ == "<lambda>":
+        code = value.__code__
+        constants = [part for part in code.co_consts if not isinstance(part, CodeType)]
+        return f"{object_name(value)}#{zlib.crc32(code.co_code + repr((constants, code.co_names)).encode()):08x}"
+    return object_name(value) or re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))
+
+
+# --- arguments ------------------------------------------------------------------------------------------------------
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _number(kind: str, name: str, value: Any) -> float:
+    if not _finite(value):
+        raise ConfigError(f"{kind}: {name} must be a finite number, not {show(value)}")
+    return float(value)
+
+
+def _positive(kind: str, name: str, value: Any) -> float:
+    if _number(kind, name, value) <= 0:
+        raise ConfigError(f"{kind}: {name} must be above 0, not {show(value)}")
+    return float(value)
+
+
+def _floats(kind: str, low: Any, high: Any) -> tuple[float, float]:
+    """The bounds of a function of that name, if they are right."""
+    low, high = _number(kind, "low", low), _number(kind, "high", high)
+    _ordered(kind, low, high)
+    return low, high
+
+
+def _stepped_floats(kind: str, low: Any, high: Any, q: Any) -> tuple[float, float, float]:
+    """The bounds, exactly on their step, and the step."""
+    low, high = _floats(kind, low, high)
+    q = _positive(kind, "q", q)
+    for name, bound in (("low", low), ("high", high)):
+        if not math.isclose(bound, _multiple(bound, q), rel_tol=1e-9, abs_tol=q * 1e-9):
+            below = _multiple(math.floor(bound / q) * q, q)
+            _refuse_between(kind, name, bound, q, below, _multiple(below + q, q))
+    return _multiple(low, q), _multiple(high, q), q
+
+
+def _ints(kind: str, low: Any, high: Any) -> tuple[int, int]:
+    """The bounds of a function of that name, if they are right."""
+    low, high = _whole(kind, "low", low), _whole(kind, "high", high)
+    _ordered(kind, low, high)
+    return low, high
+
+
+def _stepped_ints(kind: str, low: Any, high: Any, q: Any) -> tuple[int, int, int]:
+    """The bounds and the step."""
+    low, high = _ints(kind, low, high)
+    q = _whole(kind, "q", _positive(kind, "q", q))
+    for name, bound in (("low", low), ("high", high)):
+        if bound % q:
+            _refuse_between(kind, name, bound, q, bound // q * q, bound // q * q + q)
+    return low, high, q
+
+
+def _whole(kind: str, name: str, value: Any) -> int:
+    if not (_finite(value) and value == int(value)) or abs(value) > 2**63:
+        raise ConfigError(f"{kind}: {name} must be a whole number of at most 64 bits, not {show(value)}")
+    return int(value)
+
+
+def _refuse_between(kind: str, name: str, bound: float, q: float, below: float, above: float) -> None:
+    raise ConfigError(f"{kind}: {name} must be a multiple of q = {q:g}, not {bound:g}; write {below:g} or {above:g}")
+
+
+def _ordered(kind: str, low: float, high: float) -> None:
+    if low >= high:
+        excluded = ", which is excluded" if kind in ("randint", "lograndint") else ""
+        raise ConfigError(f"{kind}: low must be below high{excluded}, not {low:g} and {high:g}")
+    if "log" in kind and low <= 0:
+        raise ConfigError(
+            f"{kind}: low must be above 0, where the logarithm begins, not {low:g}; "
+            f"write a small number, or {kind.replace('log', '')}"
+        )
+
+
+def _values(kind: str, values: Any) -> tuple[Any, ...]:
+    """The argument of a function of that name as a tuple, if it is right."""
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
+        raise ConfigError(f"{kind}: must be given a list of values, not {show(values)}")
+    found = tuple(values)
+    if not found:
+        raise ConfigError(f"{kind}: needs at least one value")
+    named: dict[str, Any] = {}
+    for value in found:
+        if is_undecided(value):
+            raise ConfigError(f"{kind}: its values must be decided, not {show(value)}; give each parameter one domain")
+        form = written(value)
+        if isinstance(form, str) and not isinstance(value, str) and named.setdefault(form, value) is not value:
+            raise ConfigError(f"{kind}: two of its values are both written {form!r}; give them names of their own")
+    return found
+
+
+def _positional(function: Callable[..., Any]) -> int:
+    """How many arguments a function takes by position; 1 where it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return 1
+    # One with a default of its own, as in ``lambda config, scale=2``, is no place for the generator.
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.kind in kinds and p.default is p.empty]
+    return len(required) or sum(p.kind in kinds for p in parameters)
+
+
+def _between(low: float, high: float, u: float, log: bool) -> float:
+    """The point at a share `u` of the way."""
+    return math.exp(_between(math.log(low), math.log(high), u, False)) if log else low * (1 - u) + high * u
+
+
+def _multiple(value: float, step: float) -> float:
+    """The nearest multiple of `step`, as it is written: three times 0.1 is 0.3."""
+    return float(round(value / step) * Decimal(repr(step)))
+
+
+def _index(domain: Domain, values: tuple[Any, ...], value: Any) -> int:
+    """The place of `value` itself, or of what is written as it is."""
+    for i, known in enumerate(values):
+        if known is value:
+            return i
+    form = written(value)
+    for i, known in enumerate(values):
+        if written(known) == form and isinstance(known, bool) == isinstance(value, bool):
+            return i
+    raise ConfigError(f"{show(value)} is none of the values of {domain}")

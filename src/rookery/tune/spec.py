@@ -1,0 +1,236 @@
+"""Where domains stand among settings: reading them from files, taking them out, and putting values in their place.
+
+The path of a domain is that of the setting it stands for, ``algorithm.model.hidden``; in a list it ends with the place,
+``algorithm.model.hidden.0``.
+
+A layer of settings takes lists whole, and schedules too. So where a domain stands inside of one (``hidden: [{choice:
+[32, 64]}, 64]``), what is undecided is the list, although the parameter is its element.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, replace
+from difflib import get_close_matches
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.layers import CLASS, Layer, import_object, mapping_of, nested
+from rookery.core.settings import Settings, is_undecided, show
+from rookery.tune.space import FUNCTIONS, Domain
+
+LISTS = ("choice", "grid_search")
+"""Functions whose one argument is a list."""
+
+
+def read_layer(layer: Layer) -> Layer:
+    """The layer with a domain wherever a mapping of one key names one: ``{loguniform: [1e-4, 1e-2]}``, ``{uniform:
+    {low: 0, high: 1}}``, ``{sample_from: my.module:function}``.
+
+    Raises:
+        ConfigError: With a line for each whose name or arguments are wrong; says where it stands.
+    """
+    problems: list[str] = []
+
+    def read(node: Any, path: str) -> Any:
+        if isinstance(node, list | tuple):
+            return type(node)(read(part, f"{path}.{i}") for i, part in enumerate(node))
+        if not isinstance(node, Mapping):
+            return node
+        if len(node) == 1:
+            ((name, arguments),) = node.items()
+            try:
+                if name in FUNCTIONS:
+                    return _called(name, arguments)
+                if meant := _meant(name, arguments):
+                    raise ConfigError(f"there is no domain {name!r}; did you mean {meant!r}?")
+            except ConfigError as error:
+                problems.extend(f"{layer.where(path)}: {path} = {show(dict(node))}: {why}" for why in error.problems)
+        return {key: read(part, f"{path}.{key}") for key, part in node.items()}
+
+    values = {key: read(part, str(key)) for key, part in layer.values.items()}
+    if problems:
+        raise ConfigError(*problems)
+    return replace(layer, values=values)
+
+
+def domains_in(values: Any, path: str = "") -> dict[str, Domain]:
+    """All domains in mappings, lists and settings objects, at any depth, by path, in the order in which they stand.
+
+    Raises:
+        ConfigError: If two have the same path.
+    """
+    if isinstance(values, Domain):
+        return {path: values}
+    found: dict[str, Domain] = {}
+    for key, part in _parts(values):
+        for inner, domain in domains_in(part, f"{path}.{key}" if path else str(key)).items():
+            if inner in found:
+                raise ConfigError(f"code: {inner} has two domains, {found[inner]} and {domain}; leave one out")
+            found[inner] = domain
+    return found
+
+
+def fill(values: Any, params: Mapping[str, Any], path: str = "") -> Any:
+    """The same with a value in the place of each domain; what has no domain in it is the same object.
+
+    Args:
+        values: A mapping, list or settings object, or what stands in one.
+        params: Values by path, one for each domain.
+        path: Where `values` stands.
+
+    Raises:
+        ConfigError: If a settings object refuses a value.
+    """
+    if isinstance(values, Domain):
+        return params[path]
+    if not is_undecided(values):
+        return values
+    parts = [(key, fill(part, params, f"{path}.{key}" if path else str(key))) for key, part in _parts(values)]
+    if isinstance(values, Settings):
+        return values.replace(**dict(parts))
+    return dict(parts) if isinstance(values, Mapping) else type(values)(part for _, part in parts)
+
+
+def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is decided, and what is not.
+
+    A settings object with a domain in it becomes a mapping that says its class, as a layer takes it.
+
+    Args:
+        values: Values by path, as of a layer, or a nested configuration.
+
+    Returns:
+        The values without domains, and by path each domain, or list or schedule with domains in it. `domains_in` the
+        second is the search space; to `fill` the second gives what a trial adds to the first, as the values of a layer.
+    """
+    undecided: dict[str, Any] = {}
+
+    def decided(node: Any, path: str) -> Any:
+        if not is_undecided(node):
+            return node
+        if isinstance(node, Settings) or (isinstance(node, Mapping) and not _is_taken_whole(node)):
+            parts = {key: decided(part, f"{path}.{key}") for key, part in mapping_of(node).items()}
+            return {key: part for key, part in parts.items() if part is not MISSING}
+        undecided[path] = node
+        return MISSING
+
+    parts = {key: decided(part, str(key)) for key, part in values.items()}
+    return {key: part for key, part in parts.items() if part is not MISSING}, undecided
+
+
+def split_layers(layers: Sequence[Layer]) -> tuple[list[Layer], dict[str, Any]]:
+    """Layers of settings, lowest first, without their domains; and what is undecided, as from `split`.
+
+    Domains are read as by `read_layer`. A domain counts unless a higher layer says something for its path, so that
+    ``algorithm.lr=1e-3`` in the command line decides what a file left open.
+
+    Raises:
+        ConfigError: If a domain is wrong.
+    """
+    fixed: list[Layer] = []
+    undecided: dict[str, Any] = {}
+    for layer in map(read_layer, layers):
+        tree = nested(layer.values)
+        undecided = {path: node for path, node in undecided.items() if not _says(tree, path)}
+        decided, found = split(tree)
+        fixed.append(replace(layer, values=decided) if found else layer)
+        undecided |= found
+    return fixed, undecided
+
+
+def outline(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Values of several layers, lowest first, as one nested dict in which settings objects are dicts of what they were
+    given; domains stay. What functions of `sample_from` look at.
+    """
+    tree: dict[str, Any] = {}
+
+    def lay(node: dict[str, Any], values: Mapping[Any, Any]) -> None:
+        for key, part in values.items():
+            if isinstance(part, Mapping | Settings):
+                inside = node[key] = dict(node[key]) if isinstance(node.get(key), dict) else {}
+                lay(inside, mapping_of(part))
+            elif key != CLASS:
+                node[key] = part
+
+    for values in parts:
+        lay(tree, nested(values))
+    return tree
+
+
+def known(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """A nested dict with the values chosen so far; other domains are left out, and None in a list."""
+
+    def clean(node: Any, path: str) -> Any:
+        if isinstance(node, Domain):
+            return params.get(path, MISSING)
+        parts = [(key, clean(part, f"{path}.{key}" if path else str(key))) for key, part in _parts(node)]
+        if isinstance(node, Mapping | Settings):
+            return {key: part for key, part in parts if part is not MISSING}
+        if isinstance(node, list | tuple):
+            return [None if part is MISSING else part for _, part in parts]
+        return node
+
+    tree: dict[str, Any] = clean(config, "")
+    return tree
+
+
+def _parts(values: Any) -> list[tuple[Any, Any]]:
+    """What stands in a mapping, list or settings object, by key, place or name."""
+    if isinstance(values, Settings | Mapping):
+        return [(key, part) for key, part in mapping_of(values).items() if key != CLASS]
+    return list(enumerate(values)) if isinstance(values, list | tuple) else []
+
+
+def _is_taken_whole(node: Mapping[Any, Any]) -> bool:
+    """Whether layers do not merge it key by key: a schedule, or a mapping whose keys are not plain names."""
+    plain = all(isinstance(key, str) and key and "." not in key for key in node)
+    return not plain or {"start", "end"} <= node.keys() or "points" in node
+
+
+def _says(tree: Mapping[str, Any], path: str) -> bool:
+    """Whether a layer gives a value for a path, or for a section it would be in."""
+    node: Any = tree
+    for key in path.split("."):
+        if not isinstance(node, Mapping | Settings):
+            return True
+        inside = mapping_of(node)
+        if key not in inside:
+            return False
+        node = inside[key]
+    return True
+
+
+def _called(name: str, arguments: Any) -> Domain:
+    """The domain that a function of this name makes of arguments from a file."""
+    function: Callable[..., Domain] = FUNCTIONS[name]
+    if name == "sample_from" and isinstance(arguments, str):
+        return function(import_object(arguments))
+    if name in LISTS and not isinstance(arguments, Mapping):
+        return function(arguments)
+    signature = inspect.signature(function)
+    keywords = {str(key): value for key, value in arguments.items()} if isinstance(arguments, Mapping) else {}
+    args = [] if isinstance(arguments, Mapping) else arguments if isinstance(arguments, list) else [arguments]
+    for key in keywords.keys() - signature.parameters.keys():
+        raise ConfigError(f"{name} has no {key!r}{nearest(key, list(signature.parameters))}")
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError:
+        takes = ", ".join(signature.parameters)
+        raise ConfigError(f"{name} takes {takes}; write {{{name}: [{takes}]}}") from None
+    return function(*args, **keywords)
+
+
+def _meant(name: Any, arguments: Any) -> str:
+    """The function that a misspelled one-key mapping means; empty if it may well be something else."""
+    if not isinstance(name, str):
+        return ""
+    bare = {known.replace("_", ""): known for known in FUNCTIONS}
+    word = name.lower().replace("_", "").replace("-", "")
+    if word in bare:
+        return bare[word]
+    inside = list(arguments.values()) if isinstance(arguments, Mapping) else arguments
+    numbers = isinstance(inside, list) and len(inside) in (2, 3) and all(isinstance(x, int | float) for x in inside)
+    match = get_close_matches(word, [key for key, known in bare.items() if known not in LISTS], n=1, cutoff=0.8)
+    return bare[match[0]] if numbers and match else ""

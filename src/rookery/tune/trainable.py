@@ -1,0 +1,521 @@
+"""Trials that are no trainings of ours: a class that does an iteration at each `step`, or a function that reports.
+
+    class Annealing:                                   def objective(config):
+        def setup(self, config): ...                       for height in climb(config["step_size"]):
+        def step(self): return {"score": ...}                  tune.report({"score": height})
+
+    tune.run(trainable=Annealing, config={"step_size": tune.uniform(0, 1)}, metric="score", num_samples=20)
+
+Both get the configuration with a value in the place of each domain. What they report is flattened
+(``{"loss": {"actor": 1}}`` is ``loss/actor``), gets the columns ``iteration`` and ``seconds``, and is a row of the
+trial's `metrics.jsonl` before any checkpoint of it is written.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import tempfile
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any
+from urllib.parse import quote, unquote
+
+from rookery.core.errors import ConfigError, RookeryError
+from rookery.core.files import (
+    FOLDER,
+    PIECE,
+    TEMPORARY,
+    Stream,
+    clean,
+    last_good,
+    list_checkpoints,
+    make_folder,
+    read_manifest,
+    remove_directory,
+    write_directory,
+)
+from rookery.core.settings import show
+from rookery.tune.job import Job, Start, Work, begin_anew
+from rookery.tune.rows import append_row, check_criteria, cut_rows, flat, reached, row_at
+from rookery.tune.space import written
+from rookery.tune.spec import fill, split
+from rookery.tune.trial import Row
+
+Criteria = Mapping[str, float] | Callable[[Row], bool]
+"""Columns and the values they have to reach; or a function of a row."""
+
+SCORE = "score"
+"""The column of a number that a function returns or yields by itself."""
+
+KEEP_LAST = 3
+"""Checkpoints of a trial that stay."""
+
+CLOSE_SECONDS = 10.0
+"""How long a function that is stopped may take for what it does at its end."""
+
+RETURNED = "the function has returned"
+
+CONTENT = "content/"
+"""What the names of a trial's own files begin with in a checkpoint."""
+
+
+class Trainable:
+    """A trial as a class. Only `step` is needed; classes with these methods need not derive from this one.
+
+    Attributes:
+        seed: For its random numbers; repeats of a trial differ in it. `seed()` gives it too.
+    """
+
+    seed: int
+
+    def setup(self, config: Mapping[str, Any]) -> None:
+        """Begins, with the configuration of this trial."""
+
+    @abstractmethod
+    def step(self) -> Mapping[str, Any]:
+        """Does an iteration; returns what is to be reported of it."""
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Writes all that is needed to go on into an empty folder, in files of any names."""
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Goes on from what `save_checkpoint` wrote; called after `setup`."""
+
+    def cleanup(self) -> None:
+        """Frees what it holds."""
+
+
+def report(metrics: Mapping[str, Any] | float, *, checkpoint: str | Path | None = None) -> None:
+    """Reports an iteration of a function that is a trial, and waits until another one is wanted.
+
+    Args:
+        metrics: What came of it; a number by itself is called ``score``.
+        checkpoint: A folder whose files are copied: where the trial can go on from, after a pause or a kill.
+
+    Raises:
+        TrialStopped: No Exception, so that ``except Exception`` lets it pass: nothing more is wanted.
+        RookeryError: If no function is being tried here.
+    """
+    _now("report").report(_Reported(metrics, None if checkpoint is None else Path(checkpoint)))
+
+
+def checkpoint() -> Path | None:
+    """A folder with what the trial that runs here saved last, to go on from; None if it begins anew."""
+    return _now("checkpoint").restored
+
+
+def seed() -> int:
+    """For the random numbers of the trial that runs here; repeats of a trial differ in it."""
+    return _now("seed").start.seed
+
+
+class TrialStopped(BaseException):
+    """Ends a function of which nothing more is wanted. Its ``finally`` clauses run."""
+
+
+def trainable_job(trainable: Any, config: Mapping[str, Any], stop: Criteria, save_every: int) -> Job:
+    """The job of trying a class or a function.
+
+    Args:
+        trainable: A class with a method `step`, or a function of a configuration.
+        config: The configuration, nested, with domains in it.
+        stop: Ends each trial; a function also ends when it returns.
+        save_every: Iterations between checkpoints of a class; 0 = only at the end.
+
+    Raises:
+        ConfigError: If it is neither, or a class that can be saved and not loaded.
+    """
+    if isinstance(trainable, type):
+        return TrainableJob(trainable, config, stop, save_every)
+    if callable(trainable):
+        return FunctionJob(trainable, config, stop)
+    raise ConfigError(
+        f"trainable = {show(trainable)}: must be a class with a method step, or a function of a configuration"
+    )
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+class _ConfiguredJob(Job):
+    """What both kinds have: a configuration, and what ends a trial."""
+
+    def __init__(self, trainable: Any, config: Mapping[str, Any], stop: Criteria) -> None:
+        self.trainable = trainable
+        self.config = config
+        self.stop = stop
+        wrong = [] if callable(stop) else [
+            f"stop.{name} = {value!r}: not a number"
+            for name, value in stop.items()
+            if isinstance(value, bool) or not isinstance(value, int | float)
+        ]  # fmt: skip
+        if wrong:
+            raise ConfigError(*wrong)
+
+    @property
+    def title(self) -> str:
+        """The name of the class or function."""
+        return str(getattr(self.trainable, "__name__", type(self.trainable).__name__))
+
+    def check(self, space: Mapping[str, Any]) -> None:
+        """Nothing is known of a configuration but by the trial itself."""
+
+    def describe(self) -> dict[str, Any]:
+        """Who is tried, with what."""
+        fixed, _ = split(self.config)
+        return {"kind": "trainable", "trainable": written(self.trainable), "config": written(fixed),
+                "stop": written(self.stop)}  # fmt: skip
+
+
+class TrainableJob(_ConfiguredJob):
+    """Tries a class.
+
+    Args:
+        trainable: It.
+        config: The configuration, nested, with domains in it.
+        stop: Ends each trial.
+        save_every: Iterations between checkpoints; 0 = only at the end.
+    """
+
+    def __init__(self, trainable: type, config: Mapping[str, Any], stop: Criteria, save_every: int) -> None:
+        super().__init__(trainable, config, stop)
+        self.save_every = save_every
+        name = self.title
+        if _own(trainable, "step") is None:
+            raise ConfigError(f"trainable = {name}: has no method step, which does an iteration and returns its row")
+        saves, loads = _own(trainable, "save_checkpoint"), _own(trainable, "load_checkpoint")
+        if (saves is None) != (loads is None):
+            has, lacks = ("save", "load") if loads is None else ("load", "save")
+            raise ConfigError(
+                f"trainable = {name}: has {has}_checkpoint and no {lacks}_checkpoint; write both, or none"
+            )
+
+    def start(self, start: Start) -> Work:
+        """An object of the class."""
+        return TrainableWork(self.trainable, fill(self.config, start.params), self.stop, self.save_every, start)
+
+
+class FunctionJob(_ConfiguredJob):
+    """Tries a function: one that calls `report`, one that yields rows, or one that returns a number or a row.
+
+    Args:
+        trainable: It.
+        config: The configuration, nested, with domains in it.
+        stop: Ends each trial; so does its return.
+    """
+
+    def start(self, start: Start) -> Work:
+        """A thread for the function, which waits at each report."""
+        return FunctionWork(self.trainable, fill(self.config, start.params), self.stop, start)
+
+
+# --- work -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Reported:
+    """What a function reports, and a folder to go on from."""
+
+    metrics: Any
+    checkpoint: Path | None = None
+
+
+class _Session:
+    """What `report`, `checkpoint` and `seed` find in the thread that runs a trial."""
+
+    def __init__(self, start: Start, restored: Path | None) -> None:
+        self.start = start
+        self.restored = restored
+
+    def report(self, reported: _Reported) -> None:
+        """Only functions report."""
+        raise RookeryError("report: this trial is a class: its row is what its method step returns")
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Lets this thread find it."""
+        before, _found.session = getattr(_found, "session", None), self
+        try:
+            yield
+        finally:
+            _found.session = before
+
+
+_found = threading.local()
+
+
+def _now(asked: str) -> _Session:
+    session: _Session | None = getattr(_found, "session", None)
+    if session is None:
+        raise RookeryError(
+            f"tune.{asked}() was called where no trial runs: call it in the thread of a function or class that "
+            "tune.run(trainable=...) tries"
+        )
+    return session
+
+
+class _RecordedWork(Work):
+    """A trial whose rows and checkpoints are written here."""
+
+    def __init__(self, stop: Criteria, start: Start) -> None:
+        self.iteration, self.seconds = 0, 0.0
+        self._stop = stop
+        self._folder, self._checkpoints = start.folder, start.folder / FOLDER
+        place = last_good(self._checkpoints)
+        self._restored: Path | None = None
+        if place is None:
+            begin_anew(start.folder)
+            return
+        for folder in (self._folder, self._checkpoints):
+            clean(folder)
+        found = list_checkpoints(self._checkpoints)
+        for later in found[found.index(place) + 1 :]:  # which are broken
+            remove_directory(later)
+        facts = read_manifest(place)
+        self.iteration, self.seconds = facts["iteration"], facts["seconds"]
+        cut_rows(self._folder, self.iteration)
+        self.reason = facts["reason"] or self._met(row_at(self._folder, self.iteration) or {})
+        self._restored = unpacked(place, self._folder)
+
+    def _met(self, row: Row) -> str:
+        """The criterion that a row meets, in words."""
+        if callable(self._stop):
+            return "the stop function said so" if row and self._stop(row) else ""
+        return reached(self._stop, row)
+
+    def _take(self, metrics: Any, reason: str) -> Row:
+        """Makes a row of what was reported, and writes it down.
+
+        Args:
+            metrics: What was reported.
+            reason: Why the trial is over; empty if only the stop criteria know.
+        """
+        if not isinstance(metrics, Mapping):
+            metrics = {SCORE: metrics}
+        row = {"iteration": 0, **flat(metrics)} | {"iteration": self.iteration + 1, "seconds": round(self.seconds, 3)}
+        if not self.iteration and not callable(self._stop):
+            check_criteria(self._stop, row)
+        append_row(self._folder, row)
+        self.iteration += 1
+        self.reason = reason or self._met(row)
+        return row
+
+    def _write(self, content: Path) -> None:
+        """Makes a checkpoint of the files in a folder."""
+        if not content.is_dir():
+            raise ConfigError(f"report: checkpoint = {str(content)!r} is no folder; write the trial's files into one")
+        make_folder(self._checkpoints)
+        facts = {"iteration": self.iteration, "seconds": self.seconds, "reason": self.reason}
+        write_directory(self._checkpoints / f"{self.iteration:06d}", packed(content), facts, replace=True)
+        for old in list_checkpoints(self._checkpoints)[:-KEEP_LAST]:
+            remove_directory(old)
+
+    def close(self) -> None:
+        """Removes what was unpacked to go on from."""
+        if self._restored is not None:
+            shutil.rmtree(self._restored, ignore_errors=True)
+
+
+class TrainableWork(_RecordedWork):
+    """One object of a class.
+
+    Args:
+        trainable: The class.
+        config: Of this trial.
+        stop: Ends it.
+        save_every: Iterations between checkpoints; 0 = only at the end.
+        start: What it begins with.
+    """
+
+    def __init__(
+        self, trainable: type, config: Mapping[str, Any], stop: Criteria, save_every: int, start: Start
+    ) -> None:
+        super().__init__(stop, start)
+        self._save_every = save_every
+        self._saved_at = self.iteration if self._restored is not None else -1
+        self._session = _Session(start, self._restored)
+        with self._session.here():
+            self.trainable: Any = trainable()
+            if isinstance(self.trainable, Trainable):
+                self.trainable.seed = start.seed
+            self._call("setup", config)
+            if self._restored is not None:
+                self._call("load_checkpoint", self._restored)
+
+    def _call(self, method: str, *arguments: Any) -> None:
+        """Calls a method that the class need not have."""
+        if _own(type(self.trainable), method) is not None:
+            getattr(self.trainable, method)(*arguments)
+
+    def step(self) -> tuple[Row, str]:
+        """A step of the object."""
+        began = perf_counter()
+        with self._session.here():
+            metrics = self.trainable.step()
+        self.seconds += perf_counter() - began
+        if not isinstance(metrics, Mapping):
+            raise ConfigError(
+                f'{type(self.trainable).__name__}.step returned {show(metrics)}: return a mapping, as in {{"score": 1}}'
+            )
+        row = self._take(metrics, "")
+        if self.reason or (self._save_every and self.iteration % self._save_every == 0):
+            self.save()
+        return row, self.reason
+
+    def save(self) -> None:
+        """Lets the object write its files into a folder, of which the checkpoint is made."""
+        if self._saved_at == self.iteration or _own(type(self.trainable), "save_checkpoint") is None:
+            return
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=self._folder) as folder, self._session.here():
+            self.trainable.save_checkpoint(Path(folder))
+            self._write(Path(folder))
+        self._saved_at = self.iteration
+
+    def close(self) -> None:
+        """Lets the object clean up."""
+        try:
+            with self._session.here():
+                self._call("cleanup")
+        finally:
+            super().close()
+
+
+class FunctionWork(_RecordedWork):
+    """One call of a function, in a thread of its own that waits at each report.
+
+    Args:
+        function: It.
+        config: Of this trial.
+        stop: Ends it.
+        start: What it begins with.
+    """
+
+    def __init__(self, function: Callable[..., Any], config: Mapping[str, Any], stop: Criteria, start: Start) -> None:
+        super().__init__(stop, start)
+        self._function, self._config = function, config
+        self._session = _FunctionSession(start, self._restored)
+        self._thread = threading.Thread(target=self._run, name=f"trial {start.trial}", daemon=True)
+
+    def _run(self) -> None:
+        """Calls the function, and tells of its end."""
+        session = self._session
+        with session.here():
+            try:
+                result = self._function(self._config)
+                if inspect.isgenerator(result):
+                    with closing(result):
+                        for item in result:
+                            session.report(_Reported(*item) if isinstance(item, tuple) else _Reported(item))
+                    result = None
+                session.told.put(_Returned(result))
+            except TrialStopped:
+                return
+            except BaseException as error:  # it is raised again where the function is waited for
+                session.told.put(error)
+
+    def step(self) -> tuple[Row, str]:
+        """Lets the function go on until its next report, or its end."""
+        began = perf_counter()
+        if self._thread.ident is None:
+            self._thread.start()
+        else:
+            self._session.wanted.release()
+        told = self._session.told.get()
+        self.seconds += perf_counter() - began
+        if isinstance(told, BaseException):
+            raise told
+        if isinstance(told, _Reported):
+            row = self._take(told.metrics, "")
+            if told.checkpoint is not None:
+                self._write(told.checkpoint)
+            return row, self.reason
+        if told.result is not None:
+            return self._take(told.result, RETURNED), RETURNED
+        last = row_at(self._folder, self.iteration)
+        if last is None:
+            raise ConfigError(
+                f"{getattr(self._function, '__name__', 'the function')} returned nothing and reported nothing: return "
+                "a number or a mapping, yield some, or call tune.report"
+            )
+        self.reason = RETURNED
+        return last, RETURNED
+
+    def save(self) -> None:
+        """Does nothing: the function says in `report` what it can go on from."""
+
+    def close(self) -> None:
+        """Ends the function where it waits."""
+        self._session.stopped = True
+        self._session.wanted.release()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_SECONDS)
+        super().close()
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """A function has returned."""
+
+    result: Any
+
+
+class _FunctionSession(_Session):
+    """Where a function waits, and its work waits for it."""
+
+    def __init__(self, start: Start, restored: Path | None) -> None:
+        super().__init__(start, restored)
+        self.wanted = threading.Semaphore(0)
+        self.told: SimpleQueue[_Reported | _Returned | BaseException] = SimpleQueue()
+        self.stopped = False
+
+    def report(self, reported: _Reported) -> None:
+        """Hands over, and waits until it is wanted again."""
+        if not self.stopped:
+            self.told.put(reported)
+            self.wanted.acquire()
+        if self.stopped:
+            raise TrialStopped
+
+
+def _own(cls: type, method: str) -> Any:
+    """A method of a class; None if it has none, or only the empty one of `Trainable`."""
+    found = getattr(cls, method, None)
+    return None if found is getattr(Trainable, method) else found
+
+
+# --- checkpoints ----------------------------------------------------------------------------------------------------
+
+
+def packed(folder: Path) -> dict[str, Stream]:
+    """The files of a folder and of those in it, as the files of one directory."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        quote(f"{CONTENT}{path.relative_to(folder).as_posix()}", safe=""): Stream(path.stat().st_size, _reader(path))
+        for path in files
+    }
+
+
+def _reader(path: Path) -> Callable[[], Iterator[bytes]]:
+    def pieces() -> Iterator[bytes]:
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                yield piece
+
+    return pieces
+
+
+def unpacked(checkpoint: Path, parent: Path) -> Path:
+    """A new folder in `parent` with copies of the files that were `packed`."""
+    folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=parent))
+    for name in read_manifest(checkpoint)["files"]:
+        target = folder / unquote(name).removeprefix(CONTENT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(checkpoint / name, target)
+    return folder

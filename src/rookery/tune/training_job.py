@@ -1,0 +1,243 @@
+"""The usual trial: a training. `TrainingJob` knows the settings all trials share, `TrainingWork` is one at work.
+
+A trial's folder is an ordinary run directory; its parameters reach the trainer as the strongest layer of settings.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rookery.core.config import resolve
+from rookery.core.errors import ConfigError, EnvError
+from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
+from rookery.core.layers import Layer
+from rookery.envs.make import env_name
+from rookery.training.callbacks import Callback, checked
+from rookery.training.results import result_of
+from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
+from rookery.training.stopping import StopFunction, stop_rule
+from rookery.training.trainer import Trainer
+from rookery.tune.identity import training_spec
+from rookery.tune.job import Job, Start, Work, begin_anew
+from rookery.tune.rows import reached, row_at
+from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, written
+from rookery.tune.spec import domains_in, fill, outline
+from rookery.tune.trial import Row
+
+Callbacks = Sequence[Callback] | Callable[[], Sequence[Callback]]
+
+
+class TrainingJob(Job):
+    """Trains.
+
+    Args:
+        layers: Settings of all trials, weakest first, without domains.
+        undecided: By path, the domains, lists and schedules that parameters are filled into (`spec.split_layers`).
+        preset: ``none``, ``auto`` or the name of one.
+        callbacks: Code in the loop: objects, of which each trial gets copies, or a function that makes them.
+        stop: Looks at each result and says True to stop; beside the criteria among the settings.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        undecided: Mapping[str, Any],
+        preset: str,
+        callbacks: Callbacks = (),
+        stop: StopFunction | None = None,
+    ) -> None:
+        self.layers = list(layers)
+        self.undecided = dict(undecided)
+        self.preset = preset
+        self.callbacks: Callbacks = callbacks if callable(callbacks) else checked(callbacks)
+        self.stop = stop
+
+    def start(self, start: Start) -> TrainingWork:
+        """A trainer in the trial's folder."""
+        params = Layer(f"trial {start.trial}", self._filled(start.params))
+        callbacks = self._own_callbacks()
+        place = last_good(start.folder / FOLDER)
+        if place is None:
+            begin_anew(start.folder)
+            always = Layer("tune", {"seed": start.seed, "logging.console": "quiet"})
+            layers = [*self.layers, always, params]
+            trainer = Trainer(config=layers, preset=self.preset, callbacks=callbacks, run_dir=start.folder)
+        else:
+            # Settings that no import finds have to be given again; others need no second entry in their history.
+            nameless = json.loads((place / "config.json").read_bytes())["missing"]
+            layers = [*(self.layers if nameless else []), params]
+            trainer = Trainer.load(place, resume=True, config=layers, callbacks=callbacks)
+        return TrainingWork(trainer, start, self.stop)
+
+    def _filled(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as values of a layer: those of one list together. Where one is missing, nothing is said."""
+        whole = {at: node for at, node in self.undecided.items() if domains_in(node, at).keys() <= params.keys()}
+        return {at: fill(node, params, at) for at, node in whole.items()}
+
+    def _own_callbacks(self) -> list[Callback]:
+        """Callbacks that no other trial has seen."""
+        if callable(self.callbacks):
+            return checked(self.callbacks())
+        try:
+            return copy.deepcopy(list(self.callbacks))
+        except Exception as error:  # whatever an object does when it is copied
+            raise ConfigError(
+                f"callbacks: they cannot be copied for each trial ({type(error).__name__}: {error}); give a function "
+                "that makes them, callbacks=lambda: [Mine()]"
+            ) from error
+
+    # --- before any trial starts --------------------------------------------------------------------------------------
+
+    def check(self, space: Mapping[str, Domain]) -> None:
+        """Resolves the settings with every value of grids and choices, and with the ends and the middle of other
+        domains; then makes a trainer with the first of each, for what it refuses itself: a space that the algorithm
+        cannot act in, say. What an environment says is left to trials, and so is what `sample_from` computes.
+        """
+        tried = {path: values for path, domain in space.items() if (values := _worth_trying(path, domain))}
+        first = {path: values[0] for path, values in tried.items()}
+        problems = dict.fromkeys(self._problems(first))
+        for path, values in tried.items():
+            for value in values[1:]:
+                found = self._problems({**first, path: value})
+                problems |= dict.fromkeys(found)
+                if any("there is no such setting" in line for line in found):  # the other values would say so again
+                    break
+        if problems:
+            raise ConfigError(*problems)
+        if first.keys() == space.keys():
+            self._try(first)
+
+    def _problems(self, chosen: Mapping[str, tuple[str, Any]]) -> tuple[str, ...]:
+        """What is wrong with the settings of a trial."""
+        try:
+            resolve(RunConfig, self._layers(chosen), algorithm_class)
+        except ConfigError as error:
+            return error.problems
+        return ()
+
+    def _layers(self, chosen: Mapping[str, tuple[str, Any]]) -> list[Layer]:
+        """All settings of a trial.
+
+        Args:
+            chosen: For each path, what to call the source of its value, and the value.
+        """
+        params = {path: value for path, (_, value) in chosen.items()}
+        sources = {path: source for path, (source, _) in chosen.items()}
+        layers = []
+        for at, value in self._filled(params).items():
+            source = next((sources[path] for path in sources if f"{path}.".startswith(f"{at}.")), "")
+            layers.append(Layer(source, {at: value}))
+        return [*self.layers, *layers]
+
+    def _try(self, chosen: Mapping[str, tuple[str, Any]]) -> None:
+        layers = self._layers(chosen)
+        cfg = resolve(RunConfig, layers, algorithm_class).config
+        small = {"sampling.warmup_steps": 0, "device": "cpu", "logging.console": "quiet"}
+        if cfg.sampling.helpers is None and cfg.env.implementation == "auto":
+            small["sampling.helpers"] = 0  # nothing is to be measured
+        try:
+            trainer = Trainer(
+                config=[*layers, Layer("tune", small)], preset=self.preset, callbacks=self._own_callbacks()
+            )
+        except EnvError:
+            return
+        trainer.close()
+        stop_rule(self.stop, trainer.config.stop, None, trainer.config.evaluation.every)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, with names for classes and functions."""
+        called = self.callbacks if callable(self.callbacks) else [type(callback) for callback in self.callbacks]
+        return {
+            "kind": "training",
+            "settings": training_spec(self.layers, self.preset, {})["config"],
+            "preset": self.preset,
+            "callbacks": written(called),
+            "stop": written(self.stop),
+        }
+
+    @property
+    def title(self) -> str:
+        """The environment and the algorithm, as far as they are decided."""
+        settings = self.describe()["settings"]
+        usual = "" if "algorithm.name" in self.undecided else algorithm_name(RunConfig().algorithm)
+        name, algorithm = settings.get("env", {}).get("name"), settings.get("algorithm", {}).get("name", usual)
+        return "-".join(filter(None, [name and env_name(name), algorithm])) or "training"
+
+    @property
+    def cpus(self) -> float:
+        """One for each process or thread that steps copies, or so many as learning has threads."""
+        config = outline(layer.values for layer in self.layers)
+        helpers, threads = config.get("sampling", {}).get("helpers"), config.get("threads")
+        return float(max((helpers or 0) + 1, threads or 1))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What every training has."""
+        return ("env_steps", "return_mean")
+
+
+def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
+    """Values of a domain that show whether a setting can take it, each with what to call it; none of a computed one."""
+    if isinstance(domain, Grid | Choice):
+        (kind,) = domain.describe()
+        return [(f"{kind} value {number} of {path}", value) for number, value in enumerate(domain.values, 1)]
+    if isinstance(domain, Float | Integer):
+        ends = [(f"lower end of {path}", domain.low), (f"upper end of {path}", domain.high)]
+        return [*ends, (f"middle of {path}", domain.quantile(0.5))]
+    if isinstance(domain, Drawn):
+        return [(f"{domain} of {path}", domain.quantile(u)) for u in (0.5, 0.05, 0.95)]
+    return []
+
+
+class TrainingWork(Work):
+    """One training.
+
+    Args:
+        trainer: It, new or as a checkpoint has it.
+        start: What the trial begins with.
+        stop: Looks at each result and says True to stop.
+    """
+
+    def __init__(self, trainer: Trainer, start: Start, stop: StopFunction | None) -> None:
+        self.trainer = trainer
+        self.iteration = trainer.iteration
+        if self.iteration and trainer.progress is None:
+            row = row_at(start.folder, self.iteration) or {}
+            self.reason = reached(trainer.config.stop | trainer.criteria, row)
+            if stop is not None and stop(result_of(trainer, trainer.begin_iteration())):
+                self.reason = self.reason or "the stop function said so"
+        self._results = trainer.results(stop)
+        self._checkpoints = start.folder / FOLDER
+
+    def step(self) -> tuple[Row, str]:
+        """An iteration of `Trainer.results`."""
+        result = next(self._results)
+        self.iteration, self.reason = result.iteration, result.stop_reason
+        if self.reason:
+            for _ in self._results:  # there is none: it tells callbacks that training has ended
+                pass
+        return result.row(), self.reason
+
+    def save(self) -> None:
+        """Writes a checkpoint unless the last one is of this moment."""
+        found = list_checkpoints(self._checkpoints)
+        now = {"iteration": self.trainer.iteration, "env_steps": self.trainer.env_steps}
+        try:
+            last = read_manifest(found[-1]) if found else {}
+        except FileError:
+            last = {}
+        if {name: last.get(name) for name in now} != now:
+            self.trainer.save()
+
+    def interrupt(self) -> None:
+        """Lets the trainer stop after the vector step under way."""
+        self.trainer.interrupt.number = signal.SIGTERM
+
+    def close(self) -> None:
+        """Ends the training where it is."""
+        self._results.close()
+        self.trainer.close()

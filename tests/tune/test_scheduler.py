@@ -1,0 +1,113 @@
+"""What all schedulers share, FIFO, and the simulated runner that the tests of schedulers stand on."""
+
+import pytest
+from simulation import Simulation, on_curve, replay
+
+from rookery.core.layers import import_object
+from rookery.core.seeding import Streams
+from rookery.tune.names import SCHEDULERS
+from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig, Scheduler, SchedulerConfig
+from rookery.tune.trial import Status
+
+STREAMS = Streams(0)
+
+
+class Scripted(Scheduler):
+    """Answers as it is told: {(trial, age): actions}."""
+
+    def __init__(self, answers, at_drain=None, milestones=None):
+        super().__init__(FIFOConfig(), {}, STREAMS)
+        self.answers = answers
+        self.at_drain = at_drain
+        self.milestones = milestones or {}
+
+    def milestone(self, trial):
+        return self.milestones.get(trial)
+
+    def on_result(self, trial, time, score):
+        return self.answers.get((trial, time), {})
+
+    def drained(self, paused):
+        return super().drained(paused) if self.at_drain is None else self.at_drain
+
+
+def simulate(scheduler, number, **keywords):
+    keywords = {"ends": lambda trial: trial.age >= 4} | keywords
+    suggestions = [{"x": i} for i in range(number)]
+    return Simulation(scheduler, suggestions, on_curve(lambda params, age: params["x"] + age), **keywords).run()
+
+
+def test_fifo_lets_every_trial_run_to_its_end():
+    done = simulate(FIFO(FIFOConfig(), {}, STREAMS), 5, places=2)
+    assert done.spent == 5 * 4
+    assert [trial.reason for trial in done.trials.values()] == ["own end"] * 5
+    replay(done, FIFO(FIFOConfig(), {}, STREAMS))
+
+
+def test_what_is_paused_goes_on_when_nothing_else_is_left():
+    done = simulate(Scripted({("00000", 2): {"00000": Action.PAUSE}}), 3, places=1)
+    assert [call[1][0] for call in done.calls if call[0] == "on_end"] == ["00001", "00002", "00000"]
+    assert [call[:2] for call in done.calls if call[0] == "drained"] == [("drained", (["00000"],))]
+    assert done.spent == 3 * 4
+
+
+def test_who_goes_on_is_before_who_is_new():
+    answers = {("00000", 1): {"00000": Action.PAUSE}, ("00001", 2): {"00000": Action.CONTINUE}}
+    done = simulate(Scripted(answers), 3, places=1)
+    assert [call[1][0] for call in done.calls if call[0] == "on_end"] == ["00001", "00000", "00002"]
+
+
+def test_a_clone_goes_on_from_its_donors_checkpoint():
+    answers = {("00001", 3): {"00001": Exploit("00000", {"x": 7})}}
+    states = {}
+
+    def learn(state, params, age):
+        state["sum"] = state.get("sum", 0) + params["x"]
+        states[params["x"], age] = state["sum"]
+        return state["sum"]
+
+    suggestions = [{"x": 10}, {"x": 1}]
+    scheduler = Scripted(answers, milestones={"00000": 2, "00001": 2})
+    done = Simulation(
+        scheduler, suggestions, learn, places=2, start=lambda params: {}, ends=lambda trial: trial.age >= 4
+    ).run()
+    clone = done.trials["00001"]
+    assert clone.parents == [(3, "00000")]
+    assert clone.params == {"x": 7}
+    assert clone.reports == [(1, 1), (2, 2), (3, 3), (4, 37)], "the donor's state of age 3, 30, and 7 more"
+    assert clone.spent == 4
+    assert done.trials["00000"].state == {"sum": 40}, "what the clone does leaves its donor alone"
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ({"00009": Action.STOP}, "nobody knows"),
+        ({"00001": Action.STOP}, "which is Status.RUNNING"),
+        ({"00000": Exploit("00001", {})}, "no checkpoint"),
+        ({"00000": Exploit("00007", {})}, "nobody knows"),
+    ],
+)
+def test_the_simulation_refuses_what_no_runner_could_do(answers, says):
+    with pytest.raises(AssertionError, match=says):
+        simulate(Scripted({("00000", 2): answers}), 2)
+
+
+def test_the_simulation_notices_that_nobody_can_go_on():
+    with pytest.raises(AssertionError, match="deadlock"):
+        simulate(Scripted({("00000", 2): {"00000": Action.PAUSE}}, at_drain={}), 2)
+
+
+def test_a_trial_that_fails_is_over_and_its_place_is_free():
+    done = simulate(Scripted({}), 3, places=1, fails=lambda trial: trial.name == "00001" and trial.age == 2)
+    assert [trial.status for trial in done.trials.values()] == [Status.TERMINATED, Status.ERROR, Status.TERMINATED]
+    assert done.spent == 4 + 2 + 4
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_the_table_of_names_leads_to_a_scheduler(name):
+    settings = import_object(SCHEDULERS[name])
+    assert issubclass(settings, SchedulerConfig)
+    scheduler = import_object(settings.scheduler)
+    assert issubclass(scheduler, Scheduler)
+    assert settings.scheduler == f"{scheduler.__module__}:{scheduler.__qualname__}"
