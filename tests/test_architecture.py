@@ -38,6 +38,7 @@ LATE = {
     "tensorboard": "needed by runs that write a directory",
     "matplotlib": "optional (the extra plot), and takes half a second",
     "av": "optional (the extra video)",
+    "optuna": "optional (the extra tune), and takes half a second",
     "mujoco": "optional (the extra mujoco); an environment of it has loaded it",
 }
 """What may be imported inside a function, with the reason: it is heavy, and most runs start without it."""
@@ -55,6 +56,7 @@ SECOND_DEFAULTS = {
     "policies/policy.py:Policy.act.deterministic": "how one call acts; evaluation's setting is passed to it",
     "policies/policy.py:Policy.predict.deterministic": "a user's call outside any run, which has no evaluation section",
     "rollout/worker.py:RolloutWorker.__init__.deterministic": "training draws actions; evaluation passes its setting",
+    "tune/space.py:randn.std": "the standard normal distribution, which is no setting",
     "training/trainer.py:Trainer.__init__.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.load.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.record.episodes": "a film of one episode, which is no measurement",
@@ -205,13 +207,14 @@ def test_weights_change_in_one_place():
 
 def test_the_environment_is_stepped_in_one_place():
     assert files_with(r"\benv\.step\(", ignoring="envs/") == ["rollout/worker.py"]
-    assert files_with(r"\.step\(", ignoring="envs/") == ["rollout/worker.py"]
+    steps_of_trials = "(?<!work)(?<!workplace)(?<!trainable)"  # of tune, which does an iteration at a time
+    assert files_with(steps_of_trials + r"\.step\(", ignoring="envs/") == ["rollout/worker.py"]
     assert "self.now = self.env.step(actions)" in code_of(SOURCE / "rollout" / "worker.py")
 
 
 def test_layers_are_merged_in_one_place():
     assert files_with(r"def resolve\(") == ["core/config.py"]
-    assert {name.split("/")[0] for name in files_with(r"(?<!def )\bresolve\(")} <= {"training", "cli"}
+    assert {name.split("/")[0] for name in files_with(r"(?<!def )\bresolve\(")} <= {"training", "tune", "cli"}
 
 
 def test_one_loop_runs_over_the_learners():

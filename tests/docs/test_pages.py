@@ -10,7 +10,11 @@ from typer.main import get_command
 from rookery import PPOConfig, Trainer
 from rookery.cli.main import app
 
-PAGES = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+PAGES = [
+    ROOT / "docs" / "tutorial.md",
+    *sorted((ROOT / "docs" / "how-to").glob("*.md")),
+    ROOT / "docs" / "reference" / "search-spaces.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

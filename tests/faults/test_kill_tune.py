@@ -73,7 +73,13 @@ def outcome(folder):
     """What does not depend on the clock: suggestions, what became of each trial, what it reported."""
     history = History.of(folder / "here", records(folder))
     return {
-        trial.name: (trial.params, trial.status.value, trial.reason, trial.parents, [row["score"] for row in trial.rows])
+        trial.name: (
+            trial.params,
+            trial.status.value,
+            trial.reason,
+            trial.parents,
+            [row["score"] for row in trial.rows],
+        )
         for trial in history.trials.values()
     }
 
@@ -150,4 +156,6 @@ def test_killed_trials_and_runners_change_nothing(tmp_path, undisturbed, measure
     assert process.returncode == 0, error
     assert outcome(tmp_path) == undisturbed(kind)
     assert_nothing_twice(tmp_path)
-    measured(f"tune, {kind}: kill -9 of trials and runner", kills, "suggestions, decisions and rows equal, nothing twice")
+    measured(
+        f"tune, {kind}: kill -9 of trials and runner", kills, "suggestions, decisions and rows equal, nothing twice"
+    )

@@ -1,10 +1,16 @@
 """What all schedulers share, FIFO, and the simulated runner that the tests of schedulers stand on."""
 
+import math
+
+import numpy as np
 import pytest
 from simulation import Simulation, on_curve, replay
 
 from rookery.core.layers import import_object
 from rookery.core.seeding import Streams
+from rookery.tune.asha import ASHAConfig
+from rookery.tune.hyperband import HyperBandConfig
+from rookery.tune.median import MedianConfig
 from rookery.tune.names import SCHEDULERS
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig, Scheduler, SchedulerConfig
 from rookery.tune.trial import Status
@@ -102,6 +108,54 @@ def test_a_trial_that_fails_is_over_and_its_place_is_free():
     done = simulate(Scripted({}), 3, places=1, fails=lambda trial: trial.name == "00001" and trial.age == 2)
     assert [trial.status for trial in done.trials.values()] == [Status.TERMINATED, Status.ERROR, Status.TERMINATED]
     assert done.spent == 4 + 2 + 4
+
+
+STOPPERS = [
+    ASHAConfig(max_time=20, reduction=3, brackets=2),
+    ASHAConfig(max_time=30, grace=2.5, reduction=2),
+    HyperBandConfig(max_time=27),
+    HyperBandConfig(max_time=20, grace=2, reduction=2),
+    MedianConfig(),
+    MedianConfig(grace=4, hard_stop=False),
+]
+
+
+def made(settings, seed):
+    return import_object(settings.scheduler)(settings, {}, Streams(seed))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("settings", STOPPERS, ids=lambda settings: type(settings).__name__)
+def test_whatever_happens_every_trial_ends_and_a_replay_says_the_same(settings, seed):
+    """Trials that are fast or slow, fail, end on their own, take long strides, have no score, or equal ones."""
+    rng = np.random.default_rng(seed)
+    number = int(rng.integers(1, 60))
+    suggestions = [
+        {"x": int(rng.integers(5)), "stride": rng.choice([0.5, 1, 1, 3, 11]), "slow": rng.integers(1, 4), "i": i}
+        for i in range(number)
+    ]
+    broken, ending, silent = (set(rng.choice(number, number // 4).tolist()) for _ in range(3))
+    done = Simulation(
+        made(settings, seed),
+        suggestions,
+        on_curve(lambda params, age: -math.inf if params["i"] in silent and age < 9 else params["x"]),
+        places=int(rng.integers(1, 9)),
+        stride=lambda params: params["stride"],
+        duration=lambda params: params["slow"],
+        fails=lambda trial: trial.params["i"] in broken and trial.age > trial.params["i"] % 7,
+        ends=lambda trial: trial.age >= (trial.params["i"] % 9 if trial.params["i"] in ending else 40),
+    ).run(limit=number * 100)
+    assert len(done.trials) == number
+    replay(done, made(settings, seed))
+
+
+def test_a_replay_notices_another_seed():
+    settings = ASHAConfig(max_time=20, reduction=2, brackets=3)
+    suggestions = [{"x": i % 7} for i in range(30)]
+    done = Simulation(made(settings, 0), suggestions, on_curve(lambda params, age: params["x"])).run()
+    replay(done, made(settings, 0))
+    with pytest.raises(AssertionError):
+        replay(done, made(settings, 1))
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)

@@ -11,6 +11,7 @@ import sys
 import time
 
 from rookery import tune
+from rookery.core.files import list_checkpoints
 from rookery.tune.job import Start
 from rookery.tune.trainable import FunctionJob, TrainableJob
 from rookery.tune.workers import Failed, Order, Stepped, Stopped
@@ -83,7 +84,7 @@ def rows(folder, name="00000"):
 def checkpoints(folder, name="00000"):
     """Iterations of which there is a checkpoint."""
     place = folder / name / "checkpoints"
-    return [int(path.name) for path in sorted(place.iterdir())] if place.exists() else []
+    return [int(path.name) for path in list_checkpoints(place)]
 
 
 # --- the cases ------------------------------------------------------------------------------------------------------

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import flow
 from rookery.training.results import interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLUMNS = {"seconds": "time/seconds"}
 """Where an axis is called otherwise in `metrics.jsonl`."""
@@ -122,6 +125,14 @@ def average(curves: Sequence[Curve]) -> tuple[list[float], list[float], list[flo
     return grid.tolist(), values.mean(0).tolist(), [low for low, _ in bands], [high for _, high in bands]
 
 
+def dress(axes: Axes) -> None:
+    """The look of all pictures: no box, a light grid, quiet numbers."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(color="#999999", labelcolor="#444444")
+
+
 def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: Path) -> None:
     """Writes the picture.
 
@@ -148,15 +159,12 @@ def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: 
             axes.plot(curve.x, curve.y, style, color=color, linewidth=0.6, alpha=0.35)
         axes.fill_between(grid, low, high, color=color, alpha=0.18, linewidth=0)
         axes.plot(grid, mean, style, color=color, linewidth=2.0, label=label.rstrip())
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#e6e6e6", linewidth=0.8)
-    axes.set_axisbelow(True)
+    dress(axes)
     axes.margins(x=0.01)
     known = [value for curves in groups.values() for curve in curves for value in curve.y]
     room = 0.12 * (max(known) - min(known)) or 1.0
     axes.set_ylim(min(known) - room, max(known) + room)  # an interval of two seeds can be wider than all else
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.tick_params(color="#999999", labelcolor="#444444")
     axes.set_xlabel(axis, color="#444444")
     axes.set_title(metric, loc="left", fontsize=12, fontweight="bold")
     if len(groups) > 6:

@@ -49,13 +49,13 @@ __all__ = list(_HOME)
 if TYPE_CHECKING:
     from rookery.tune.analysis import Analysis as Analysis
     from rookery.tune.asha import ASHAConfig as ASHAConfig
+    from rookery.tune.experiment import resume as resume
+    from rookery.tune.experiment import run as run
     from rookery.tune.hyperband import HyperBandConfig as HyperBandConfig
     from rookery.tune.median import MedianConfig as MedianConfig
     from rookery.tune.optuna_search import OptunaConfig as OptunaConfig
     from rookery.tune.pb2 import PB2Config as PB2Config
     from rookery.tune.pbt import PBTConfig as PBTConfig
-    from rookery.tune.experiment import resume as resume
-    from rookery.tune.experiment import run as run
     from rookery.tune.scheduler import Action as Action
     from rookery.tune.scheduler import Exploit as Exploit
     from rookery.tune.scheduler import FIFOConfig as FIFOConfig

@@ -10,7 +10,8 @@ the best in the end: the n-th of trials in random order goes on with probability
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -83,8 +84,8 @@ class ASHA(Scheduler[ASHAConfig]):
         if passed <= self.next_rung[trial]:
             return {}
         rung = self.rungs[self.bracket[trial]][passed - 1]
-        if score == -math.inf and not rung.has_numbers:
-            return {}  # nobody has a number at this age: it is compared as soon as it has one
+        if score == -math.inf and not rung.scores:
+            return {}  # nobody had a score at this age yet: it is compared as soon as it has one
         self.next_rung[trial] = passed
         return {} if rung.admits(score) else {trial: Action.STOP}
 
@@ -100,20 +101,21 @@ class Rung:
         self.reduction = reduction
         self.scores: list[float] = []
         """Ascending."""
-
-    @property
-    def has_numbers(self) -> bool:
-        """Whether somebody came with a score."""
-        return bool(self.scores) and self.scores[-1] > -math.inf
+        self.admitted: Counter[float] = Counter()
+        """How many went on with a score."""
 
     def admits(self, score: float) -> bool:
         """Notes a score, and says whether it is among the best ``max(1, n // reduction)`` of all n so far.
 
-        Of equal scores the earlier ones are better.
+        Of equal scores as many go on as there are places for, the earlier first. No score is worse than any.
         """
-        better = len(self.scores) - bisect_left(self.scores, score)
         insort(self.scores, score)
-        return better < max(1, len(self.scores) // self.reduction)
+        better = len(self.scores) - bisect_right(self.scores, score)
+        places = max(1, len(self.scores) // self.reduction)
+        if score == -math.inf or better + self.admitted[score] >= places:
+            return False
+        self.admitted[score] += 1
+        return True
 
 
 def rung_ages(grace: float, max_time: float, reduction: int) -> list[float]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from secrets import randbits
 from typing import Any
@@ -247,8 +248,6 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         with closing(make_workers(job, cfg)) as workers:
             runner = Runner(experiment, search, scheduler, workers, journal, shown)
             shown.start(experiment, job, 0 if cfg.workers == "ray" else usable_cores())
-            for line in workers.notes:
-                shown.note(line)
             try:
                 if before:
                     runner.go_on()
@@ -355,6 +354,8 @@ def make_workers(job: Job, cfg: TuneConfig) -> Workers:
     kind = cfg.workers
     if kind == "auto":
         kind = "here" if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus else "processes"
+    if kind == "ray" and find_spec("ray") is None:
+        raise ConfigError("tune.workers = ray: Ray is not installed: pip install 'rookery[ray]'; processes needs none")
     make = import_object(WORKERS[kind])
     workers: Workers = make(job, cpus, cfg.gpus, cfg.max_concurrent)
     return workers

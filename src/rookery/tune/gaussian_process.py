@@ -17,11 +17,16 @@ Array = NDArray[np.float64]
 
 LENGTHS = (0.1, 0.2, 0.4, 0.8, 1.6)
 FORGETTING = (0.0, 0.03, 0.1, 0.25, 0.5)
-NOISE = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
-"""Where `fit` begins to look: the best of all combinations, from which it goes on in smaller steps."""
+NOISE = (1e-3, 1e-2, 0.1, 1.0)
+"""Where `fit` begins to look: the best of all combinations, from which it goes on in smaller and smaller steps."""
 
-ROUNDS = 4
-"""How often `fit` halves its steps."""
+LIMITS = {"length": (0.1, 10.0), "forgetting": (0.0, 0.9), "noise": (1e-3, 10.0)}
+"""How far it goes. Without the lower ones, exact observations close to each other would look like a target full of tiny
+bumps, of which nothing is known elsewhere.
+"""
+
+STEPS = tuple(2.0**0.5**step for step in range(1, 5))
+"""The factors by which it goes on."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +103,9 @@ def fit(time: Array, place: Array, target: Array) -> Kernel:
 
     grid = (likely(Kernel(1.0, *numbers)) for numbers in itertools.product(LENGTHS, FORGETTING, NOISE))
     value, kernel = max(grid, key=lambda found: found[0])
-    for ratio in (2.0**0.5**step for step in range(1, ROUNDS + 1)):
-        for name, low, high in (("length", 0.02, 10.0), ("forgetting", 0.0, 0.9), ("noise", 1e-5, 10.0)):
-            now = getattr(kernel, name)
-            for other in (now * ratio, now / ratio):
-                found = likely(replace(kernel, **{name: min(max(other, low), high)}))
-                value, kernel = max((value, kernel), found, key=lambda found: found[0])
+    for ratio, (name, (low, high)) in itertools.product(STEPS, LIMITS.items()):
+        now = getattr(kernel, name)
+        for other in (now * ratio, now / ratio):
+            found = likely(replace(kernel, **{name: min(max(other, low), high)}))
+            value, kernel = max((value, kernel), found, key=lambda found: found[0])
     return kernel

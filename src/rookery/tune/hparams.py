@@ -1,8 +1,8 @@
 """An experiment as the HParams page of TensorBoard shows it: parameters beside metrics, a line a trial.
 
-The page reads three messages: the experiment, in its folder, says which parameters and metrics there are; in the folder of
-each trial the start of its session says what was chosen, and the end how it ended. Repeats over seeds are one group, of
-which the page shows the mean. A trial appears when it is over: readers of an event file never go back to an older one,
+The page reads three messages: the experiment, in its folder, says which parameters and metrics there are; in the folder
+of each trial the start of its session says what was chosen, and the end how it ended. Repeats over seeds are one group,
+of which the page shows the mean. A trial appears when it is over: readers of an event file never go back to an older one,
 so a file beside that of a training at work would hide what comes after it.
 """
 

@@ -93,7 +93,7 @@ class HyperBand(Scheduler[HyperBandConfig]):
         """It waits at the rung; if it was the last to come, the best of its bracket go on and the others stop."""
         bracket = self.bracket_of[trial]
         if time >= self.cfg.max_time:
-            return {**bracket.remove(trial), trial: Action.STOP}
+            return {trial: Action.STOP}
         if time < bracket.rung.age:
             return {}
         return {trial: Action.PAUSE, **bracket.arrive(trial, time, score)}

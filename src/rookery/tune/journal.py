@@ -128,6 +128,7 @@ class History:
 
     Attributes:
         trials: All trials, in the order they were made.
+        suggestions: The trials of each suggestion.
         queue: Names of pending trials, the first to begin first.
         told: Suggestions that the search has been told of.
         stops: Trials that the scheduler has stopped, or that came to their own end, and that have not ended yet: why.
@@ -138,6 +139,7 @@ class History:
         self.folder = folder
         self.space = space
         self.trials: dict[str, Trial] = {}
+        self.suggestions: dict[int, list[Trial]] = {}
         self.queue: list[str] = []
         self.told: set[int] = set()
         self.stops: dict[str, str] = {}
@@ -156,9 +158,10 @@ class History:
         kind = record["kind"]
         trial = self.trials.get(record.get("trial", ""))
         if kind == "trial":
-            name = record["trial"]
-            folder = self.folder / record["folder"]
-            self.trials[name] = Trial(name, record["number"], self.params(record["params"]), folder, record["seed"])
+            name, number, folder = record["trial"], record["number"], self.folder / record["folder"]
+            made = Trial(name, number, self.params(record["params"]), folder, record["seed"])
+            self.trials[name] = made
+            self.suggestions.setdefault(number, []).append(made)
             self.queue.append(name)
         elif kind == "told":
             self.told.add(record["number"])
@@ -225,10 +228,6 @@ class History:
     def with_status(self, status: Status) -> list[Trial]:
         """Trials that stand there, in the order they were made."""
         return [trial for trial in self.trials.values() if trial.status is status]
-
-    def of_number(self, number: int) -> list[Trial]:
-        """The trials of a suggestion."""
-        return [trial for trial in self.trials.values() if trial.number == number]
 
 
 def write_actions(actions: Actions) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def _ascend(values: Sequence[Any]) -> bool:
 
 
 def _optuna() -> Any:
-    """The package, from here on silent but for warnings.
+    """The package, from here on silent but for errors.
 
     Raises:
         ConfigError: If it is not installed.
@@ -173,7 +173,7 @@ def _optuna() -> Any:
         raise ConfigError(
             f"search optuna needs {error.name}, which is not installed; pip install 'rookery[tune]', or search: random"
         ) from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 

@@ -1,8 +1,8 @@
 """Population-based bandits: PBT whose clones get the parameters that promise most, by all that was seen so far.
 
-Parker-Holder et al. 2020, Provably Efficient Online Hyperparameter Optimization with Population-Based Bandits. Who is to
-copy whom is decided in `population.py`. Here a Gaussian process whose knowledge fades says how much the score will grow
-in the next interval with which parameters, and the upper end of what is likely decides (UCB).
+Parker-Holder et al. 2020, Provably Efficient Online Hyperparameter Optimization with Population-Based Bandits. Who
+copies whom is decided in `population.py`. Here a Gaussian process whose knowledge fades says how much the score will
+grow in the next interval with which parameters, and the upper end of what is likely decides (UCB).
 """
 
 from __future__ import annotations
@@ -70,10 +70,7 @@ class PB2(Population[PB2Config]):
         seen = sorted(self.stretches, key=lambda stretch: (stretch.time, stretch.trial))[-NEWEST:]
         if len(seen) <= len(self.axes):
             return rng.random(len(self.axes))
-        scores = np.array([stretch.score for stretch in seen])
-        scale = np.ptp(scores) or 1.0
-        level = (scores - scores.min()) / scale
-        place = np.column_stack([level, self.points([stretch.params for stretch in seen])])
+        place = self.points([stretch.params for stretch in seen])
         time = np.array([stretch.time for stretch in seen]) / self.cfg.interval
         gain = np.array([stretch.gain for stretch in seen])
         target = (gain - gain.mean()) / (gain.std() or 1.0)
@@ -81,20 +78,15 @@ class PB2(Population[PB2Config]):
             self.fitted = len(self.stretches), fit(time, place, target)
         kernel = self.fitted[1]
 
-        member = self.members[donor]
-        now, height = member.since / self.cfg.interval, (member.score - scores.min()) / scale
+        now = self.members[donor].since / self.cfg.interval
         others = self.points(going)
+        times, places = np.append(time, np.full(len(others), now)), np.vstack([place, others])
         knows = GaussianProcess(kernel, time, place, target)
-        awaits = GaussianProcess(
-            kernel,
-            np.append(time, np.full(len(others), now)),
-            np.vstack([place, np.column_stack([np.full(len(others), height), others])]),
-            np.zeros(len(seen) + len(others)),
-        )
-        width = math.sqrt(0.8 * math.log(4.0 * max(now, 1.0)))  # grows as in Bogunovic et al. 2016
+        awaits = GaussianProcess(kernel, times, places, np.zeros(len(times)))
+        width = math.sqrt(max(0.2 * math.log(0.4 * len(seen)), 0.0))  # as in the authors' own code
 
         def bound(points: Array) -> Array:
-            at = np.full(len(points), now), np.column_stack([np.full(len(points), height), points])
+            at = np.full(len(points), now), points
             return knows.predict(*at)[0] + width * awaits.predict(*at)[1]
 
         return highest(bound, len(self.axes), rng)
@@ -143,6 +135,6 @@ def _within(bounds: tuple[float, float] | None, path: str, domain: Float | Integ
         found = replace(domain, low=int(low), high=int(high))
     else:
         found = replace(domain, low=low, high=high)
-    if (found.clip(low), found.clip(high)) != (low, high):
+    if not (found.contains(low) and found.contains(high)):
         raise ConfigError(f"{about}: must be multiples of {domain.step:g}, as all values of {domain} are")
     return found

@@ -239,21 +239,18 @@ def deal(
         most: Trials, at most; None = as many as possible.
     """
     notes = []
-    places = _room(len(cores), cpus)
-    if not places:
+    room = _room(len(cores), cpus)
+    if not room:
         notes.append(f"tune.cpus = {cpus:g}: there are {len(cores)} cores here: one trial at a time has them all")
-    if gpus_each:
-        with_gpu = _room(len(gpus), gpus_each)
-        places = min(places, with_gpu)
-        if not with_gpu:
-            has = "one trial at a time has them all" if gpus else "trials run without"
-            notes.append(f"tune.gpus = {gpus_each:g}: there are {len(gpus)} GPUs here: {has}")
-            places = max(places, 1) if gpus else _room(len(cores), cpus)
-    places = max(min(places, most or places), 1)
+    if gpus_each and not gpus:
+        notes.append(f"tune.gpus = {gpus_each:g}: there are none here: trials run without")
+    elif gpus_each and gpus_each > len(gpus):
+        notes.append(f"tune.gpus = {gpus_each:g}: there are {len(gpus)} here: one trial at a time has them all")
+    if gpus_each and gpus:
+        room = min(room, _room(len(gpus), gpus_each))
+    places = max(min(room, most or room), 1)
     if not notes and most and most > places:
-        notes.append(
-            f"tune.max_concurrent = {most}: there is room for {places} trials at a time, of {cpus:g} cores each"
-        )
+        notes.append(f"tune.max_concurrent = {most}: there is room for {places} at a time, by tune.cpus and tune.gpus")
     dealt = bool(gpus_each and gpus)
     return [
         Share(

@@ -75,26 +75,25 @@ class Site:
         sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
         self._workplace = Workplace(lambda: cloudpickle.loads(job))
 
-    def node(self, probe: Path, content: str) -> tuple[str, str]:
+    def node(self, probe: Path, content: str, seconds: float) -> tuple[str, str]:
         """Where this is, and whether a file that the runner wrote is seen there.
 
         Returns:
             Ray's id of the node, and what is wrong; empty if nothing is.
         """
-        deadline = time.monotonic() + VISIBLE_SECONDS
+        deadline = time.monotonic() + seconds
         while not (probe.is_file() and probe.read_text(encoding="utf-8") == content):
             if time.monotonic() > deadline:
                 return node_id(), f"node {socket.gethostname()} does not see {probe.parent}"
             time.sleep(0.1)
+        probe.unlink()
         return node_id(), ""
 
-    def begin(self, start: Start) -> None:
-        """Begins a trial, or goes on with it; what it prints goes to its log."""
-        send_prints(start.folder / LOG)
-        self._workplace.begin(start)
-
-    def step(self, order: Order) -> Event:
-        """Lets the trial do an iteration."""
+    def step(self, start: Start | None, order: Order) -> Event:
+        """Begins a trial if one is given, and lets it do an iteration; what it prints goes to its log."""
+        if start is not None:
+            send_prints(start.folder / LOG)
+            self._workplace.begin(start)
         return self._workplace.step(order)
 
     def end(self, save: bool) -> str:
@@ -148,6 +147,7 @@ class Place:
         share: What it takes of its node.
         asked: When it was asked for.
         start: The trial that is here, or None.
+        has_begun: Whether the process knows of it.
         order: The order that is open.
         node: Ray's id of its node; empty until it has one.
         is_lost: Its process or node is gone.
@@ -158,6 +158,7 @@ class Place:
     share: Share
     asked: float
     start: Start | None = None
+    has_begun: bool = False
     order: Order | None = None
     node: str = ""
     is_lost: bool = False
@@ -228,15 +229,13 @@ class RayWorkers(Workers):
 
     def _help_late(self) -> None:
         """Tells of trials that wait for a place in vain, and gives them the ones that have become free."""
-        idle = self._idle()
         for late in [place for place in self._places if place.is_late]:
             assert late.start is not None
-            if idle:
-                start, order, place = late.start, late.order, idle.pop()
+            if self._idle():
                 self._remove(late)
-                self._begin_at(place, start)
-                if order is not None:
-                    self.order(start.trial, order)
+                self.begin(late.start)  # which takes an idle place
+                if late.order is not None:
+                    self.order(late.start.trial, late.order)
             elif not late.is_told:
                 late.is_told = True
                 there, unused = share_of(ray.cluster_resources()), share_of(ray.available_resources())
@@ -261,7 +260,7 @@ class RayWorkers(Workers):
         site = actor.options(num_cpus=share.cpus, num_gpus=share.gpus).remote(self._job, cores, os.getcwd(), sys.path)
         place = Place(site, share, time.monotonic())
         self._places.append(place)
-        self._open[site.node.remote(folder / PROBE, probe)] = place
+        self._open[site.node.remote(folder / PROBE, probe, VISIBLE_SECONDS)] = place
         return place
 
     def _remove(self, place: Place) -> None:
@@ -275,17 +274,15 @@ class RayWorkers(Workers):
     def begin(self, start: Start) -> None:
         """Puts a trial on a free place, or on a new one."""
         start = replace(start, folder=start.folder.resolve())
-        self._begin_at(next(iter(self._idle()), None) or self._make(start.folder), start)
-
-    def _begin_at(self, place: Place, start: Start) -> None:
-        place.start = start
-        place.site.begin.remote(start)
+        place = next(iter(self._idle()), None) or self._make(start.folder)
+        place.start, place.has_begun = start, False
 
     def order(self, trial: str, order: Order) -> None:
         """Orders an iteration; a place that has no node yet does it when it has."""
         place = self._place_of(trial)
-        place.order = order
-        self._open[place.site.step.remote(order)] = place
+        start = None if place.has_begun else place.start
+        place.order, place.has_begun = order, True
+        self._open[place.site.step.remote(start, order)] = place
 
     def end(self, trial: str, save: bool) -> None:
         """Frees the place of a trial; one that is lost, or has no node yet, is given up."""
@@ -339,7 +336,7 @@ class RayWorkers(Workers):
             if place.start is None or place.order is None:
                 raise
             place.order = None
-            return Failed(place.start.trial, in_a_line(error), str(error))
+            return Failed(place.start.trial, f"{type(error.cause).__name__}: {error.cause}", str(error))
         except RayError as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
                 raise ConfigError(

@@ -134,6 +134,8 @@ class Runner:
                         self.view.note(f"tune.seconds = {self.cfg.seconds:g} are over; rookery tune resume goes on")
                         return
                     self.begin_trials()
+                    while self.workers.notes:
+                        self.view.note(self.workers.notes.pop(0))
                     if not self.at_work:
                         if not self.let_paused_go_on():
                             return
@@ -158,7 +160,7 @@ class Runner:
 
     def suggest(self) -> bool:
         """Makes the trials of a new suggestion; says whether there is one."""
-        number = 1 + max((trial.number for trial in self.history.trials.values()), default=-1)
+        number = len(self.history.suggestions)
         params = None if self.exhausted else self.search.ask(number)
         if params is None:
             self.exhausted = True
@@ -287,7 +289,7 @@ class Runner:
 
     def tell(self, number: int) -> None:
         """Tells the search what came of a suggestion, once all of its trials are over."""
-        trials = self.history.of_number(number)
+        trials = self.history.suggestions[number]
         if number not in self.history.told and all(trial.status.is_over for trial in trials):
             values = self.values(trials)
             self.search.tell(number, values)
@@ -368,8 +370,7 @@ class Runner:
             if not trial.status.is_over and self.fails_for_good(trial):
                 self.history.stops[trial.name] = trial.error
                 self.finish(trial, Status.ERROR)
-        for number in sorted({trial.number for trial in self.history.trials.values()}):
-            made = self.history.of_number(number)
+        for number, made in list(self.history.suggestions.items()):
             if len(made) < self.cfg.repeats:  # killed between two of its trials
                 self.make_trials(number, made[0].params, len(made))
             self.tell(number)
@@ -383,7 +384,7 @@ class Runner:
         kind = record["kind"]
         if kind == "trial":
             said = None
-            if not self.history.of_number(record["number"]):
+            if record["number"] not in self.history.suggestions:
                 asked = self.search.ask(record["number"])
                 said = None if asked is None else written(asked)
             self.scheduler.add(record["trial"], self.history.params(record["params"]))

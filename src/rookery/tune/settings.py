@@ -10,7 +10,6 @@ from rookery.core.settings import NonNegative, NonNegativeInt, PositiveFloat, Po
 from rookery.tune.scheduler import FIFOConfig
 from rookery.tune.search import RandomConfig
 
-
 SECTION = "tune"
 """Where in a file these settings stand."""
 

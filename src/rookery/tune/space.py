@@ -58,7 +58,7 @@ class Domain(Undecided, ABC):
             return False
         return True
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """It as it is called in code: ``loguniform(0.0001, 0.01)``."""
         ((kind, arguments),) = self.describe().items()
         inside = arguments if kind in ("choice", "grid_search", "sample_from") else str(arguments)[1:-1]
@@ -77,7 +77,7 @@ class Drawn(Domain):
         return self.quantile(rng.random())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Float(Drawn):
     """Numbers from `low` to `high`.
 
@@ -117,7 +117,7 @@ class Float(Drawn):
         raise ConfigError(f"{show(value)} is not in {self}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Integer(Drawn):
     """Whole numbers from `low` to `high`, both included (`randint(0, 3)` is ``Integer(0, 2)``).
 
@@ -154,7 +154,7 @@ class Integer(Drawn):
         raise ConfigError(f"{show(value)} is not in {self}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Normal(Drawn):
     """Numbers of a normal distribution.
 
@@ -194,7 +194,7 @@ class Normal(Drawn):
         raise ConfigError(f"{show(value)} is not in {self}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Choice(Drawn):
     """One of several values of any kind, all equally likely.
 
@@ -225,7 +225,7 @@ class Choice(Drawn):
         return _index(self, self.values, value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Grid(Domain):
     """Values that are all tried, with all values of other grids.
 
@@ -244,7 +244,7 @@ class Grid(Domain):
         return self.values[_index(self, self.values, value)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Computed(Domain):
     """What a function makes of the parameters chosen before.
 

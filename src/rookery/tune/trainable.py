@@ -193,9 +193,7 @@ class TrainableJob(_ConfiguredJob):
         saves, loads = _own(trainable, "save_checkpoint"), _own(trainable, "load_checkpoint")
         if (saves is None) != (loads is None):
             has, lacks = ("save", "load") if loads is None else ("load", "save")
-            raise ConfigError(
-                f"trainable = {name}: has {has}_checkpoint and no {lacks}_checkpoint; write both, or none"
-            )
+            raise ConfigError(f"trainable = {name}: has {has}_checkpoint but no {lacks}_checkpoint; write both or none")
 
     def start(self, start: Start) -> Work:
         """An object of the class."""

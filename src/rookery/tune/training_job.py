@@ -6,13 +6,12 @@ A trial's folder is an ordinary run directory; its parameters reach the trainer 
 from __future__ import annotations
 
 import copy
-import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rookery.core.config import resolve
-from rookery.core.errors import ConfigError, EnvError
+from rookery.core.errors import ConfigError, EnvError, SpaceError
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.layers import Layer
 from rookery.envs.make import env_name
@@ -29,6 +28,10 @@ from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
 
 Callbacks = Sequence[Callback] | Callable[[], Sequence[Callback]]
+
+
+INSIDE = 0.382
+"""Where in a distribution a value is taken that is no end, nor a round number."""
 
 
 class TrainingJob(Job):
@@ -67,8 +70,8 @@ class TrainingJob(Job):
             layers = [*self.layers, always, params]
             trainer = Trainer(config=layers, preset=self.preset, callbacks=callbacks, run_dir=start.folder)
         else:
-            # Settings that no import finds have to be given again; others need no second entry in their history.
-            nameless = json.loads((place / "config.json").read_bytes())["missing"]
+            # Classes that no import finds have to be given again; other settings need no second entry in their history.
+            nameless = training_spec(self.layers, self.preset, {})["in_code"]
             layers = [*(self.layers if nameless else []), params]
             trainer = Trainer.load(place, resume=True, config=layers, callbacks=callbacks)
         return TrainingWork(trainer, start, self.stop)
@@ -93,18 +96,20 @@ class TrainingJob(Job):
     # --- before any trial starts --------------------------------------------------------------------------------------
 
     def check(self, space: Mapping[str, Domain]) -> None:
-        """Resolves the settings with every value of grids and choices, and with the ends and the middle of other
-        domains; then makes a trainer with the first of each, for what it refuses itself: a space that the algorithm
-        cannot act in, say. What an environment says is left to trials, and so is what `sample_from` computes.
+        """Resolves the settings with every value of grids and choices, and with the ends and one value inside of
+        other domains; then makes a trainer with the first of each, for what it refuses itself: a space that the
+        algorithm cannot act in, say. What an environment says is left to trials, and so is what `sample_from` computes.
         """
         tried = {path: values for path, domain in space.items() if (values := _worth_trying(path, domain))}
         first = {path: values[0] for path, values in tried.items()}
         problems = dict.fromkeys(self._problems(first))
         for path, values in tried.items():
-            for value in values[1:]:
-                found = self._problems({**first, path: value})
+            for source, value in values:
+                found = self._problems({**first, path: (source, value)})
                 problems |= dict.fromkeys(found)
-                if any("there is no such setting" in line for line in found):  # the other values would say so again
+                own = [line for line in found if line.startswith(f"{source}: ")]
+                listed = isinstance(space[path], Grid | Choice)
+                if own and (not listed or "there is no such setting" in own[0]):  # the others would say so again
                     break
         if problems:
             raise ConfigError(*problems)
@@ -145,6 +150,8 @@ class TrainingJob(Job):
             )
         except EnvError:
             return
+        except SpaceError as error:
+            raise ConfigError(str(error)) from error
         trainer.close()
         stop_rule(self.stop, trainer.config.stop, None, trainer.config.evaluation.every)
 
@@ -187,9 +194,9 @@ def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
         return [(f"{kind} value {number} of {path}", value) for number, value in enumerate(domain.values, 1)]
     if isinstance(domain, Float | Integer):
         ends = [(f"lower end of {path}", domain.low), (f"upper end of {path}", domain.high)]
-        return [*ends, (f"middle of {path}", domain.quantile(0.5))]
+        return [*ends, (f"{domain} of {path}", domain.quantile(INSIDE))]
     if isinstance(domain, Drawn):
-        return [(f"{domain} of {path}", domain.quantile(u)) for u in (0.5, 0.05, 0.95)]
+        return [(f"{domain} of {path}", domain.quantile(u)) for u in (INSIDE, 0.05, 0.95)]
     return []
 
 

@@ -1,0 +1,112 @@
+"""``rookery tune show``: what came of an experiment, as a table, and as a report on request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from rookery.cli.runs import NEWEST, ROOT
+from rookery.core.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from rookery.tune.analysis import Analysis
+
+JOURNAL = "journal.jsonl"
+
+
+def show(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder of an experiment, or its name in runs/.", show_default=False),
+    ],
+    metric: Annotated[
+        str | None, typer.Option(help="A column of metrics.jsonl to judge by.", show_default="the experiment's")
+    ] = None,
+    mode: Annotated[str | None, typer.Option(help="Whether more of it is better: max or min.")] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            help="Which rows of a trial count: last, best, mean, last-5, last-10.", show_default="the experiment's"
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write a report: .html (one file, needs nothing else) or .png."),
+    ] = None,
+) -> None:
+    """Show the trials of an experiment, the best of them, and how to go on; it may be running.
+
+    rookery tune show runs/lr -o report.html
+    """
+    from rookery.tune.analysis import Analysis
+    from rookery.tune.report import write_report
+
+    analysis = Analysis(find_experiment(folder), metric, mode, scope)
+    print_table(analysis)
+    typer.echo("")
+    for line in advice(analysis, output):
+        typer.echo(line)
+    if output is not None:
+        write_report(analysis, output)
+        typer.echo(f"report: {output}")
+
+
+def print_table(analysis: Analysis) -> None:
+    """All trials as a table, as wide as the terminal."""
+    from rookery.tune.table import Facts, TrialTable
+
+    console = Console(highlight=False)
+    title = str(analysis.experiment.get("title") or analysis.folder.name)
+    facts = Facts(title, str(analysis.folder), analysis.metrics, analysis.modes, analysis.scope)
+    trials = [replace(result.trial, rows=list(result.history)) for result in analysis.trials]
+    console.print(TrialTable(facts).draw(console, trials, 0, len(trials) + NEWEST, framed=False))
+
+
+def advice(analysis: Analysis, output: Path | None) -> list[str]:
+    """What can be done with the experiment now, as commands."""
+    place = analysis.folder
+    lines = []
+    if analysis.is_running:
+        lines.append("it is running")
+    elif not analysis.is_finished or not len(analysis):
+        lines.append(f"it is not finished; go on:  rookery tune resume {place}")
+    if not any(trial.score is not None for trial in analysis.trials):
+        return lines
+    best = analysis.best()
+    leading = analysis.suggestions()[0]
+    if len(leading.trials) > 1:
+        low, high = leading.intervals[0]
+        lines.append(f"mean of {best.judge.metric} over {len(leading.trials)} seeds: {leading.score:.4g}, "
+                     f"95 % interval {low:.4g} to {high:.4g}")  # fmt: skip
+    if best.checkpoint is not None and (best.folder / "config.yaml").is_file():
+        lines.append(f"measure the best:  rookery evaluate {best.folder}")
+        lines.append(f"film it:           rookery record {best.folder}")
+    lines.append(f"its folder:        {best.folder}")
+    if output is None:
+        lines.append(f"pictures:          rookery tune show {place} -o report.html")
+    return lines
+
+
+def find_experiment(folder: Path) -> Path:
+    """The folder of an experiment: a path of it, or its name in ``runs/``.
+
+    Raises:
+        ConfigError: If there is none; names the newest there are.
+    """
+    for place in (folder, ROOT / folder):
+        if (place / JOURNAL).is_file():
+            return place
+    problem = (
+        f"is not the folder of an experiment (there is no {JOURNAL} in it)" if folder.exists() else "does not exist"
+    )
+    roots = dict.fromkeys(root for root in (folder, folder.parent, ROOT) if root.is_dir())
+    found = {path for root in roots for path in root.iterdir() if (path / JOURNAL).is_file()}
+    newest = sorted(found, key=lambda path: (-(path / JOURNAL).stat().st_mtime, path.name))
+    if not newest:
+        raise ConfigError(f"{folder}: {problem}, and there is no experiment in {ROOT}; rookery tune makes one")
+    near = nearest(folder.name, [path.name for path in newest])
+    raise ConfigError(f"{folder}: {problem}{near}; the newest are {', '.join(map(str, newest[:NEWEST]))}")

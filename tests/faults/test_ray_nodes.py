@@ -1,0 +1,217 @@
+"""Two Ray nodes on this machine, of which one is lost: its trials go on from their last checkpoints on the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rookery import tune
+from rookery.tune.job import Start
+from rookery.tune.trainable import TrainableJob
+from rookery.tune.workers import Failed, Order, Stepped
+
+ray = pytest.importorskip("ray")
+
+from ray.cluster_utils import Cluster  # noqa: E402
+
+from rookery.tune.ray_workers import RayWorkers  # noqa: E402
+
+LENGTH = 6
+PATIENCE = 60.0
+QUICK = {"health_check_period_ms": 300, "health_check_timeout_ms": 500, "health_check_failure_threshold": 3,
+         "health_check_initial_delay_ms": 0}  # fmt: skip
+"""A killed node is noticed within a second or two, not after 15."""
+
+
+class Walk:
+    """A random walk that remembers its generator, and waits where it is told to."""
+
+    def setup(self, config):
+        self.hold, self.place = Path(config["hold"]), 0.0
+        self.rng, self.seconds = np.random.default_rng(config["number"]), config["seconds"]
+
+    def step(self):
+        time.sleep(self.seconds)
+        self.place += self.rng.normal()
+        while self.hold.exists():
+            time.sleep(0.01)
+        return {"place": self.place, "node": ray.get_runtime_context().get_node_id(), "process": os.getpid()}
+
+    def save_checkpoint(self, folder):
+        (folder / "walk.json").write_text(json.dumps([self.place, self.rng.bit_generator.state]))
+
+    def load_checkpoint(self, folder):
+        self.place, self.rng.bit_generator.state = json.loads((folder / "walk.json").read_text())
+
+
+def walked(number):
+    """Where a walk is after each iteration when nobody disturbs it."""
+    return np.cumsum(np.random.default_rng(number).normal(size=LENGTH)).tolist()
+
+
+def rows(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def eventually(what):
+    """Waits until something holds, and gives it."""
+    until = time.monotonic() + PATIENCE
+    while not (found := what()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return found
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Nodes:
+    """The cluster of a test: a head that stays, and nodes that are lost; one core each."""
+
+    def __init__(self):
+        self.cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, "_system_config": QUICK},
+        )  # fmt: skip
+        self.begun = set()
+        self.note_processes(self.cluster.head_node)
+        ray.init(address=self.cluster.address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+
+    def add(self):
+        node = self.cluster.add_node(num_cpus=1)
+        self.note_processes(node)
+        return node
+
+    def note_processes(self, node):
+        self.begun |= {info.process.pid for infos in node.all_processes.values() for info in infos}
+
+    def lose(self, node, how):
+        """Ends a node in order, or kills its raylet, by its own process id."""
+        if how == "removed":
+            self.cluster.remove_node(node)
+        else:
+            (raylet,) = node.all_processes["raylet"]
+            os.kill(raylet.process.pid, signal.SIGKILL)
+
+    def close(self):
+        ray.shutdown()
+        self.cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    made = Nodes()
+    yield made
+    made.close()
+    eventually(lambda: not any(map(is_alive, made.begun)))
+
+
+@pytest.mark.parametrize("how", ["removed", "killed"])
+def test_a_trial_on_a_lost_node_is_told_and_goes_on_elsewhere_as_if_nothing_had_been(nodes, how, tmp_path, measured):
+    node, hold = nodes.add(), tmp_path / "hold"
+    eventually(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
+    common = {"number": tune.randint(0, 9), "seconds": 0.0, "hold": str(hold)}
+    workers = RayWorkers(TrainableJob(Walk, common, {}, 0), 1.0, 0.0, None)
+    try:
+        assert workers.free == 2
+        starts = {name: Start(name, {"number": int(name)}, 0, tmp_path / name) for name in ("00000", "00001")}
+        known = dict.fromkeys(starts, 0)
+
+        def begin(name):
+            starts[name].folder.mkdir(exist_ok=True)
+            workers.begin(starts[name])
+
+        def event():
+            return eventually(lambda: workers.wait(0.2))
+
+        for name in starts:
+            begin(name)
+        where = {}
+        for known_now in range(3):
+            for name in starts:
+                workers.order(name, Order(known_now, ("iteration", known_now + 1)))
+            for _ in starts:
+                stepped = event()
+                assert isinstance(stepped, Stepped)
+                where[stepped.trial] = stepped.row
+                known[stepped.trial] = stepped.row["iteration"]
+        assert len({row["node"] for row in where.values()}) == 2
+        (there,) = [name for name, row in where.items() if row["node"] == node.node_id]
+
+        hold.touch()
+        workers.order(there, Order(3))
+        assert workers.wait(0.3) is None
+        nodes.lose(node, how)
+        lost = event()
+        assert isinstance(lost, Failed) and lost.lost and lost.trial == there
+        assert "its node has died" in lost.problem
+        workers.end(there, save=False)
+        hold.unlink()
+        eventually(lambda: not is_alive(where[there]["process"]))
+
+        (other,) = set(starts) - {there}
+        eventually(lambda: workers.wait(0.1) or workers.free == 0)  # the other node is at work
+        workers.end(other, save=True)
+        for name in (there, other):
+            begin(name)
+            for known_now in range(3, LENGTH):
+                workers.order(name, Order(known_now))
+                stepped = event()
+                assert stepped.row["node"] == where[other]["node"]
+            workers.end(name, save=False)
+            assert [row["place"] for row in rows(starts[name].folder)] == walked(int(name))
+            assert [row["iteration"] for row in rows(starts[name].folder)] == list(range(1, LENGTH + 1))
+    finally:
+        workers.close()
+    measured(f"Ray node {how} in the middle of an iteration", 1, "trial goes on elsewhere with equal rows")
+
+
+@pytest.mark.parametrize("how", ["removed", "killed"])
+def test_an_experiment_outlives_a_node_repeats_no_finished_trial_and_loses_none(nodes, how, tmp_path, measured):
+    node, folder = nodes.add(), tmp_path / "experiment"
+    eventually(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
+    problems = []
+
+    def lose_when_it_is_at_work():
+        def halfway():
+            found = [rows(path.parent)[-1] for path in folder.glob("trials/*/metrics.jsonl") if path.stat().st_size]
+            return any(row["node"] == node.node_id and row["iteration"] == 3 for row in found)
+
+        try:
+            eventually(halfway)
+            nodes.lose(node, how)
+        except BaseException as error:
+            problems.append(error)
+
+    loser = threading.Thread(target=lose_when_it_is_at_work)
+    loser.start()
+    try:
+        analysis = tune.run(
+            trainable=Walk, config={"number": tune.grid_search(list(range(6))), "seconds": 0.1, "hold": str(tmp_path / "no")},
+            metric="place", stop={"iterations": LENGTH}, save_every=2, workers="ray", console="quiet", folder=folder,
+        )  # fmt: skip
+    finally:
+        loser.join()
+    assert not problems
+    records = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+    of_kind = {kind: [record for record in records if record["kind"] == kind] for kind in ("begin", "failure", "end")}
+    assert [record["lost"] for record in of_kind["failure"]] == [True]
+    begun = Counter(record["trial"] for record in of_kind["begin"])
+    assert sorted(begun.values()) == [1, 1, 1, 1, 1, 2]  # again only the one that was lost
+    assert begun[of_kind["failure"][0]["trial"]] == 2
+    assert {record["status"] for record in of_kind["end"]} == {"TERMINATED"}
+    assert len(of_kind["end"]) == 6
+    for trial in analysis.trials:
+        assert [row["place"] for row in rows(trial.folder)] == walked(trial.params["number"])
+    measured(f"experiment of 6 trials on two Ray nodes, one {how}", 1, "none repeated, none lost")
