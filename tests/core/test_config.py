@@ -26,6 +26,8 @@ from rookery.core.settings import (
     PositiveInt,
     Scheduled,
     Settings,
+    Undecided,
+    is_undecided,
 )
 
 
@@ -851,3 +853,19 @@ def test_importing_settings_and_config_is_light():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+# Undecided values
+
+
+def test_settings_take_an_undecided_value_for_any_field_and_a_run_refuses_it():
+    later = Undecided()
+    for cfg in (
+        PPOConfig(lr=later),
+        PPOConfig(model=ModelConfig(hidden=(later, 8))),
+        PPOConfig(model={"hidden": later}),
+    ):
+        assert is_undecided(cfg)
+        (problem,) = problems(Layer("code", {"algorithm": cfg}))
+        assert "only tune.run (rookery tune) tries values; a single training needs one of them" in problem
+    assert not is_undecided(PPOConfig(lr=1e-3, model=ModelConfig(hidden=(8,), options={"a": [1]})))

@@ -25,7 +25,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from rookery.tune.ray_workers import RayWorkers  # noqa: E402
 
 LENGTH = 6
-PATIENCE = 60.0
+PATIENCE = 20.0
 QUICK = {"health_check_period_ms": 300, "health_check_timeout_ms": 500, "health_check_failure_threshold": 3,
          "health_check_initial_delay_ms": 0}  # fmt: skip
 """A killed node is noticed within a second or two, not after 15."""
@@ -198,8 +198,10 @@ def test_an_experiment_outlives_a_node_repeats_no_finished_trial_and_loses_none(
     loser.start()
     try:
         analysis = tune.run(
-            trainable=Walk, config={"number": tune.grid_search(list(range(6))), "seconds": 0.1, "hold": str(tmp_path / "no")},
-            metric="place", stop={"iterations": LENGTH}, save_every=2, workers="ray", console="quiet", folder=folder,
+            trainable=Walk,
+            config={"number": tune.grid_search(list(range(6))), "seconds": 0.1, "hold": str(tmp_path / "no")},
+            metric="place", stop={"iterations": LENGTH}, save_every=2, workers="ray", console="quiet",
+            folder=folder,
         )  # fmt: skip
     finally:
         loser.join()

@@ -92,7 +92,7 @@ def test_a_fit_recovers_what_functions_were_drawn_with(length: float, forgetting
         target = np.linalg.cholesky(true.correlation(gap, squared) + 0.01 * np.eye(100)) @ rng.standard_normal(100)
         found.append(fit(time, place, target))
     assert median(kernel.length for kernel in found) == pytest.approx(length, rel=0.35)
-    assert median(kernel.forgetting for kernel in found) == pytest.approx(forgetting, abs=0.08)
+    assert median(kernel.forgetting for kernel in found) == pytest.approx(forgetting, abs=0.1)
     assert 0.003 < median(kernel.noise * kernel.variance for kernel in found) < 0.03
 
 
@@ -128,7 +128,7 @@ def test_a_share_of_a_range_is_what_its_value_is_made_of(domain: Any) -> None:
 
 
 def population(scheduler: PB2, gains: Any, rounds: int) -> dict[str, Exploit]:
-    """Lets eight members run so many intervals in which their scores grow by ``gains(params, round)``; the last exploits."""
+    """Eight members run some intervals in which their scores grow by ``gains(params, round)``: the last exploits."""
     rng = np.random.default_rng(3)
     names = [f"{i:05d}" for i in range(8)]
     for name in names:
@@ -160,7 +160,7 @@ def test_until_something_was_seen_the_choice_is_random_and_after_that_it_goes_wh
         return median(found)
 
     assert misses(1) > 0.8
-    assert misses(8) < 0.3
+    assert misses(5) < 0.3
 
 
 def test_a_gain_is_counted_from_the_score_that_was_taken_over() -> None:
@@ -181,7 +181,7 @@ def test_a_gain_is_counted_from_the_score_that_was_taken_over() -> None:
 
 def test_clones_of_one_moment_do_not_all_choose_the_same() -> None:
     def gains(params: Mapping[str, Any], i: int) -> float:
-        return float(np.sin(5 * params["algorithm.clip"]) + math.log10(params["algorithm.lr"]))
+        return math.sin(3 * params["algorithm.clip"]) + math.sin(1e4 * params["algorithm.clip"])  # as good as noise
 
     exploits = population(pb2(quantile=0.5), gains, 3)
     assert len(exploits) == 4
@@ -262,11 +262,11 @@ def test_bounds_that_cannot_be_are_refused() -> None:
 
 # --- it works -------------------------------------------------------------------------------------------------------
 
-STEPS = 150
+STEPS = 120
 
 
 def moving(state: list[float], params: Mapping[str, float], age: float) -> float:
-    """An iteration brings most, 1, where the optimum is now; it moves through most of the space in the course of a trial."""
+    """An iteration brings most, 1, where the optimum is now; in a trial's life it moves through most of the space."""
     done = age / STEPS
     lr, clip = share(SPACE["algorithm.lr"], params["algorithm.lr"]), params["algorithm.clip"]
     miss = (lr - (0.9 - 0.8 * done)) ** 2 + (clip - (0.2 + 0.6 * done)) ** 2

@@ -4,12 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from simulation import Simulation, on_curve, replay
+from simulation import Simulation, hill, on_curve, replay
 
+from rookery import tune
 from rookery.core.layers import import_object
 from rookery.core.seeding import Streams
 from rookery.tune.asha import ASHAConfig
 from rookery.tune.hyperband import HyperBandConfig
+from rookery.tune.journal import read
 from rookery.tune.median import MedianConfig
 from rookery.tune.names import SCHEDULERS
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig, Scheduler, SchedulerConfig
@@ -147,6 +149,53 @@ def test_whatever_happens_every_trial_ends_and_a_replay_says_the_same(settings, 
     ).run(limit=number * 100)
     assert len(done.trials) == number
     replay(done, made(settings, seed))
+
+
+class Climber:
+    """`hill` as a trial that can be paused."""
+
+    def setup(self, config):
+        self.config, self.age = config, 0
+
+    def step(self):
+        self.age += 1
+        return {"score": hill(self.config, self.age)}
+
+    def save_checkpoint(self, folder):
+        (folder / "age").write_text(str(self.age))
+
+    def load_checkpoint(self, folder):
+        self.age = int((folder / "age").read_text())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [ASHAConfig(max_time=27, reduction=3, brackets=2), HyperBandConfig(max_time=9), MedianConfig(hard_stop=False)],
+    ids=lambda settings: type(settings).__name__,
+)
+def test_the_simulation_does_what_the_runner_does(settings, tmp_path):
+    """The same parameters, one at a time: each trial comes as far, and ends in the same order."""
+    analysis = tune.run(
+        trainable=Climber,
+        config={"x": tune.uniform(0, 1), "delay": tune.uniform(1, 6)},
+        stop={"iteration": 20},
+        metric="score",
+        num_samples=25,
+        scheduler=settings,
+        workers="here",
+        seed=4,
+        folder=tmp_path / "experiment",
+        console="quiet",
+        save_every=0,
+    )
+    done = Simulation(
+        made(settings, 4), [trial.params for trial in analysis.trials], on_curve(hill), places=1,
+        ends=lambda trial: trial.age >= 20,
+    ).run()  # fmt: skip
+    assert [trial.iteration for trial in analysis.trials] == [trial.age for trial in done.trials.values()]
+    assert [trial.score for trial in analysis.trials] == [trial.score for trial in done.trials.values()]
+    ended = [record["trial"] for record in read(tmp_path / "experiment") if record["kind"] == "end"]
+    assert ended == [call[1][0] for call in done.calls if call[0] == "on_end"]
 
 
 def test_a_replay_notices_another_seed():

@@ -177,6 +177,12 @@ def test_a_search_of_others_starts_after_the_points_and_hears_nothing_of_them():
     assert search.told == [(1, [2.0])]
 
 
+def test_a_search_of_others_may_choose_from_a_grid():
+    space = {"a": tune.grid_search([1, 2, 3])}
+    asked = suggestions(space, 3, points=({"a": 3},), search=Scripted(None, {"a": 2}, {"a": 2}))
+    assert everything(asked) == [{"a": 3}, {"a": 2}, {"a": 2}]
+
+
 @pytest.mark.parametrize(
     ("suggested", "says"),
     [

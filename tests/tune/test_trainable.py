@@ -206,7 +206,7 @@ def test_without_a_checkpoint_a_trial_begins_anew_and_keeps_what_is_not_its_own(
 
 
 def test_report_outside_of_a_trial_says_where_it_belongs(begin):
-    for call in (lambda: tune.report(1), tune.checkpoint, tune.trainable.seed):
+    for call in (lambda: tune.report(1), tune.checkpoint, tune.seed):
         with pytest.raises(RookeryError, match="called where no trial runs"):
             call()
 
@@ -256,7 +256,7 @@ def test_a_class_that_is_taken_up_again_goes_on_as_if_it_had_not_stopped(begin, 
 def test_a_class_with_nothing_but_step_will_do(begin, tmp_path):
     class Bare:
         def step(self):
-            return {"seed": tune.trainable.seed()}
+            return {"seed": tune.seed()}
 
     event = begin(Bare, stop={"iterations": 1})()
     assert (event.row["seed"], event.reason) == (11, "iterations 1 reached 1")
@@ -300,6 +300,13 @@ def test_checkpoints_come_every_so_many_iterations_and_at_the_end(begin, tmp_pat
         (3, {}, "must be a class with a method step, or a function"),
         (type("Lame", (), {}), {}, "Lame: has no method step"),
         (type("Half", (), {"step": print, "save_checkpoint": print}), {}, "Half: has save_checkpoint but no load"),
+        (
+            type("Greedy", (), {"step": print, "__init__": lambda self, config: None}),
+            {},
+            "Greedy: cannot be made without",
+        ),
+        (lambda: 3, {}, "must take one argument"),
+        (lambda x, y: 3, {}, "must take one argument"),
         (print, {"score": "high"}, "stop.score = 'high': not a number"),
     ],
 )
@@ -326,3 +333,9 @@ def test_the_description_is_that_of_the_fixed_part(begin):
         "stop": {"count": 3},
     }
     assert json.loads(json.dumps(described)) == described
+
+
+def test_no_module_hides_a_name_that_users_call():
+    # Importing rookery.tune.report would make tune.report that module.
+    modules = {path.stem for path in Path(tune.__file__).parent.glob("*.py")}
+    assert modules & set(tune.__all__) == set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -173,11 +174,13 @@ def test_an_interrupted_training_stops_within_its_iteration_and_goes_on_exactly(
 
 
 def test_sigterm_reaches_a_training_in_another_process(tmp_path):
-    workers = Processes(job(stop__iterations=10**6, sampling__iteration_steps=10**7, algorithm__lr=1e-3), 1.0, 0.0, 1)
+    endless = job(env=Slippery, stop__iterations=10**6, sampling__iteration_steps=10**7)
+    workers = Processes(endless, 1.0, 0.0, 1)
+    settings = tmp_path / "00000" / "config.yaml"
     try:
         workers.begin(start(tmp_path))
         workers.order("00000", Order(0))
-        while not (tmp_path / "00000" / "config.yaml").exists():
+        while not settings.exists():
             assert workers.wait(0.05) is None
         assert workers.wait(0.5) is None  # an iteration takes minutes
         workers.interrupt()
@@ -186,6 +189,7 @@ def test_sigterm_reaches_a_training_in_another_process(tmp_path):
     finally:
         workers.close()
     assert checkpoints(tmp_path) == [0]
+    assert re.search(r"helpers: 0 +# measured", settings.read_text())  # its one core is enough to know
 
 
 def test_a_checkpoint_is_not_written_twice(here, tmp_path):

@@ -25,6 +25,7 @@ from rookery.cli.record import record
 from rookery.cli.resume import resume
 from rookery.cli.timers import timers
 from rookery.cli.train import train
+from rookery.cli.tune import app as tune_app
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.tracebacks import own_traceback
 
@@ -41,6 +42,7 @@ app.command()(bench)
 app.add_typer(envs_app, name="envs")
 app.add_typer(config_app, name="config")
 app.add_typer(memory_app, name="memory")
+app.add_typer(tune_app, name="tune")
 
 
 @app.callback()

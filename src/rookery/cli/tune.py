@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from rookery.cli.runs import ROOT
 from rookery.cli.train import LINE, sort_arguments, stop_values
-from rookery.cli.tune_show import show
+from rookery.cli.tune_show import find_experiment, show
 from rookery.core.errors import ConfigError
 from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
@@ -142,6 +142,6 @@ def told_how_to_go_on() -> Iterator[None]:
 
 
 def outcome(analysis: Analysis, silent: bool) -> None:
-    """The best trial, and what can be done with it."""
+    """What can be done with what came of it."""
     if not silent:
         typer.echo(analysis.outcome())

@@ -47,9 +47,7 @@ def show(
 
     analysis = Analysis(find_experiment(folder), metric, mode, scope)
     print_table(analysis)
-    typer.echo("")
-    for line in advice(analysis, output):
-        typer.echo(line)
+    typer.echo(f"\n{analysis.outcome()}")
     if output is not None:
         write_report(analysis, output)
         typer.echo(f"report: {output}")
@@ -64,31 +62,6 @@ def print_table(analysis: Analysis) -> None:
     facts = Facts(title, str(analysis.folder), analysis.metrics, analysis.modes, analysis.scope)
     trials = [replace(result.trial, rows=list(result.history)) for result in analysis.trials]
     console.print(TrialTable(facts).draw(console, trials, 0, len(trials) + NEWEST, framed=False))
-
-
-def advice(analysis: Analysis, output: Path | None) -> list[str]:
-    """What can be done with the experiment now, as commands."""
-    place = analysis.folder
-    lines = []
-    if analysis.is_running:
-        lines.append("it is running")
-    elif not analysis.is_finished or not len(analysis):
-        lines.append(f"it is not finished; go on:  rookery tune resume {place}")
-    if not any(trial.score is not None for trial in analysis.trials):
-        return lines
-    best = analysis.best()
-    leading = analysis.suggestions()[0]
-    if len(leading.trials) > 1:
-        low, high = leading.intervals[0]
-        lines.append(f"mean of {best.judge.metric} over {len(leading.trials)} seeds: {leading.score:.4g}, "
-                     f"95 % interval {low:.4g} to {high:.4g}")  # fmt: skip
-    if best.checkpoint is not None and (best.folder / "config.yaml").is_file():
-        lines.append(f"measure the best:  rookery evaluate {best.folder}")
-        lines.append(f"film it:           rookery record {best.folder}")
-    lines.append(f"its folder:        {best.folder}")
-    if output is None:
-        lines.append(f"pictures:          rookery tune show {place} -o report.html")
-    return lines
 
 
 def find_experiment(folder: Path) -> Path:

@@ -16,6 +16,7 @@ _HOME = {
     "Trainable": "rookery.tune.trainable",
     "report": "rookery.tune.trainable",
     "checkpoint": "rookery.tune.trainable",
+    "seed": "rookery.tune.trainable",
     "grid_search": "rookery.tune.space",
     "choice": "rookery.tune.space",
     "uniform": "rookery.tune.space",
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from rookery.tune.trainable import Trainable as Trainable
     from rookery.tune.trainable import checkpoint as checkpoint
     from rookery.tune.trainable import report as report
+    from rookery.tune.trainable import seed as seed
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, checkpoint_number, list_checkpoints
-from rookery.core.layers import yaml_layer
+from rookery.core.layers import flow, yaml_layer
 from rookery.policies.export import load_policy
 from rookery.policies.policy import Policy
+from rookery.training.panel import number
 from rookery.training.results import interval
 from rookery.training.trainer import Trainer
 from rookery.tune.journal import FILE, History, read
@@ -122,7 +124,7 @@ class TrialResult:
     @cached_property
     def config(self) -> dict[str, Any]:
         """All its settings, nested; of a training that has begun, as they were resolved."""
-        if self._is_training:
+        if self.is_training:
             return dict(yaml_layer(self.folder / "config.yaml").values)
         return dict(filled(self._template, self.params))
 
@@ -155,14 +157,15 @@ class TrialResult:
         return load_policy(self._to_load(), name)
 
     @property
-    def _is_training(self) -> bool:
+    def is_training(self) -> bool:
+        """Whether it is a training, and has begun."""
         return (self.folder / "config.yaml").is_file()
 
     def _to_load(self) -> Path:
         place = self.checkpoint
         if place is None:
             raise ConfigError(f"{self.folder}: holds no checkpoint yet")
-        if not self._is_training:
+        if not self.is_training:
             raise ConfigError(f"{place}: is no checkpoint of a Trainer: this trial is a class or a function of yours; "
                               "its own load_checkpoint reads what its save_checkpoint wrote")  # fmt: skip
         return place
@@ -421,6 +424,31 @@ class Analysis:
             ConfigError: If pandas is not installed.
         """
         return {trial.name: _frame(trial.rows) for trial in self.trials if trial.rows}
+
+    def outcome(self) -> str:
+        """The best trial, and what can be done now, a command a line."""
+        place = self.folder
+        lines = []
+        if any(trial.score is not None for trial in self.trials):
+            best, leading = self.best(), self.suggestions()[0]
+            lines.append(f"best: trial {best.name}, {best.judge.metric} {number(best.score)}")
+            if len(leading.trials) > 1:
+                low, high = map(number, leading.intervals[0])
+                lines[-1] += (
+                    f"; mean of its {len(leading.trials)} seeds {number(leading.score)}, {low} to {high} (95 %)"
+                )
+            if best.params:
+                given = " ".join(shlex.quote(f"{path}={flow(value)}") for path, value in best.params.items())
+                lines.append(f"its parameters:  {given}")
+            if best.checkpoint is not None and best.is_training:
+                lines.append(f"measure it:      rookery evaluate {best.folder}")
+                lines.append(f"film it:         rookery record {best.folder}")
+            lines.append(f"pictures of all: rookery tune show {place} -o report.html")
+        if self.is_running:
+            lines.append("it is running")
+        elif not self.is_finished or not self.trials:
+            lines.append(f"not finished:    rookery tune resume {place}")
+        return "\n".join(lines)
 
     # --- what is judged by --------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, fields_of, show
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
+from rookery.training.settings import SHORTHANDS, RunConfig
 from rookery.tune.analysis import Analysis
 from rookery.tune.identity import refuse_changes, settings_spec, trainable_spec, training_spec
 from rookery.tune.job import Job
@@ -97,6 +98,7 @@ def run(
     objects = {name: own.pop(name) for name in ("search", "scheduler") if is_object(own.get(name))}
     own |= {name: {"name": own[name]} for name in ("search", "scheduler") if isinstance(own.get(name), str)}
     if trainable is None:
+        refuse_unknown(keywords)
         given = code_values(env, algorithm, policies, policy_mapping, seed, keywords)
         given |= {"stop": stop} if isinstance(stop, Mapping) else {}
         layers, section = take_section(list(map(read_layer, [*layers_of(config), Layer("code", given)])))
@@ -318,6 +320,23 @@ def settings_named(name: str) -> type[Settings]:
         )
     found: type[Settings] = import_object(known.get(name, name))
     return found
+
+
+def refuse_unknown(keywords: Mapping[str, Any]) -> None:
+    """Refuses keywords that neither an experiment nor a trainer has.
+
+    Raises:
+        ConfigError: With a line for each; names the nearest.
+    """
+    of_trainers = [*SHORTHANDS, *fields_of(RunConfig), "memory"]
+    known = [*fields_of(TuneConfig), *of_trainers]
+    wrong = [
+        f"code: {name} = {show(value)}: neither tune.run nor Trainer has such an argument{nearest(name, known)}"
+        for name, value in keywords.items()
+        if name not in of_trainers
+    ]
+    if wrong:
+        raise ConfigError(*wrong)
 
 
 def is_object(given: Any) -> bool:

@@ -282,7 +282,12 @@ class Pictures:
         axes.plot([one.values[0] for one in best], [one.values[1] for one in best], "o-", color=BEST, markersize=7)
         for one in best[:MOST_MULTIPLES]:
             axes.annotate(
-                f"{one.number:05d}", one.values[:2], (6, 5), textcoords="offset points", fontsize=8, color=INK
+                f"{one.number:05d}",
+                (one.values[0], one.values[1]),
+                (6, 5),
+                textcoords="offset points",
+                fontsize=8,
+                color=INK,
             )
         axes.set_xlabel(self.analysis.metrics[0], color=INK)
         axes.set_ylabel(self.analysis.metrics[1], color=INK)

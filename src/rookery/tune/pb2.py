@@ -25,6 +25,11 @@ SETTING = "scheduler.bounds"
 NEWEST = 200
 """How many observations count: the newest, as older ones are all but forgotten, and time grows with their cube."""
 
+FITTED = 80
+"""How many of these the kernel is fitted to, a hundred times over. Matrices of this size are factored on one thread in
+milliseconds; larger ones on several, which wait long for each other while trials use all cores.
+"""
+
 CANDIDATES = 512
 """Random points among which the most promising is looked for."""
 
@@ -62,7 +67,7 @@ class PB2(Population[PB2Config]):
 
     def promising(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> Array:
         """The point ``[d]`` at which the upper end of what is likely for the coming gain is highest; a random one until
-        more intervals were seen than there are parameters.
+        more intervals were seen than there are parameters. Time counts in intervals.
 
         Points that others go on with count as seen, with what the model expects there: they leave the mean as it is,
         and less to find out near them (Desautels et al. 2014, GP-BUCB).
@@ -75,7 +80,7 @@ class PB2(Population[PB2Config]):
         gain = np.array([stretch.gain for stretch in seen])
         target = (gain - gain.mean()) / (gain.std() or 1.0)
         if self.fitted is None or self.fitted[0] != len(self.stretches):
-            self.fitted = len(self.stretches), fit(time, place, target)
+            self.fitted = len(self.stretches), fit(time[-FITTED:], place[-FITTED:], target[-FITTED:])
         kernel = self.fitted[1]
 
         now = self.members[donor].since / self.cfg.interval

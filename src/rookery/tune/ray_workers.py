@@ -48,6 +48,9 @@ LOOK_SECONDS = 1.0
 CONNECT_SECONDS = 5.0
 """What the cluster's address gets to answer; Ray itself would wait for more than a minute."""
 
+RAYLET_SECONDS = 0.5
+"""Between two looks of a trial's process whether its node is still part of the cluster."""
+
 END_SECONDS = 300.0
 """What a trial gets to save and free what it has, before its place is ended."""
 
@@ -74,6 +77,7 @@ class Site:
             os.chdir(cwd)
         sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
         self._workplace = Workplace(lambda: cloudpickle.loads(job))
+        threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
 
     def node(self, probe: Path, content: str, seconds: float) -> tuple[str, str]:
         """Where this is, and whether a file that the runner wrote is seen there.
@@ -105,6 +109,16 @@ class Site:
     def interrupt(self) -> None:
         """Asks the trial to save and stop; comes in the thread `CONTROL`, while the other one is at work."""
         self._workplace.interrupt()
+
+
+def end_with(raylet: int) -> None:
+    """Ends this process when Ray's process on this node is gone, which began it: the trial goes on elsewhere by then.
+
+    Ray does this too, but not reliably while the trial's code is at work.
+    """
+    while os.getppid() == raylet:
+        time.sleep(RAYLET_SECONDS)
+    os._exit(1)
 
 
 def node_id() -> str:

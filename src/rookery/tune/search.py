@@ -144,7 +144,7 @@ class Suggestions:
             (number, point)
             for i, point in enumerate(_read_points(points, space))
             for number in range(i * size, (i + 1) * size)
-            if all(point.get(path, value) is value for path, value in cell(space, number).items())
+            if size == 1 or all(point.get(path, value) is value for path, value in cell(space, number).items())
         ]
         self.skipped = len(points) * size - len(self.points)  # cells of the grid that points leave out
         self._completed(drawn(space, streams, 0) | cell(space, 0), 0)

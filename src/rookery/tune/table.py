@@ -340,9 +340,17 @@ class TrialTable:
         return known[1]
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
-        """The trial that leads by the first metric."""
-        scored = [(self._worth(trial), trial) for trial in trials if self.scores(trial)[0] is not None]
-        return max(scored, key=lambda pair: pair[0], default=(0.0, None))[1]
+        """The trial that leads by the first metric: with repeats over seeds, the best of the suggestion that leads."""
+        groups: dict[int, list[tuple[float, Trial]]] = {}
+        for trial in trials:
+            if self.scores(trial)[0] is not None:
+                groups.setdefault(trial.number, []).append((self._worth(trial), trial))
+
+        def place(group: list[tuple[float, Trial]]) -> tuple[int, float]:
+            return len(group), math.fsum(worth for worth, _ in group) / len(group)
+
+        leading = max(groups.values(), key=place, default=[])
+        return max(leading, key=lambda pair: pair[0], default=(0.0, None))[1]
 
     def ordered(self, trials: Sequence[Trial]) -> list[Trial]:
         """Those that run, the furthest first; then the others, the best first, and last those without a number."""
@@ -431,7 +439,7 @@ class TrialTable:
             shown = told_params(best.params, paths, short_names(paths))
             values = zip(facts.metrics, self.scores(best), strict=True)
             told_values = ", ".join(f"{metric} {number(value)}" for metric, value in values)
-            text = Text(f"best {best.name}: ", no_wrap=True, overflow="ellipsis")
+            text = Text(f"best {best.name}: ", no_wrap=framed, overflow="ellipsis" if framed else "fold")
             text.append(told_values, style="bold").append(f" with {shown}" if shown else "")
             lines.append(text)
         return lines
@@ -479,8 +487,8 @@ class TrialTable:
 
     def _columns(self, trials: Sequence[Trial]) -> list[str]:
         """More numbers that the trials have: environment steps, and what the job thinks worth showing."""
-        wanted = dict.fromkeys(("env_steps", *self.facts.columns))
-        return [name for name in wanted if any(trial.row.get(name) is not None for trial in trials)]
+        wanted = [name for name in ("env_steps", *self.facts.columns) if name not in self.facts.metrics]
+        return [name for name in dict.fromkeys(wanted) if any(trial.row.get(name) is not None for trial in trials)]
 
     def _numbers(self, trial: Trial, extra: Sequence[str]) -> list[str]:
         """The cells behind the parameters, but the curve."""

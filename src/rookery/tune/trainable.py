@@ -17,7 +17,6 @@ import inspect
 import shutil
 import tempfile
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -78,9 +77,9 @@ class Trainable:
     def setup(self, config: Mapping[str, Any]) -> None:
         """Begins, with the configuration of this trial."""
 
-    @abstractmethod
     def step(self) -> Mapping[str, Any]:
         """Does an iteration; returns what is to be reported of it."""
+        raise NotImplementedError
 
     def save_checkpoint(self, folder: Path) -> None:
         """Writes all that is needed to go on into an empty folder, in files of any names."""
@@ -194,6 +193,10 @@ class TrainableJob(_ConfiguredJob):
         if (saves is None) != (loads is None):
             has, lacks = ("save", "load") if loads is None else ("load", "save")
             raise ConfigError(f"trainable = {name}: has {has}_checkpoint but no {lacks}_checkpoint; write both or none")
+        if not _takes(trainable):
+            raise ConfigError(
+                f"trainable = {name}: cannot be made without arguments; take what it needs in setup(config)"
+            )
 
     def start(self, start: Start) -> Work:
         """An object of the class."""
@@ -209,9 +212,25 @@ class FunctionJob(_ConfiguredJob):
         stop: Ends each trial; so does its return.
     """
 
+    def __init__(self, trainable: Callable[..., Any], config: Mapping[str, Any], stop: Criteria) -> None:
+        super().__init__(trainable, config, stop)
+        if not _takes(trainable, config):
+            raise ConfigError(f"trainable = {self.title}: must take one argument, the configuration of a trial")
+
     def start(self, start: Start) -> Work:
         """A thread for the function, which waits at each report."""
         return FunctionWork(self.trainable, fill(self.config, start.params), self.stop, start)
+
+
+def _takes(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether it can be called so, as far as it says."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that says nothing
+        return True
+    return True
 
 
 # --- work -----------------------------------------------------------------------------------------------------------

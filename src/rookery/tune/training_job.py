@@ -74,7 +74,11 @@ class TrainingJob(Job):
             nameless = training_spec(self.layers, self.preset, {})["in_code"]
             layers = [*(self.layers if nameless else []), params]
             trainer = Trainer.load(place, resume=True, config=layers, callbacks=callbacks)
-        return TrainingWork(trainer, start, self.stop)
+        try:
+            return TrainingWork(trainer, start, self.stop)
+        except BaseException:
+            trainer.close()  # which lets the next start write in its folder
+            raise
 
     def _filled(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as values of a layer: those of one list together. Where one is missing, nothing is said."""
