@@ -39,6 +39,7 @@ LATE = {
     "matplotlib": "optional (the extra plot), and takes half a second",
     "av": "optional (the extra video)",
     "optuna": "optional (the extra tune), and takes half a second",
+    "pandas": "optional (the extra tune), and takes half a second",
     "mujoco": "optional (the extra mujoco); an environment of it has loaded it",
 }
 """What may be imported inside a function, with the reason: it is heavy, and most runs start without it."""
@@ -47,9 +48,11 @@ MAX_FILE = 600
 MAX_FUNCTION = 70
 
 SECOND_DEFAULTS = {
+    "cli/bench.py:bench.seconds": "of a measurement, not of an experiment",
     "cli/envs.py:check.episodes": "random episodes, which measure nothing",
     "cli/envs.py:check.seed": "of a check, not of a run",
     "cli/evaluate.py:evaluate.checkpoint": "which one is read, not when they are written",
+    "cli/plot.py:plot.metric": "what is drawn, not what trials are judged by",
     "cli/record.py:record.checkpoint": "which one is read, not when they are written",
     "cli/record.py:record.episodes": "of a film, which is no measurement",
     "policies/policy.py:Policy.__init__.name": "what a policy is called, which is no env.name",
@@ -59,6 +62,7 @@ SECOND_DEFAULTS = {
     "tune/space.py:randn.std": "the standard normal distribution, which is no setting",
     "training/trainer.py:Trainer.__init__.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.load.config": "layers of all settings, which is no env.config",
+    "tune/experiment.py:run.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.record.episodes": "a film of one episode, which is no measurement",
 }
 """Parameters that are called like a setting and have a default of their own, with the reason."""

@@ -92,8 +92,8 @@ class Simulation:
         start: The state a trial begins with.
         stride: How much older a trial gets in an iteration.
         duration: How long an iteration takes; decides who reports first.
-        ends: Whether a trial is over by its own criteria after the iteration it has just done. As in the runner, the
-            scheduler is not asked about that result.
+        ends: Whether a trial is over by its own criteria after the iteration it has just done. As in the runner,
+            what the scheduler then says of it does not count.
         fails: Whether the iteration that a trial has just done raises instead of reporting.
 
     Attributes:
@@ -193,11 +193,12 @@ class Simulation:
         milestone = self.milestones[trial.name]
         if milestone is not None and trial.age >= milestone:
             trial.save()
+        actions = self.ask("on_result", trial.name, trial.age, score)
         if self.ends(trial):
             trial.save()
+            self.act({name: action for name, action in actions.items() if name != trial.name})
             self.finish(trial, Status.TERMINATED, "own end")
             return
-        actions = self.ask("on_result", trial.name, trial.age, score)
         mine = actions.get(trial.name, Action.CONTINUE)
         if mine is Action.CONTINUE:
             self.order(trial)

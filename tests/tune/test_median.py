@@ -88,7 +88,8 @@ def test_who_has_no_score_is_stopped_where_others_have_one_and_is_no_sample_itse
     assert verdict(with_tracks(rule(), a=[1], b=[2], c=[3]), "d", *nothing) == [STOP]
     scheduler = with_tracks(rule(), a=nothing, b=nothing, c=nothing, d=nothing)
     assert verdict(scheduler, "e", -5) == [None]
-    assert verdict(with_tracks(rule(), a=[-math.inf, 4], b=[4, 4], c=[4, 4]), "d", 4, 3) == [None, None]
+    late = {"a": [-math.inf, 4], "b": [1, 1], "c": [9, 9]}  # the mean of a is 4, and so is the median at age 2
+    assert verdict(with_tracks(rule(), **late), "d", 2, 2) == [None, STOP]
 
 
 def test_a_soft_stop_pauses_and_spares_the_trial_afterwards():

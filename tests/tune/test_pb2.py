@@ -87,9 +87,9 @@ def test_a_fit_recovers_what_functions_were_drawn_with(length: float, forgetting
     found = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        time, place = np.repeat(np.arange(10.0), 10), rng.random((100, 1))
+        time, place = np.repeat(np.arange(10.0), 8), rng.random((80, 1))
         gap, squared = np.abs(time[:, None] - time), (place - place.T) ** 2
-        target = np.linalg.cholesky(true.correlation(gap, squared) + 0.01 * np.eye(100)) @ rng.standard_normal(100)
+        target = np.linalg.cholesky(true.correlation(gap, squared) + 0.01 * np.eye(80)) @ rng.standard_normal(80)
         found.append(fit(time, place, target))
     assert median(kernel.length for kernel in found) == pytest.approx(length, rel=0.35)
     assert median(kernel.forgetting for kernel in found) == pytest.approx(forgetting, abs=0.1)

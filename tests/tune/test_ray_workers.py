@@ -10,11 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
-from worker_cases import CASES, event_of, job, sleeping, start, step
+from worker_cases import CASES, event_of, job, rows, sleeping, start, step
 
-from rookery import tune
+from rookery import PPOConfig, tune
 from rookery.core.errors import ConfigError
+from rookery.core.layers import Layer
+from rookery.tune.here import Here
+from rookery.tune.spec import split_layers
 from rookery.tune.trainable import FunctionJob
+from rookery.tune.training_job import TrainingJob
 from rookery.tune.workers import Failed, Order, Stepped, Stopped
 
 ray = pytest.importorskip("ray")
@@ -102,6 +106,48 @@ def begun_by(pid):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_ray_agrees_with_other_workers(case, make, tmp_path):
     case(make, tmp_path)
+
+
+def training():
+    """Small trainings."""
+    settings = {
+        "env.name": "CartPole-v1",
+        "algorithm": PPOConfig(fragment_length=512, epochs=2, minibatch_size=512, model={"hidden": (16,)}),
+        "algorithm.lr": tune.uniform(1e-4, 1e-2),
+        "sampling.num_envs": 4,
+        "stop": {"iterations": 9},
+        "logging.tensorboard": False,
+    }
+    return TrainingJob(*split_layers([Layer("code", settings)]), "none")
+
+
+def trained(workers, folder):
+    """The rows of a training but for its seconds; the workers are closed then."""
+    workers.begin(start(folder, **{"algorithm.lr": 1e-3}))
+    for known in range(3):
+        assert isinstance(step(workers, known=known), Stepped)
+    workers.close()
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in rows(folder)]
+
+
+def test_a_training_on_ray_is_the_same_as_in_this_process(make, tmp_path):
+    expected = trained(Here(training(), 1.0, 0.0, None), tmp_path / "here")
+    assert len(expected) == 3
+    assert trained(make(training()), tmp_path / "ray") == expected
+
+
+def test_a_training_stops_in_the_middle_of_an_iteration_and_goes_on_as_if_nothing_had_been(make, tmp_path):
+    expected = trained(make(training()), tmp_path / "whole")
+    workers, stopped = make(training()), tmp_path / "stopped"
+    workers.begin(start(stopped, **{"algorithm.lr": 1e-3}))
+    workers.order("00000", Order(0))
+    while not (stopped / "00000" / "config.yaml").exists():
+        assert workers.wait(0.01) is None
+    workers.interrupt()
+    assert event_of(workers) == Stopped("00000")
+    workers.end("00000", save=False)
+    workers.close()
+    assert trained(make(training()), stopped) == expected
 
 
 # --- how many trials, and with what ---------------------------------------------------------------------------------

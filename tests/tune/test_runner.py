@@ -198,7 +198,16 @@ class Script(Scheduler):
 def test_a_scheduler_hears_the_age_and_the_score_of_which_more_is_better(tmp_path):
     script = Script({})
     climb(tmp_path / "x", search=Noted(0.3), scheduler=script, mode="min")
-    assert script.heard == [("00000", age, -age) for age in (1.0, 2.0, 3.0, 4.0)]  # not of the last: it is over
+    assert script.heard == [("00000", age, -age) for age in (1.0, 2.0, 3.0, 4.0, 5.0)]
+
+
+def test_what_a_scheduler_says_of_a_trial_that_is_over_does_not_count(tmp_path):
+    script = Script({("00000", 2.0): {"00000": Action.PAUSE}, ("00001", 5.0): {name: Action.PAUSE for name in ("00001",)}
+                     | {"00000": Action.CONTINUE}})  # fmt: skip
+    climb(tmp_path / "x", search=Noted(0.3, 0.3), scheduler=script)
+    first, second = history_of(tmp_path / "x").trials.values()
+    assert second.reason == "iteration 5 reached 5"
+    assert first.iteration == 5
 
 
 def test_a_stopped_trial_is_saved_and_over(tmp_path):

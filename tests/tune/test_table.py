@@ -83,8 +83,8 @@ def test_no_line_is_wider_than_the_terminal(width, framed):
     trials = [trial(n, 0.00123456 * n, [1.0, 2.0, None, 4.0] * 10, gamma=1 - 0.001 * n) for n in range(1, 6)]
     shown = lines(trials, width=width, framed=framed)
     assert max(map(len, shown)) <= width
-    assert sum(line.count("TERMINATED") for line in shown) == 6 if width >= 80 else True
-    assert ("gamma" in "\n".join(shown[5:])) is (width >= 80)  # where it is narrower, parameters share a column
+    (head,) = [line for line in shown if "TRIAL" in line]
+    assert ("gamma" in head, "parameters" in head) == ((True, False) if width >= 80 else (False, True))
 
 
 def test_with_repeats_the_best_is_that_of_the_best_mean():
@@ -154,9 +154,8 @@ def test_a_metric_that_nobody_reports_is_told_once_with_the_nearest(capsys):
     shown = view("quiet")
     for _ in range(3):
         shown.missing("scor", {"iteration": 1, "score": 1.0})
-    assert capsys.readouterr().err == (
-        "note: tune.metric = scor: the trials report no such number; did you mean 'score'?; there are iteration, score\n"
-    )
+    said = "the trials report no such number; did you mean 'score'?; there are iteration, score"
+    assert capsys.readouterr().err == f"note: tune.metric = scor: {said}\n"
 
 
 def test_drawing_takes_at_most_a_hundredth_of_the_time(monkeypatch):

@@ -25,6 +25,7 @@ from rookery.core.settings import Settings, fields_of, show
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
 from rookery.training.settings import SHORTHANDS, RunConfig
+from rookery.training.stopping import StopFunction
 from rookery.tune.analysis import Analysis
 from rookery.tune.identity import refuse_changes, settings_spec, trainable_spec, training_spec
 from rookery.tune.job import Job
@@ -43,6 +44,29 @@ from rookery.tune.workers import Workers
 
 RUNS = Path("runs")
 """Where new folders are made."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `run` made of its arguments.
+
+    Attributes:
+        job: What a trial is.
+        cfg: How trials are chosen, judged and run.
+        space: Domains by path.
+        config: What a trial is configured with, a nested dict with domains in it.
+        spec: How the experiment can be made again (`identity.py`).
+        objects: A search or scheduler that came as an object.
+        seed: Of the trials, where the user gave one.
+    """
+
+    job: Job
+    cfg: TuneConfig
+    space: Mapping[str, Domain]
+    config: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    objects: Mapping[str, Any]
+    seed: int | None
 
 
 def run(
@@ -101,23 +125,48 @@ def run(
         refuse_unknown(keywords)
         given = code_values(env, algorithm, policies, policy_mapping, seed, keywords)
         given |= {"stop": stop} if isinstance(stop, Mapping) else {}
-        layers, section = take_section(list(map(read_layer, [*layers_of(config), Layer("code", given)])))
-        cfg = resolve(TuneConfig, [*section, Layer("code", own)], settings_named).config
-        fixed, undecided = split_layers(layers)
-        seed = seed_in(fixed)
-        function = stop if callable(stop) else None
-        job: Job = TrainingJob(fixed, undecided, preset, callbacks, function)
-        spec = training_spec(layers, preset, {"callbacks": callbacks, "stop": function})
-        seen = outline(layer.values for layer in layers)
+        layers = [*layers_of(config), Layer("code", given)]
+        plan = training_plan(layers, preset, callbacks, stop if callable(stop) else None, own, objects)
     else:
         only_for_trainings(env=env, algorithm=algorithm, policies=policies, policy_mapping=policy_mapping,
                            callbacks=callbacks, **keywords)  # fmt: skip
         cfg = resolve(TuneConfig, [Layer("code", own)], settings_named).config
-        seen, undecided = dict(config), dict(config)
-        job = trainable_job(trainable, seen, stop or {}, cfg.save_every)
-        spec = trainable_spec(trainable, seen, stop)
-    experiment = Plan(job, cfg, domains_in(undecided), seen, spec, objects, cfg.seed if seed is None else seed)
-    return execute(experiment, folder, resume=resume, force=force)
+        job = trainable_job(trainable, dict(config), stop or {}, cfg.save_every)
+        spec = trainable_spec(trainable, dict(config), stop)
+        plan = Plan(job, cfg, domains_in(dict(config)), dict(config), spec, objects, cfg.seed if seed is None else seed)
+    return execute(plan, folder, resume=resume, force=force)
+
+
+def training_plan(
+    layers: Sequence[Layer],
+    preset: str,
+    callbacks: Sequence[Callback] | Callable[[], Sequence[Callback]],
+    stop: StopFunction | None,
+    own: Mapping[str, Any],
+    objects: Mapping[str, Any],
+) -> Plan:
+    """What is tried where trials are trainings.
+
+    Args:
+        layers: Settings, weakest first, with domains and section ``tune`` among them.
+        preset: ``none``, ``auto`` or the name of one.
+        callbacks: Code in the loop, or a function that makes it.
+        stop: A function of a result.
+        own: Settings of the experiment given in code.
+        objects: A search or scheduler that came as an object.
+    """
+    layers, section = take_section(list(map(read_layer, layers)))
+    cfg = resolve(TuneConfig, [*section, Layer("code", own)], settings_named).config
+    fixed, undecided = split_layers(layers)
+    return Plan(
+        job=TrainingJob(fixed, undecided, preset, callbacks, stop),
+        cfg=cfg,
+        space=domains_in(undecided),
+        config=outline(layer.values for layer in layers),
+        spec=training_spec(layers, preset, {"callbacks": callbacks, "stop": stop}),
+        objects=objects,
+        seed=cfg.seed if seed_in(fixed) is None else seed_in(fixed),
+    )
 
 
 def take_section(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
@@ -188,29 +237,6 @@ def first_record(folder: Path) -> dict[str, Any]:
     if not records:
         raise ConfigError(f"{folder}: this experiment was killed before it began; start it again with force")
     return records[0]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What `run` made of its arguments.
-
-    Attributes:
-        job: What a trial is.
-        cfg: How trials are chosen, judged and run.
-        space: Domains by path.
-        config: What a trial is configured with, a nested dict with domains in it.
-        spec: How the experiment can be made again (`identity.py`).
-        objects: A search or scheduler that came as an object.
-        seed: Of the trials, where the user gave one.
-    """
-
-    job: Job
-    cfg: TuneConfig
-    space: Mapping[str, Domain]
-    config: Mapping[str, Any]
-    spec: Mapping[str, Any]
-    objects: Mapping[str, Any]
-    seed: int | None
 
 
 def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool) -> Analysis:

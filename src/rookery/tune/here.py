@@ -64,7 +64,7 @@ class Here(Workers):
         self._start = self._order = None
 
     def interrupt(self) -> None:
-        """Nothing is under way while this is called: the next iteration is not begun."""
+        """Asks the trial to save and stop; between two iterations, the next is not begun."""
         self._workplace.interrupt()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What an experiment is, in the types of JSON: to compare with when somebody goes on, and to make it again from a folder.
+"""What an experiment is, in the types of JSON: to compare with when it goes on, and to make it again from its folder.
 
 `training_spec` and `trainable_spec` write down what `tune.run` was given. What no import finds, such as a class in a
 script, is named in ``in_code``: such an experiment goes on when its script is run again.
@@ -102,7 +102,7 @@ def _merged(low: dict[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named(value: Any) -> Any:
-    """A configuration in the types of YAML: settings with the name that chooses their class, domains as files have them,
+    """A configuration as files have it: settings with the name that chooses their class, domains as mappings of one key,
     classes and functions by their names.
     """
     if isinstance(value, Domain):

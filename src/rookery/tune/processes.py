@@ -24,6 +24,7 @@ import cloudpickle
 
 from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, told_end
 from rookery.core.errors import ConfigError
+from rookery.core.processor import LIMIT, usable_cores
 from rookery.tune.job import Job, Start
 from rookery.tune.workers import Event, Failed, Order, Workers
 from rookery.tune.workplace import LOG
@@ -155,9 +156,9 @@ class _Place:
         self.line, far = socket.socketpair()
         cores = ",".join(map(str, self._share.cores)) if hasattr(os, "sched_setaffinity") else ""
         gpus = {} if self._share.gpus is None else {GPUS: ",".join(self._share.gpus)}
-        number = far.fileno()
-        arguments, threads = [str(number), cores], len(self._share.cores)
-        self.process = start_child("rookery.tune.child", arguments, [number], threads, gpus)
+        number, threads = far.fileno(), len(self._share.cores)
+        variables = {LIMIT: str(threads), **gpus}  # where there is no affinity, the limit alone says it
+        self.process = start_child("rookery.tune.child", [str(number), cores], [number], threads, variables)
         far.close()
         self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
         self.send("load", sys.path, self._pickled)
@@ -272,7 +273,8 @@ def _part(place: int, each: float, there: int) -> range:
 
 def _cores() -> list[int]:
     """The cores that this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    there = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    return there[: usable_cores()]
 
 
 def _visible_gpus() -> list[str]:

@@ -370,8 +370,10 @@ class RayWorkers(Workers):
         return answer  # type: ignore[no-any-return]
 
     def _lost(self, place: Place, error: RayError) -> Failed | None:
-        """A place is gone; its trial is told once."""
+        """A place is gone; its trial is told once. Its node may be gone too: nothing more is to begin there."""
         place.is_lost = True
+        self._looked = -math.inf
+        self._look()
         if place.start is None or place.order is None:
             return None
         place.order = None

@@ -224,7 +224,9 @@ class Runner:
             self.order(trial)
             return
         kept = self.kept(row)
-        actions = {} if reason else self.scheduler.on_result(trial.name, *self.age_and_score(kept))
+        actions = self.scheduler.on_result(trial.name, *self.age_and_score(kept))
+        if reason:
+            actions = {name: action for name, action in actions.items() if name != trial.name}
         self.record(
             "result", trial=trial.name, iteration=int(row["iteration"]), row=kept, actions=write_actions(actions),
             reason=reason,
@@ -391,8 +393,9 @@ class Runner:
             return said
         if kind == "told":
             self.search.tell(record["number"], record["values"])
-        elif kind == "result" and not record["reason"]:
-            return write_actions(self.scheduler.on_result(record["trial"], *self.age_and_score(record["row"])))
+        elif kind == "result":
+            said = write_actions(self.scheduler.on_result(record["trial"], *self.age_and_score(record["row"])))
+            return {name: action for name, action in said.items() if name != record["trial"] or not record["reason"]}
         elif kind == "end":
             return write_actions(self.scheduler.on_end(record["trial"]))
         elif kind == "drained":

@@ -86,7 +86,7 @@ class Scheduler(ABC, Generic[C]):
 
     @abstractmethod
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """A running trial has finished an iteration, and is not over by its own criteria.
+        """A running trial has finished an iteration; one that is over by its own criteria ends, whatever is said of it.
 
         Args:
             trial: Which.

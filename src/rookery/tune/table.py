@@ -41,6 +41,8 @@ COLORS = {
     Status.ERROR: "red",
 }
 
+HEADS = {"iteration": "iter", "seconds": "time"}
+
 WIDEST = 140
 LONGEST = 24
 """Characters of a parameter's value; longer ones are cut."""
@@ -305,13 +307,13 @@ class _Plan:
 
     Attributes:
         heads: Of all columns behind name and status.
-        extra: Those of them that show more numbers of a row.
+        columns: Of a row, those that are shown beside the metrics.
         curve: Characters of the learning curve.
         joined: Characters of the one column for all parameters; 0 = each has its own.
     """
 
     heads: list[str]
-    extra: list[str]
+    columns: list[str]
     curve: int
     joined: int
 
@@ -464,41 +466,41 @@ class TrialTable:
                 params = [_cut(told_params(trial.params, paths, names), plan.joined)]
             values = [row.get(self.facts.metrics[0]) for row in trial.rows]
             curve = sparkline(_thinned(values, plan.curve), plan.curve, levels) if plan.curve else ""
-            *others, score = self._numbers(trial, plan.extra)
+            *others, score = self._numbers(trial, plan.columns)
             cells = [*map(Text, params), *map(Text, others), Text(score, style="bold"), Text(curve, style="cyan")]
             table.add_row(name, Text(trial.status.value, style=COLORS[trial.status]), *cells)
         return table
 
     def _plan(self, shown: Sequence[Trial], paths: Sequence[str], room: int) -> _Plan:
-        """What there is room for. More numbers give way to the curve, the curve to a column for each parameter."""
+        """What there is room for: first more numbers give way, then the curve, then columns for single parameters."""
         names = short_names(paths)
         params = [[names[path] for path in paths], *([_told(trial.params, path) for path in paths] for trial in shown)]
         metrics = [_short_metric(metric) for metric in self.facts.metrics]
-        for extra, least in ((self._columns(shown), CURVE // 3), ([], CURVE // 3), ([], 0)):
-            heads = ["iter", "time", *extra, *metrics]
+        clock, curve = ["iteration", "seconds"], CURVE // 3
+        plans = [([*clock, *self._columns(shown)], curve), (clock, curve), (clock, 0), ([], 0)]
+        for place, (columns, least) in enumerate(plans):
+            heads = [*(HEADS.get(name, name) for name in columns), *metrics]
             own = [["TRIAL", "", *heads]]
-            own += [[trial.name, trial.status.value, *self._numbers(trial, extra)] for trial in shown]
+            own += [[trial.name, trial.status.value, *self._numbers(trial, columns)] for trial in shown]
             left = room - _width(own)
             free = left - _width(params)
-            if free >= least:
-                return _Plan([*params[0], *heads], extra, min(CURVE, free) if least else 0, 0)
-        joined = max(left - 2, 10)
-        return _Plan(["parameters", *heads], [], 0, joined)
+            if free >= least and place < 3:
+                return _Plan([*params[0], *heads], columns, min(CURVE, free) if least else 0, 0)
+            if not least and left > CURVE // 2:
+                break
+        return _Plan(["parameters", *heads], columns, 0, max(left - 2, 10))
 
     def _columns(self, trials: Sequence[Trial]) -> list[str]:
         """More numbers that the trials have: environment steps, and what the job thinks worth showing."""
         wanted = [name for name in ("env_steps", *self.facts.columns) if name not in self.facts.metrics]
         return [name for name in dict.fromkeys(wanted) if any(trial.row.get(name) is not None for trial in trials)]
 
-    def _numbers(self, trial: Trial, extra: Sequence[str]) -> list[str]:
-        """The cells behind the parameters, but the curve."""
+    def _numbers(self, trial: Trial, columns: Sequence[str]) -> list[str]:
+        """The cells between parameters and curve."""
         seconds = trial.row.get("seconds")
-        return [
-            str(trial.iteration or "-"),
-            "-" if seconds is None else span(seconds),
-            *(number(trial.row.get(name)) for name in extra),
-            *map(number, self.scores(trial)),
-        ]
+        cells = {"iteration": str(trial.iteration or "-"), "seconds": "-" if seconds is None else span(seconds)}
+        shown = [cells[name] if name in cells else number(trial.row.get(name)) for name in columns]
+        return [*shown, *map(number, self.scores(trial))]
 
     def _failures(self, trials: Sequence[Trial], most: int, room: int) -> list[RenderableType]:
         """A line for each of the last trials that failed for good: the problem, and where its traceback is."""
