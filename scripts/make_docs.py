@@ -40,6 +40,14 @@ from rookery.training.settings import (
     SamplingConfig,
 )
 
+from rookery.tune.asha import ASHAConfig
+from rookery.tune.hyperband import HyperBandConfig
+from rookery.tune.median import MedianConfig
+from rookery.tune.optuna_search import OptunaConfig
+from rookery.tune.pb2 import PB2Config
+from rookery.tune.pbt import PBTConfig
+from rookery.tune.settings import TuneConfig
+
 DOCS = Path(__file__).parent.parent / "docs" / "reference"
 
 SECTIONS: list[tuple[str, str, type]] = [
@@ -66,6 +74,13 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("evaluation", "evaluation.", EvaluationConfig),
     ("checkpoint", "checkpoint.", CheckpointConfig),
     ("logging", "logging.", LoggingConfig),
+    ("tune, of rookery tune", "tune.", TuneConfig),
+    ("tune.search: optuna", "tune.search.", OptunaConfig),
+    ("tune.scheduler: median", "tune.scheduler.", MedianConfig),
+    ("tune.scheduler: asha", "tune.scheduler.", ASHAConfig),
+    ("tune.scheduler: hyperband", "tune.scheduler.", HyperBandConfig),
+    ("tune.scheduler: pbt", "tune.scheduler.", PBTConfig),
+    ("tune.scheduler: pb2", "tune.scheduler.", PB2Config),
 ]
 
 
@@ -82,18 +97,26 @@ def settings_page() -> str:
     ]
     for title, prefix, cls in SECTIONS:
         lines += [f"## {title}", "", "| path | value | default | meaning |", "|---|---|---|---|"]
-        texts = field_texts(object_name(cls))
+        texts = {name: text for base in reversed(cls.__mro__[:-1]) for name, text in texts_of(base).items()}
         for name, field in fields_of(cls).items():
             if cls is PolicyEntry and name == "algorithm":
                 continue  # its settings stand beside it
             default: Any = default_of(field)
-            shown = "see below" if dataclasses.is_dataclass(default) else f"`{flow(default)}`"
+            if default is dataclasses.MISSING:
+                shown = "has to be given"
+            else:
+                shown = "see below" if dataclasses.is_dataclass(default) else f"`{flow(default)}`"
             kind = describe(hints_of(cls)[name]).replace("|", "or")
             lines.append(f"| `{prefix}{name}` | {kind} | {shown} | {texts.get(name, '')} |")
         lines.append("")
     lines += ["## Shorthands of `Trainer`", "", "| argument | path |", "|---|---|"]
     lines += [f"| `{name}` | `{path}` |" for name, path in SHORTHANDS.items()]
     return "\n".join(lines) + "\n"
+
+
+def texts_of(cls: type) -> dict[str, str]:
+    """What stands below the fields that a class declares itself."""
+    return field_texts(object_name(cls)) if dataclasses.is_dataclass(cls) else {}
 
 
 def presets_page() -> str:

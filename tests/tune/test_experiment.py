@@ -175,6 +175,11 @@ def test_a_function_of_a_result_ends_trials(tmp_path):
     assert trial.reason == "the stop function said so"
 
 
+def test_a_scheduler_alone_may_end_trials(tmp_path):
+    train(tmp_path / "x", stop=None, scheduler=tune.ASHAConfig(max_time=2), num_samples=2)
+    assert [trial.iteration for trial in history_of(tmp_path / "x").trials.values()] == [2, 2]
+
+
 # --- what is wrong is said first --------------------------------------------------------------------------------------------
 
 

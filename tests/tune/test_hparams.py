@@ -11,6 +11,7 @@ from tensorboard.plugins.hparams import api_pb2, metadata
 from tensorboard.plugins.hparams.backend_context import Context
 from tensorboard.plugins.hparams.list_session_groups import Handler
 
+from rookery import tune
 from rookery.tune.analysis import Analysis
 from rookery.tune.hparams import write_experiment, write_session
 
@@ -33,7 +34,7 @@ def written(tmp_path):
     made.journal.close()
     write_experiment(tmp_path, SPACE, ["score"])
     for result in Analysis(tmp_path).trials:
-        write_session(result.trial, SPACE, started=100.0)
+        write_session(result.trial, SPACE)
     return tmp_path
 
 
@@ -59,7 +60,7 @@ def test_a_trial_says_what_was_chosen_and_how_it_ended(written):
     start = metadata.parse_session_start_info_plugin_data(data[metadata.SESSION_START_INFO_TAG])
     end = metadata.parse_session_end_info_plugin_data(data[metadata.SESSION_END_INFO_TAG])
     assert (start.hparams["lr"].number_value, start.hparams["hidden"].string_value) == (0.003, "128,128")
-    assert start.start_time_secs == 100.0
+    assert 0 < start.start_time_secs <= end.end_time_secs
     assert end.status == api_pb2.STATUS_FAILURE
 
 
@@ -89,7 +90,22 @@ def test_rows_of_a_training_are_not_written_again(tmp_path):
     made = Experiment(tmp_path, {"lr": {"uniform": [0, 1]}})
     made.whole("00000", {"lr": 0.5}, [1.0])
     (made.folders["00000"] / "events.out.tfevents.1").touch()
-    write_session(Analysis(tmp_path)["00000"].trial, {"lr": {"uniform": [0, 1]}}, started=0.0)
+    write_session(Analysis(tmp_path)["00000"].trial, {"lr": {"uniform": [0, 1]}})
     events = EventAccumulator(str(made.folders["00000"]))
     events.Reload()
     assert events.Tags()["scalars"] == []
+
+
+def test_every_trial_that_is_over_is_there_after_a_run(tmp_path):
+    def hill(config):
+        if config["x"] == 3:
+            raise ValueError("too steep")
+        yield {"height": config["x"]}
+
+    analysis = tune.run(trainable=hill, config={"x": tune.grid_search([1, 2, 3])}, metric="height",
+                        folder=tmp_path / "hill", workers="here", console="quiet")  # fmt: skip
+    content = plugin_data(tmp_path / "hill")[metadata.EXPERIMENT_TAG]
+    assert [info.name for info in metadata.parse_experiment_plugin_data(content).hparam_infos] == ["x"]
+    ends = [plugin_data(trial.folder)[metadata.SESSION_END_INFO_TAG] for trial in analysis.trials]
+    statuses = [metadata.parse_session_end_info_plugin_data(end).status for end in ends]
+    assert statuses == [api_pb2.STATUS_SUCCESS, api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE]

@@ -148,6 +148,37 @@ def test_those_who_wait_go_on_when_the_one_they_wait_for_ends() -> None:
     assert sorted(actions) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("best", [True, False])
+def test_one_that_ends_at_an_interval_is_compared_once_more_whoever_arrived_before_it(best: bool) -> None:
+    def told(order: str) -> dict[str, Any]:
+        scheduler = four(quantile=0.5)
+        for name, score in zip("abcd", (5.0, 1.0, 9.0, 7.0), strict=True):
+            scheduler.on_result(name, 2.0, score)
+        scheduler.drained(list("abcd"))
+        scores = {"a": 1.0, "b": 5.0, "c": 6.0, "d": 9.0 if best else 0.0}
+        actions: dict[str, Any] = {}
+        for name in order:
+            actions |= scheduler.on_result(name, 4.0, scores[name])
+            if name == "d":
+                actions |= scheduler.on_end("d")
+        assert "d" not in scheduler.members
+        return {name: action for name, action in actions.items() if name != "d"}
+
+    first = told("abcd")
+    donors = {name: action.donor for name, action in first.items() if isinstance(action, Exploit)}
+    assert set(donors) == ({"a", "b"} if best else {"a"})
+    assert all(told(order) == first for order in ("dabc", "cdba", "bcad"))
+
+
+def test_when_all_end_at_an_interval_nobody_is_left() -> None:
+    scheduler = four()
+    for name in "abcd":
+        scheduler.on_result(name, 2.0, 1.0)
+        assert scheduler.on_end(name) == {}
+    assert scheduler.drained([]) == {}
+    assert scheduler.members == {}
+
+
 def test_an_end_before_all_trials_have_begun_lets_nobody_go_on() -> None:
     scheduler = four()
     for name in "abc":

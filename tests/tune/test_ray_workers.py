@@ -228,7 +228,7 @@ def test_a_trial_that_finds_no_room_says_what_is_missing_and_begins_when_there_i
     workers.begin(start(tmp_path))
     workers.order("00000", Order(0))
     note = noted(workers, "00000 waits")
-    assert "it needs 1 CPUs on one node, and of the 2 CPUs of the Ray cluster 0 CPUs are free" in note
+    assert "it needs 1 CPU on one node, and the Ray cluster has 0 CPUs free of 2 CPUs in all" in note
     assert workers.free == 0
     give_back()
     assert isinstance(event_of(workers), Stepped)

@@ -102,6 +102,17 @@ def test_the_scope_says_which_rows_count(tmp_path):
         assert search.told == [(0, [score])]
 
 
+def test_an_end_without_news_counts_no_row_twice(tmp_path):
+    def reports(config):
+        for height in (1, 2, 3):
+            tune.report({"height": height})
+
+    script = Script({})
+    climb(tmp_path / "x", reports, search=Noted(0.3), scheduler=script)
+    assert [row["height"] for row in history_of(tmp_path / "x").trials["00000"].rows] == [1, 2, 3]
+    assert script.heard == [("00000", 1.0, 1.0), ("00000", 2.0, 2.0), ("00000", 3.0, 3.0)]
+
+
 def test_a_trial_without_a_number_is_told_as_a_failure(tmp_path):
     class Silent(Climb):
         def step(self):

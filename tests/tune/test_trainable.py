@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from worker_cases import Counting, checkpoints, rows, start, step
 
 from rookery import tune
 from rookery.core.errors import ConfigError, RookeryError
+from rookery.tune import trainable
 from rookery.tune.here import Here
 from rookery.tune.rows import flat, number_of, reached
 from rookery.tune.trainable import Trainable, trainable_job
@@ -215,6 +217,24 @@ def test_report_outside_of_a_trial_says_where_it_belongs(begin):
             tune.report(1)
 
     assert "its row is what its method step returns" in begin(Mistaken)().problem
+
+
+def test_a_function_that_does_not_end_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainable, "CLOSE_SECONDS", 0.05)
+    end = threading.Event()
+
+    def stubborn(config):
+        try:
+            tune.report(1)
+        finally:
+            end.wait()
+
+    workers = Here(trainable_job(stubborn, {}, {}, 0), 1.0, 0.0, None)
+    workers.begin(start(tmp_path))
+    step(workers)
+    workers.end("00000", save=False)
+    end.set()
+    assert "00000: the function did not end within 0.05 s" in workers.notes[0]
 
 
 # --- classes --------------------------------------------------------------------------------------------------------

@@ -185,6 +185,24 @@ def test_one_process_does_one_trial_after_the_other(make, tmp_path):
     assert len(processes) == 1
 
 
+def test_a_fast_trial_does_not_keep_the_news_of_a_slow_one_waiting(make, tmp_path):
+    workers = make(job(), max_concurrent=2)
+    for name in "ab":
+        workers.begin(start(tmp_path, name, by=1))
+        workers.order(name, Order(0))
+    until = time.monotonic() + PATIENCE
+    while {name: (tmp_path / name / "metrics.jsonl").exists() for name in "ab"} != {"a": True, "b": True}:
+        assert time.monotonic() < until
+    time.sleep(0.05)  # both have answered
+    seen = []
+    for _ in range(2):
+        event = event_of(workers)
+        seen.append(event.trial)
+        workers.order(event.trial, Order(1))
+        time.sleep(0.05)
+    assert sorted(seen) == ["a", "b"]
+
+
 # --- nothing is left ------------------------------------------------------------------------------------------------
 
 

@@ -24,9 +24,11 @@ from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, fields_of, show
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
+from rookery.training.results import IterationResult
 from rookery.training.settings import SHORTHANDS, RunConfig
 from rookery.training.stopping import StopFunction
 from rookery.tune.analysis import Analysis
+from rookery.tune.hparams import write_experiment
 from rookery.tune.identity import refuse_changes, settings_spec, trainable_spec, training_spec
 from rookery.tune.job import Job
 from rookery.tune.journal import FILE, VERSION, Journal, read
@@ -158,8 +160,9 @@ def training_plan(
     layers, section = take_section(list(map(read_layer, layers)))
     cfg = resolve(TuneConfig, [*section, Layer("code", own)], settings_named).config
     fixed, undecided = split_layers(layers)
+    ends = never if stop is None and hasattr(cfg.scheduler, "max_time") else stop
     return Plan(
-        job=TrainingJob(fixed, undecided, preset, callbacks, stop),
+        job=TrainingJob(fixed, undecided, preset, callbacks, ends),
         cfg=cfg,
         space=domains_in(undecided),
         config=outline(layer.values for layer in layers),
@@ -167,6 +170,11 @@ def training_plan(
         objects=objects,
         seed=cfg.seed if seed_in(fixed) is None else seed_in(fixed),
     )
+
+
+def never(result: IterationResult) -> bool:
+    """Ends no trial: the scheduler does, at its `max_time`."""
+    return False
 
 
 def take_section(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
@@ -272,6 +280,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         else:
             journal.append(record)
             write_file(place / "experiment.yaml", experiment_yaml(record).encode())
+            write_experiment(place, record["space"], experiment.metrics)
         shown = view(cfg.console)
         with closing(make_workers(job, cfg)) as workers:
             runner = Runner(experiment, search, scheduler, workers, journal, shown)

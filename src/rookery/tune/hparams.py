@@ -2,8 +2,8 @@
 
 The page reads three messages: the experiment, in its folder, says which parameters and metrics there are; in the folder
 of each trial the start of its session says what was chosen, and the end how it ended. Repeats over seeds are one group,
-of which the page shows the mean. A trial appears when it is over: readers of an event file never go back to an older one,
-so a file beside that of a training at work would hide what comes after it.
+of which the page shows the mean. A trial appears when it is over: readers of an event file never go back to an older
+one, so a file beside that of a training at work would hide what comes after it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rookery.core.files import FileError
 from rookery.training.tensorboard import TensorBoard
 from rookery.tune.rows import read_rows
 from rookery.tune.trial import Status, Trial, is_number
@@ -31,6 +32,9 @@ def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metri
         folder: Of the experiment.
         space: Descriptions of domains by path, ``{"algorithm.lr": {"loguniform": [0.0001, 0.01]}}``.
         metrics: Columns of `metrics.jsonl` to show.
+
+    Raises:
+        FileError: If the disk is full.
     """
     from tensorboard.plugins.hparams.api_pb2 import DataType, Experiment, HParamInfo, MetricInfo, MetricName
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
@@ -57,18 +61,21 @@ def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metri
     _write(folder, {EXPERIMENT: HParamsPluginData(version=0, experiment=message)})
 
 
-def write_session(trial: Trial, space: Mapping[str, Mapping[str, Any]], started: float) -> None:
+def write_session(trial: Trial, space: Mapping[str, Mapping[str, Any]]) -> None:
     """Writes what a trial tried and how it ended; and its rows, if it is no training, which has written them itself.
 
     Args:
         trial: One that is over.
         space: Descriptions of domains by path.
-        started: When it began, in Unix time.
+
+    Raises:
+        FileError: If the disk is full.
     """
     from tensorboard.plugins.hparams.api_pb2 import Status as SessionStatus
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
-    start = SessionStartInfo(group_name=f"{trial.number:05d}", start_time_secs=started)
+    made = trial.folder / "params.json"
+    start = SessionStartInfo(group_name=f"{trial.number:05d}", start_time_secs=made.stat().st_mtime)
     for path, name in short_names(space).items():
         if path not in trial.params:
             continue
@@ -101,11 +108,12 @@ def _is_numeric(description: Mapping[str, Any]) -> bool:
 
 
 def _write(folder: Path, messages: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> None:
-    board = TensorBoard(folder)
     try:
+        board = TensorBoard(folder)
         for tag, message in messages.items():
             board.add_plugin_data(PLUGIN, tag, message.SerializeToString())
         for row in rows:
             board.add_row({**row, "env_steps": row.get("env_steps", row["iteration"])})
-    finally:
         board.close()
+    except OSError as error:
+        raise FileError(f"{folder}: TensorBoard's file cannot be written: {error.strerror}") from None

@@ -6,8 +6,9 @@ The journal is the only memory of the runner. It writes a record, and changes it
     experiment  what is tried, how, with which seed                 resume   somebody went on
     trial       a trial was made                                    begin    it got a place
     result      it finished an iteration; what the scheduler said   failure  it raised, or its process was lost
-    adopted     a clone has its donor's checkpoint                  end      it is over
-    told        the search knows what came of a suggestion          drained  nobody ran; what the scheduler said then
+    adopted     a clone has its donor's checkpoint                  over     it has nothing more to report
+    end         it is over, and with what score                     told     the search knows of a suggestion
+    drained     nobody ran; what the scheduler said then
 """
 
 from __future__ import annotations
@@ -192,6 +193,8 @@ class History:
             else:
                 trial.failures += 1
             self._wait_for_a_place(trial)
+        elif kind == "over":
+            self.stops[trial.name] = record["reason"]
         elif kind == "adopted":
             self.adoptions.pop(trial.name, None)
             trial.known = record["iteration"]

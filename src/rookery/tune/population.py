@@ -61,7 +61,8 @@ class Member:
         before: Its score there; minus infinity if there is none.
         score: The score it reached itself at the end of the last interval. A clone's `before` is its donor's instead.
         arrivals: How often it reached the end of an interval.
-        waits: Whether it is paused there until the others arrive.
+        waits: Whether it is there until the others arrive.
+        over: Whether it ended there: it is compared once more, so that it does not matter who arrived before it.
     """
 
     params: dict[str, Any]
@@ -70,6 +71,7 @@ class Member:
     score: float = -math.inf
     arrivals: int = 0
     waits: bool = False
+    over: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,9 @@ class Population(Scheduler[C], Generic[C]):
 
     def on_end(self, trial: str) -> Actions:
         """It is no longer a member; if the others waited for nobody else, they go on."""
-        del self.members[trial]
+        self.members[trial].over = True
+        if not self.members[trial].waits:
+            del self.members[trial]
         return self.compare_waiting() if self.is_complete else {}
 
     def drained(self, paused: Sequence[str]) -> Actions:
@@ -158,12 +162,16 @@ class Population(Scheduler[C], Generic[C]):
         return self.closed and all(member.waits for member in self.members.values())
 
     def compare_waiting(self) -> Actions:
-        """The worst of those that wait become copies of the best, and all go on."""
+        """The worst of those that wait become copies of the best, and all go on but those that are over."""
         waiting = sorted(name for name, member in self.members.items() if member.waits)
         for name in waiting:
             self.members[name].waits = False
         actions = self.compare(waiting)
-        return actions | {name: Action.CONTINUE for name in waiting if name not in actions}
+        actions |= {name: Action.CONTINUE for name in waiting if name not in actions}
+        for name in waiting:
+            if self.members[name].over:
+                del self.members[name], actions[name]
+        return actions
 
     def compare(self, trials: Sequence[str]) -> Actions:
         """An exploit for each of these trials that is among the worst of all that have arrived so far.

@@ -72,7 +72,7 @@ class Processes(Workers):
             ) from error
         shares, self.notes = deal(_cores(), cpus, _visible_gpus(), gpus, max_concurrent)
         self._places = [_Place(share, pickled) for share in shares]
-        self._lost: deque[Failed] = deque()
+        self._events: deque[Event] = deque()
 
     @property
     def free(self) -> int:
@@ -90,19 +90,17 @@ class Processes(Workers):
         place = self._place(trial)
         place.busy = place.send("step", order)
         if not place.busy:
-            self._lost.append(place.lost())
+            self._events.append(place.lost())
 
     def wait(self, seconds: float) -> Event | None:
-        """The next event."""
-        if self._lost:
-            return self._lost.popleft()
-        at_work = {place.line.fileno(): place for place in self._places if place.busy}
-        poll = select.poll()
-        for descriptor in at_work:
-            poll.register(descriptor, select.POLLIN)
-        for descriptor, _ in poll.poll(1000 * seconds):
-            return at_work[descriptor].answer()
-        return None
+        """The next event. Of those that are there at the same time, all come before any later one."""
+        if not self._events:
+            at_work = {place.line.fileno(): place for place in self._places if place.busy}
+            poll = select.poll()
+            for descriptor in at_work:
+                poll.register(descriptor, select.POLLIN)
+            self._events.extend(at_work[descriptor].answer() for descriptor, _ in poll.poll(1000 * seconds))
+        return self._events.popleft() if self._events else None
 
     def end(self, trial: str, save: bool) -> None:
         """Ends a trial; its process stays for the next one."""

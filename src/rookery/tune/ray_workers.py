@@ -137,7 +137,8 @@ class Share:
     gpus: float
 
     def __str__(self) -> str:
-        return f"{self.cpus:g} CPUs" + f" and {self.gpus:g} GPUs" * bool(self.gpus)
+        parts = [(self.cpus, "CPU"), *([(self.gpus, "GPU")] if self.gpus else [])]
+        return " and ".join(f"{number:g} {name}{'' if number == 1 else 's'}" for number, name in parts)
 
     def times_in(self, node: Share) -> int:
         """How often it fits on a node."""
@@ -254,8 +255,8 @@ class RayWorkers(Workers):
                 late.is_told = True
                 there, unused = share_of(ray.cluster_resources()), share_of(ray.available_resources())
                 self.notes.append(
-                    f"{late.start.trial} waits for a place: it needs {late.share} on one node, and of the {there} of "
-                    f"the Ray cluster {unused} are free in all; it begins when there is room, and the others go on"
+                    f"{late.start.trial} waits for a place: it needs {late.share} on one node, and the Ray cluster has "
+                    f"{unused} free of {there} in all; it begins when there is room, and the others go on"
                 )
 
     def _idle(self) -> list[Place]:

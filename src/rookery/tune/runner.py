@@ -21,6 +21,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, last_good
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Role, Streams
+from rookery.tune.hparams import write_session
 from rookery.tune.job import Start
 from rookery.tune.journal import History, Journal, write_actions
 from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler
@@ -220,8 +221,13 @@ class Runner:
 
     def take_result(self, trial: Trial, row: Row, reason: str) -> None:
         """A trial has finished an iteration: who goes on?"""
-        if int(row["iteration"]) <= trial.known and not reason:  # done before a kill, and decided then
-            self.order(trial)
+        if int(row["iteration"]) <= trial.known:  # told before: it repeats what a kill undid, or has come to its end
+            if reason:
+                self.workers.end(trial.name, save=True)
+                self.record("over", trial=trial.name, reason=reason)
+                self.finish(trial, Status.TERMINATED)
+            else:
+                self.order(trial)
             return
         kept = self.kept(row)
         actions = self.scheduler.on_result(trial.name, *self.age_and_score(kept))
@@ -286,6 +292,7 @@ class Runner:
             actions=write_actions(actions),
         )  # fmt: skip
         self.view.event(f"{trial.name} {status.value}: {reason}")
+        write_session(trial, {path: domain.describe() for path, domain in self.experiment.space.items()})
         self.act(actions)
         self.tell(trial.number)
 

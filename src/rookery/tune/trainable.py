@@ -468,12 +468,21 @@ class FunctionWork(_RecordedWork):
         """Does nothing: the function says in `report` what it can go on from."""
 
     def close(self) -> None:
-        """Ends the function where it waits."""
+        """Ends the function where it waits.
+
+        Raises:
+            RookeryError: If it does not end.
+        """
         self._session.stopped = True
         self._session.wanted.release()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_SECONDS)
         super().close()
+        if self._thread.is_alive():
+            raise RookeryError(
+                f"the function did not end within {CLOSE_SECONDS:g} s after it was stopped, and goes on beside later "
+                "trials; let TrialStopped pass, and keep its finally clauses short"
+            )
 
 
 @dataclass(frozen=True)
