@@ -176,8 +176,15 @@ def test_a_function_of_a_result_ends_trials(tmp_path):
 
 
 def test_a_scheduler_alone_may_end_trials(tmp_path):
-    train(tmp_path / "x", stop=None, scheduler=tune.ASHAConfig(max_time=2), num_samples=2)
-    assert [trial.iteration for trial in history_of(tmp_path / "x").trials.values()] == [2, 2]
+    train(tmp_path / "x", stop=None, scheduler=tune.ASHAConfig(max_time=2), num_samples=1)
+    assert [trial.iteration for trial in history_of(tmp_path / "x").trials.values()] == [2]
+
+
+def test_mutations_may_be_domains(tmp_path):
+    pbt = tune.PBTConfig(interval=1, quantile=0.5, resample=1.0, mutations={"algorithm.lr": tune.uniform(0.5, 0.6)})
+    train(tmp_path / "x", SMALL.replace(lr=tune.uniform(1e-4, 1e-2)), scheduler=pbt, num_samples=2)
+    trials = history_of(tmp_path / "x").trials.values()
+    assert max(trial.params["algorithm.lr"] for trial in trials) > 0.5
 
 
 # --- what is wrong is said first --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from experiments import Experiment
 
 from rookery.core.errors import ConfigError
 from rookery.tune.analysis import Analysis
+from rookery.tune.figures import Pictures
 from rookery.tune.lineage import ancestry, mutated, stages
 from rookery.tune.report import write_report
 from rookery.tune.scales import Scale, scale
@@ -136,6 +137,16 @@ def test_one_trial_of_one_row_is_drawn_too(tmp_path):
     made.whole("00000", {"algorithm.lr": 0.1, "algorithm.net": "mlp"}, [math.pi])
     write_report(Analysis(made.folder), tmp_path / "one.html")
     assert "3.14" in "".join(Page(tmp_path / "one.html").text)
+
+
+def test_a_long_curve_is_thinned_but_keeps_its_end_and_its_gaps(tmp_path):
+    made = Experiment(tmp_path / "long", SPACE)
+    made.whole("00000", {"algorithm.lr": 0.1, "algorithm.net": "mlp"}, [float(n) for n in range(1000)])
+    made.row("00000", 600, 7.0)  # it became a copy of one that was not as far
+    x, y = Pictures(Analysis(made.folder)).points(Analysis(made.folder)["00000"])
+    assert 200 < len(x) < 400
+    assert (x[-1], y[-1]) == (60000.0, 7.0)
+    assert math.isnan(x[-2])
 
 
 def test_what_cannot_be_written_is_told(searched, tmp_path, monkeypatch):

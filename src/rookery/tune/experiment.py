@@ -29,7 +29,7 @@ from rookery.training.settings import SHORTHANDS, RunConfig
 from rookery.training.stopping import StopFunction
 from rookery.tune.analysis import Analysis
 from rookery.tune.hparams import write_experiment
-from rookery.tune.identity import refuse_changes, settings_spec, trainable_spec, training_spec
+from rookery.tune.identity import described, refuse_changes, settings_spec, trainable_spec, training_spec
 from rookery.tune.job import Job
 from rookery.tune.journal import FILE, VERSION, Journal, read
 from rookery.tune.names import SCHEDULERS, SEARCHES, WORKERS
@@ -122,7 +122,8 @@ def run(
     """
     own = {name: keywords.pop(name) for name in list(keywords) if name in fields_of(TuneConfig)}
     objects = {name: own.pop(name) for name in ("search", "scheduler") if is_object(own.get(name))}
-    own |= {name: {"name": own[name]} for name in ("search", "scheduler") if isinstance(own.get(name), str)}
+    for name in {"search", "scheduler"} & own.keys():
+        own[name] = {"name": own[name]} if isinstance(own[name], str) else described(own[name])
     if trainable is None:
         refuse_unknown(keywords)
         given = code_values(env, algorithm, policies, policy_mapping, seed, keywords)

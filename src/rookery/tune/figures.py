@@ -31,6 +31,9 @@ WIDTH = 10.0
 NAMED = 5
 """Curves with a colour and a name, the best ones; the others are grey."""
 
+MOST_POINTS = 250
+"""Of a curve; nobody sees more."""
+
 MOST_BARS = 60
 MOST_MULTIPLES = 12
 
@@ -210,7 +213,9 @@ class Pictures:
                     y.append(math.nan)
                 x.append(float(row[self.axis]))
                 y.append(float(row[self.judge.metric]))
-        return x, y
+        step = max(1, len(x) // MOST_POINTS)
+        kept = [place for place in range(len(x)) if (len(x) - 1 - place) % step == 0 or math.isnan(x[place])]
+        return [x[place] for place in kept], [y[place] for place in kept]
 
     # --- parameters ---------------------------------------------------------------------------------------------------
 

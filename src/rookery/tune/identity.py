@@ -13,7 +13,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
-from rookery.core.settings import Settings, fields_of, object_name
+from rookery.core.settings import Settings, fields_of, is_undecided, object_name
 from rookery.training.settings import algorithm_name
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.settings import TuneConfig
@@ -101,9 +101,20 @@ def _merged(low: dict[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def described(value: Any) -> Any:
+    """Settings of a search or scheduler with domains among them, such as PBT's mutations, as a file has them."""
+    if isinstance(value, Domain):
+        return value.describe()
+    if isinstance(value, Mapping):
+        return {key: described(inner) for key, inner in value.items()}
+    if isinstance(value, Settings) and is_undecided(value):
+        return value.replace(**{name: described(getattr(value, name)) for name in value.given})
+    return value
+
+
 def named(value: Any) -> Any:
-    """A configuration as files have it: settings with the name that chooses their class, domains as mappings of one key,
-    classes and functions by their names.
+    """A configuration as files have it: settings with the name that chooses their class, domains as mappings with one
+    key, classes and functions by their names.
     """
     if isinstance(value, Domain):
         return value.describe()

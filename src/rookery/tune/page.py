@@ -145,18 +145,19 @@ def _trials(analysis: Analysis) -> str:
     """The table, the best first."""
     paths = varying([trial.params for trial in analysis.trials])
     names = short_names(paths)
-    metrics = analysis.metrics
     heads = [("trial", 0), ("status", 0), *((names[path], 1) for path in paths), ("iteration", 1), ("time", 1)]
-    heads += [("env steps", 1), *((metric, 1) for metric in metrics), ("so far", 0), ("ended by", 0)]
-    judged = [analysis.judges(None, None, None)[0].worth(trial.score) if trial.score is not None else -math.inf
-              for trial in analysis.trials]  # fmt: skip
-    order = sorted(range(len(analysis)), key=lambda place: -judged[place])
+    heads += [("env steps", 1), *((metric, 1) for metric in analysis.metrics), ("so far", 0), ("ended by", 0)]
+    judges = analysis.judges(None, None, None)
+    scores = {trial.name: [TrialResult(trial.trial, judge, {}).score for judge in judges] for trial in analysis.trials}
+
+    def place(trial: TrialResult) -> float:
+        score = scores[trial.name][0]
+        return math.inf if score is None else -judges[0].worth(score)
+
     best = analysis.best().name
     head = "".join(f'<th class="{"n" if numeric else ""}">{_text(name)}</th>' for name, numeric in heads)
-    values = {metric: {one["trial"]: one["score"] for one in analysis.rows(metric)} for metric in metrics}
     body = "".join(
-        _row(trial, paths, [values[metric][trial.name] for metric in metrics], trial.name == best)
-        for trial in (analysis.trials[place] for place in order)
+        _row(trial, paths, scores[trial.name], trial.name == best) for trial in sorted(analysis.trials, key=place)
     )
     return (
         '<section><h2>Trials</h2><p class="caption">A click on a head sorts.</p><div class="wide">'

@@ -238,13 +238,15 @@ class Runner:
             reason=reason,
         )  # fmt: skip
         self.view.result(trial, row)
-        if (trial.name in actions and actions[trial.name] is not Action.CONTINUE) or reason:
-            self.workers.end(trial.name, save=not isinstance(actions.get(trial.name), Exploit))
-        else:
-            self.order(trial)
-        self.act(actions)
+        own = actions.get(trial.name, Action.CONTINUE)
+        goes_on = own is Action.CONTINUE and not reason
+        if not goes_on:
+            self.workers.end(trial.name, save=not isinstance(own, Exploit))
+        self.act(actions)  # first: clones take over their donors' checkpoints, of which this may be one
         if reason:
             self.finish(trial, Status.TERMINATED)
+        elif goes_on:
+            self.order(trial)
 
     def take_failure(self, trial: Trial, event: Failed) -> None:
         """A trial raised or was lost: it goes on from its last checkpoint, as often as is allowed."""
