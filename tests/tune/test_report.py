@@ -12,7 +12,7 @@ from rookery.core.errors import ConfigError
 from rookery.tune.analysis import Analysis
 from rookery.tune.figures import Pictures
 from rookery.tune.lineage import ancestry, mutated, stages
-from rookery.tune.report import write_report
+from rookery.tune.reporting import write_report
 from rookery.tune.scales import Scale, scale
 
 SPACE = {"algorithm.lr": {"loguniform": [0.001, 1.0]}, "algorithm.net": {"choice": ["mlp", "cnn"]}}

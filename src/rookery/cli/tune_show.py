@@ -43,7 +43,7 @@ def show(
     rookery tune show runs/lr -o report.html
     """
     from rookery.tune.analysis import Analysis
-    from rookery.tune.report import write_report
+    from rookery.tune.reporting import write_report
 
     analysis = Analysis(find_experiment(folder), metric, mode, scope)
     print_table(analysis)
