@@ -14,6 +14,7 @@ from rookery.core.config import resolve
 from rookery.core.layers import yaml_layer
 from rookery.training.schema import config_schema
 from rookery.training.settings import RunConfig, algorithm_class
+from rookery.tune.schema import experiment_schema
 
 KINDS = {
     "object": dict,
@@ -174,3 +175,36 @@ def test_every_algorithm_and_every_setting_is_in_the_schema_with_its_meaning():
     for title, branch in branches.items():
         look(branch, title)
     assert not silent
+
+
+EXPERIMENT = experiment_schema()
+
+GOOD_EXPERIMENTS = [
+    "algorithm: {lr: {loguniform: [1e-4, 1e-2]}, gamma: 0.9, model: {hidden: {grid_search: [[64], [32, 32]]}}}",
+    "sampling: {num_envs: {choice: [8, 16]}}",
+    "policies: {a: {name: a2c, lr: {uniform: {low: 0.1, high: 0.2}}}}",
+    "tune: {num_samples: 4, search: optuna, scheduler: {name: asha, max_time: 40}}",
+    "tune: {search: {name: optuna, sampler: gp}, metric: [return_mean, length_mean], mode: [max, min]}",
+]
+
+BAD_EXPERIMENTS = [
+    ("algorithm: {lr: {logunifrm: [1e-4, 1e-2]}}", ".algorithm.lr"),
+    ("algorithm: {lr: fast}", ".algorithm.lr: 'fast' is no number"),
+    ("tune: {num_sample: 4}", ".tune.num_sample: there is no such setting"),
+    ("tune: {scheduler: {name: asha, max_tme: 40}}", ".tune.scheduler"),
+    ("tune: {search: optun}", ".tune.search"),
+]
+
+
+@pytest.mark.parametrize("text", [text for text in GOOD if "\n" not in text] + GOOD_EXPERIMENTS)
+def test_what_tune_takes_fits_its_schema(text):
+    assert wrong(EXPERIMENT, read(text), EXPERIMENT) == []
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_EXPERIMENTS)
+def test_a_mistake_does_not_fit_the_schema_of_experiments(text, message):
+    assert message in "; ".join(wrong(EXPERIMENT, read(text), EXPERIMENT))
+
+
+def test_a_domain_is_nothing_for_a_single_training():
+    assert wrong(SCHEMA, read(GOOD_EXPERIMENTS[0]), SCHEMA)

@@ -1,4 +1,4 @@
-"""Experiments of real trainings: params reach trainers, clones equal their donors, and what is wrong is refused first."""
+"""Experiments of real trainings: params reach trainers, clones equal donors, what is wrong is refused first."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def differing(one, other):
     return [path for path in one if not same(one[path], other[path])]
 
 
-# --- params and settings ------------------------------------------------------------------------------------------
+# --- params and settings --------------------------------------------------------------------------------------------
 
 
 def test_a_domain_may_stand_wherever_a_setting_does(tmp_path):
@@ -90,7 +90,7 @@ def test_a_training_that_nobody_tunes_has_no_domains():
         Trainer("CartPole-v1", PPOConfig(lr=tune.uniform(1e-4, 1e-3)))
 
 
-# --- clones -----------------------------------------------------------------------------------------------------------
+# --- clones ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_clone_equals_its_donor_bit_for_bit_before_it_is_changed(tmp_path):
@@ -121,7 +121,7 @@ def test_a_clone_that_is_changed_goes_its_own_way(tmp_path):
     assert left
 
 
-# --- code in the loop -----------------------------------------------------------------------------------------------------
+# --- code in the loop -----------------------------------------------------------------------------------------------
 
 
 class Raises(Callback):
@@ -187,7 +187,7 @@ def test_mutations_may_be_domains(tmp_path):
     assert max(trial.params["algorithm.lr"] for trial in trials) > 0.5
 
 
-# --- what is wrong is said first --------------------------------------------------------------------------------------------
+# --- what is wrong is said first ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
         climb(tmp_path)
 
 
-# --- from its folder alone --------------------------------------------------------------------------------------------------
+# --- from its folder alone ------------------------------------------------------------------------------------------
 
 
 def test_an_experiment_of_importable_things_goes_on_from_its_folder(tmp_path):

@@ -213,8 +213,10 @@ def test_a_scheduler_hears_the_age_and_the_score_of_which_more_is_better(tmp_pat
 
 
 def test_what_a_scheduler_says_of_a_trial_that_is_over_does_not_count(tmp_path):
-    script = Script({("00000", 2.0): {"00000": Action.PAUSE}, ("00001", 5.0): {name: Action.PAUSE for name in ("00001",)}
-                     | {"00000": Action.CONTINUE}})  # fmt: skip
+    script = Script({
+        ("00000", 2.0): {"00000": Action.PAUSE},
+        ("00001", 5.0): {"00001": Action.PAUSE, "00000": Action.CONTINUE},
+    })  # fmt: skip
     climb(tmp_path / "x", search=Noted(0.3, 0.3), scheduler=script)
     first, second = history_of(tmp_path / "x").trials.values()
     assert second.reason == "iteration 5 reached 5"

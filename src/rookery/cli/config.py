@@ -21,6 +21,7 @@ def schema(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write; standard output if none.")
     ] = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Of files for rookery tune: any value may be a domain.")] = False,
 ) -> None:
     """Write the JSON Schema of configuration files, by which editors complete and check them.
 
@@ -28,8 +29,9 @@ def schema(
     """
     from rookery.core.errors import ConfigError
     from rookery.training.schema import config_schema
+    from rookery.tune.schema import experiment_schema
 
-    text = json.dumps(config_schema(), indent=1)
+    text = json.dumps(experiment_schema() if tune else config_schema(), indent=1)
     if output is None:
         typer.echo(text)
         return

@@ -122,8 +122,7 @@ def run(
     """
     own = {name: keywords.pop(name) for name in list(keywords) if name in fields_of(TuneConfig)}
     objects = {name: own.pop(name) for name in ("search", "scheduler") if is_object(own.get(name))}
-    for name in {"search", "scheduler"} & own.keys():
-        own[name] = {"name": own[name]} if isinstance(own[name], str) else described(own[name])
+    own = named_parts(own)
     if trainable is None:
         refuse_unknown(keywords)
         given = code_values(env, algorithm, policies, policy_mapping, seed, keywords)
@@ -191,8 +190,16 @@ def take_section(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
             raise ConfigError(f"{layer.where(SECTION)}: {SECTION} = {show(section)}: must be a section of settings")
         inside = {path.removeprefix(f"{SECTION}."): line for path, line in layer.lines.items()}
         rest.append(replace(layer, values=tree))
-        sections.append(Layer(layer.source, mapping_of(section), inside))
+        sections.append(Layer(layer.source, named_parts(mapping_of(section)), inside))
     return rest, sections
+
+
+def named_parts(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of an experiment in which a search or scheduler may be nothing but a name, and hold domains."""
+    parts = dict(section)
+    for name in {"search", "scheduler"} & section.keys():
+        parts[name] = {"name": parts[name]} if isinstance(parts[name], str) else described(parts[name])
+    return parts
 
 
 def seed_in(layers: Sequence[Layer]) -> int | None:
