@@ -88,15 +88,17 @@ def part_search(folder: Path) -> list[str]:
         for search, scores in found.items():
             scores.append(look(folder / f"{search}-{seed}", search, seed))
             print(f"{search}, seed {seed}: best {max(scores[-1]):.0f}", flush=True)
-    lines = [f"| search | best of {SEARCH_TRIALS}, each seed | median | mean of the last {SEARCH_TRIALS // 2}, each seed "
-             "| median |", "|---|---|---|---|---|"]  # fmt: skip
+    half = SEARCH_TRIALS // 2
+    lines = [
+        f"| search | best of {SEARCH_TRIALS}, each seed | median | mean of the last {half}, each seed | median |",
+        "|---|---|---|---|---|",
+    ]
     for search, scores in found.items():
         best = [max(each) for each in scores]
-        late = [fmean(each[SEARCH_TRIALS // 2 :]) for each in scores]
-        lines.append(
-            f"| {search.replace('optuna', 'TPE (Optuna)')} | {', '.join(f'{x:.0f}' for x in best)} | {median(best):.0f} "
-            f"| {', '.join(f'{x:.0f}' for x in late)} | {median(late):.0f} |"
-        )
+        late = [fmean(each[half:]) for each in scores]
+        name = search.replace("optuna", "TPE (Optuna)")
+        each_best, each_late = (", ".join(f"{x:.0f}" for x in values) for values in (best, late))
+        lines.append(f"| {name} | {each_best} | {median(best):.0f} | {each_late} | {median(late):.0f} |")
     return lines
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -326,6 +328,10 @@ def python(script, **environment):
 
 
 def test_a_ray_that_was_begun_here_ends_with_the_workers_and_leaves_signals_alone(tmp_path):
+    """Also where a cluster that was killed has left its address behind."""
+    short = Path(tempfile.mkdtemp(dir="/tmp"))  # Ray's sockets lie there, whose paths have a limit
+    (short / "ray").mkdir()
+    (short / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
     script = f"""
 import os, signal, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -347,7 +353,10 @@ while begun & parents().keys():
     time.sleep(0.1)
 print("nothing left")
 """
-    assert python(script, RAY_ADDRESS="local").endswith("nothing left\n")
+    try:
+        assert python(script, RAY_ADDRESS="", RAY_TMPDIR=str(short)).endswith("nothing left\n")
+    finally:
+        shutil.rmtree(short, ignore_errors=True)
 
 
 def test_without_ray_an_error_says_how_to_get_it(tmp_path):

@@ -14,6 +14,7 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -407,25 +408,38 @@ def connect() -> bool:
     if ray.is_initialized():
         return False
     address = os.environ.get("RAY_ADDRESS", "")
-    host, _, port = address.rpartition(":")
-    if host and port.isdecimal() and "://" not in address:
-        try:
-            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-        except OSError as error:
-            raise ConfigError(
-                f"environment variable RAY_ADDRESS = {address}: no Ray cluster answers there ({error}); start one with "
-                f"ray start --head --port={port}, or unset the variable to run on this machine alone"
-            ) from None
+    latest = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    if address and not answers(address):
+        raise ConfigError(
+            f"environment variable RAY_ADDRESS = {address}: no Ray cluster answers there; start one with ray start "
+            "--head, or unset the variable to run on this machine alone"
+        )
+    # A cluster whose processes were killed leaves its address behind; Ray itself would wait for it for ever.
+    is_over = not address and latest.exists() and not answers(latest.read_text(encoding="utf-8").strip())
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    except (RayError, ConnectionError, RuntimeError, ValueError) as error:
+        ray.init(
+            "local" if is_over else None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+        )
+    except (RayError, OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"tune.workers = ray: Ray does not start: {type(error).__name__}: {error}; workers=processes needs no Ray"
         ) from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # ray.init takes it, and would end the runner without a checkpoint
+    return True
+
+
+def answers(address: str) -> bool:
+    """Whether somebody answers at ``HOST:PORT``; other forms of addresses are left to Ray."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "://" in address:
+        return True
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError:
+        return False
     return True
 
 
