@@ -342,6 +342,15 @@ def test_a_damaged_journal_says_where(tmp_path):
     path.write_text("\n".join([*lines[:2], "{nonsense", *lines[2:]]) + "\n")
     with pytest.raises(FileError, match=r"journal.jsonl:3: is no record"):
         climb(tmp_path / "x", num_samples=1, resume=True)
+    climb(tmp_path / "x", num_samples=1, force=True)
+    assert len(history_of(tmp_path / "x").trials) == 1
+
+
+def test_an_experiment_is_replaced_only_by_one_that_can_begin(tmp_path):
+    climb(tmp_path / "x", num_samples=1)
+    with pytest.raises(ConfigError, match="scheduler"):
+        climb(tmp_path / "x", scheduler=tune.PBTConfig(mutations=["y"]), force=True)
+    assert history_of(tmp_path / "x").trials["00000"].folder.exists()
 
 
 # --- stopping and going on ------------------------------------------------------------------------------------------

@@ -268,46 +268,46 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     check_settings(cfg)
     job.check(space)
     place = new_folder(job.title) if folder is None else Path(folder)
-    with closing(open_journal(place, resume, force)) as journal:
-        before = journal.records[0] if journal.records else None
-        drawn = plan.seed if cfg.seed is None else cfg.seed
-        record: dict[str, Any] = {
-            "kind": "experiment", "version": VERSION, "time": time.time(), "title": job.title,
-            "seed": before["seed"] if before else randbits(31) if drawn is None else drawn,
-            "trial_seed": before["trial_seed"] if before else plan.seed,
-            "space": {path: domain.describe() for path, domain in space.items()},
-            "job": job.describe(), "tune": settings_spec(cfg, plan.objects), "spec": dict(plan.spec),
-        }  # fmt: skip
-        streams = Streams(int(record["seed"]))
-        experiment = Experiment(place, cfg, space, streams, record["trial_seed"])
-        searcher = plan.objects.get("search", cfg.search)
-        search = make_search(searcher, space, experiment.modes, cfg, streams, plan.config)
-        scheduler = plan.objects.get("scheduler") or make_scheduler(cfg.scheduler, space, streams)
-        if before:
-            refuse_changes(place, before, record)
-        else:
+    before = first_of(place, resume, force)
+    drawn = plan.seed if cfg.seed is None else cfg.seed
+    record: dict[str, Any] = {
+        "kind": "experiment", "version": VERSION, "time": time.time(), "title": job.title,
+        "seed": before["seed"] if before else randbits(31) if drawn is None else drawn,
+        "trial_seed": before["trial_seed"] if before else plan.seed,
+        "space": {path: domain.describe() for path, domain in space.items()},
+        "job": job.describe(), "tune": settings_spec(cfg, plan.objects), "spec": dict(plan.spec),
+    }  # fmt: skip
+    streams = Streams(int(record["seed"]))
+    experiment = Experiment(place, cfg, space, streams, record["trial_seed"])
+    searcher = plan.objects.get("search", cfg.search)
+    search = make_search(searcher, space, experiment.modes, cfg, streams, plan.config)
+    scheduler = plan.objects.get("scheduler") or make_scheduler(cfg.scheduler, space, streams)
+    if before:
+        refuse_changes(place, before, record)
+    with closing(make_workers(job, cfg)) as workers, closing(Journal(place, anew=not before)) as journal:
+        if not before:  # nothing was wrong: only now is an older experiment replaced
+            shutil.rmtree(place / TRIALS, ignore_errors=True)
             journal.append(record)
             write_file(place / "experiment.yaml", experiment_yaml(record).encode())
             write_experiment(place, record["space"], experiment.metrics)
         shown = view(cfg.console)
-        with closing(make_workers(job, cfg)) as workers:
-            runner = Runner(experiment, search, scheduler, workers, journal, shown)
-            shown.start(experiment, job, 0 if cfg.workers == "ray" else usable_cores())
-            try:
-                if before:
-                    runner.go_on()
-                runner.run()
-            finally:
-                shown.finish(list(runner.history.trials.values()))
+        runner = Runner(experiment, search, scheduler, workers, journal, shown)
+        shown.start(experiment, job, 0 if cfg.workers == "ray" else usable_cores())
+        try:
+            if before:
+                runner.go_on()
+            runner.run()
+        finally:
+            shown.finish(list(runner.history.trials.values()))
     return Analysis(place)
 
 
-def open_journal(folder: Path, resume: bool, force: bool) -> Journal:
-    """The journal of an experiment, with what is in it if it goes on, else empty.
+def first_of(folder: Path, resume: bool, force: bool) -> dict[str, Any] | None:
+    """What the experiment in a folder began with, if it is to go on.
 
     Raises:
-        ConfigError: If there is an experiment already that is neither to go on nor to be replaced.
-        FileError: If it is running, its journal is damaged, or nothing can be written there.
+        ConfigError: If there is one that is neither to go on nor to be replaced, or something else.
+        FileError: If its journal is damaged.
     """
     there = (folder / FILE).exists()
     if there and not (resume or force):
@@ -317,11 +317,8 @@ def open_journal(folder: Path, resume: bool, force: bool) -> Journal:
         )
     if not there and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"folder = {str(folder)!r}: holds other things than an experiment; choose another folder")
-    journal = Journal(folder)
-    if there and not resume:
-        shutil.rmtree(folder / TRIALS, ignore_errors=True)
-        journal.clear()
-    return journal
+    records = read(folder) if there and resume else []
+    return records[0] if records else None
 
 
 def new_folder(title: str) -> Path:

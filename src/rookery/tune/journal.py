@@ -38,12 +38,13 @@ class Journal:
 
     Args:
         folder: Of the experiment; made if it is missing.
+        anew: Forget what is in it, whatever that is.
 
     Raises:
-        FileError: If it cannot be written, or somebody else is writing there.
+        FileError: If it cannot be written, somebody else is writing there, or a line of it is no record.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, anew: bool = False) -> None:
         self.path = folder / FILE
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -52,8 +53,8 @@ class Journal:
             raise FileError(f"{self.path}: cannot be written: {error.strerror}; choose another folder") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.records = read(folder)
-            os.ftruncate(self._file, whole_bytes(self.path.read_bytes()))
+            self.records = [] if anew else read(folder)
+            os.ftruncate(self._file, 0 if anew else whole_bytes(self.path.read_bytes()))
         except BlockingIOError:
             os.close(self._file)
             raise FileError(f"{folder}: this experiment is running; wait for it or stop it") from None
@@ -74,11 +75,6 @@ class Journal:
             raise FileError(f"{self.path}: cannot be written: {error.strerror}") from None
         if written < len(lines):  # the torn line is cut away when somebody goes on
             raise FileError(f"{self.path}: only {written} of {len(lines)} bytes could be written: the disk is full")
-
-    def clear(self) -> None:
-        """Forgets everything."""
-        os.ftruncate(self._file, 0)
-        self.records = []
 
     def sync(self) -> None:
         """Makes sure that what was written survives a power cut."""
