@@ -20,5 +20,5 @@ if __name__ == "__main__":
     )
     best = analysis.best()
     print(f"{best.name} came furthest, with {best.params}; its last checkpoint is {best.checkpoint}")
-    analysis.report("runs/tune-arena/report.html")
+    tune.write_report(analysis, "runs/tune-arena/report.html")
     print("look at runs/tune-arena/report.html; rookery tune show tune-arena; tensorboard --logdir runs/tune-arena")

@@ -13,6 +13,7 @@ _HOME = {
     "run": "rookery.tune.experiment",
     "resume": "rookery.tune.experiment",
     "Analysis": "rookery.tune.analysis",
+    "write_report": "rookery.tune.reporting",
     "Trainable": "rookery.tune.trainable",
     "report": "rookery.tune.trainable",
     "checkpoint": "rookery.tune.trainable",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from rookery.tune.optuna_search import OptunaConfig as OptunaConfig
     from rookery.tune.pb2 import PB2Config as PB2Config
     from rookery.tune.pbt import PBTConfig as PBTConfig
+    from rookery.tune.reporting import write_report as write_report
     from rookery.tune.scheduler import Action as Action
     from rookery.tune.scheduler import Exploit as Exploit
     from rookery.tune.scheduler import FIFOConfig as FIFOConfig
