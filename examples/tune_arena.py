@@ -1,4 +1,4 @@
-"""A grid of two learning rates and two batch sizes in the arena, until both players together earn 15 an episode."""
+"""A grid of two learning rates and two batch sizes in the arena: who needs fewest steps until both earn 15 together?"""
 
 from rookery import ModelConfig, MultiAgentArena, PPOConfig, tune
 
@@ -14,11 +14,13 @@ if __name__ == "__main__":
         policy_mapping={"agent1": "pol1", "agent2": "pol2"},
         num_envs=10,
         stop={"return_mean": 15, "iterations": 100},
+        metric="env_steps",
+        mode="min",
         seed=0,
         folder="runs/tune-arena",
         force=True,  # replaces the experiment of an earlier start
     )
     best = analysis.best()
-    print(f"{best.name} came furthest, with {best.params}; its last checkpoint is {best.checkpoint}")
+    print(f"{best.name} was the quickest, with {best.params}; its last checkpoint is {best.checkpoint}")
     tune.write_report(analysis, "runs/tune-arena/report.html")
     print("look at runs/tune-arena/report.html; rookery tune show tune-arena; tensorboard --logdir runs/tune-arena")

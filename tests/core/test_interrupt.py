@@ -80,3 +80,13 @@ def test_watching_within_watching_forgets_no_request():
             assert interrupt.number == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_whoever_watches_outside_knows_of_a_signal_that_came_inside():
+    outer, inner = Interrupt(), Interrupt()
+    with outer.watching():
+        with inner.watching():
+            signal.raise_signal(signal.SIGTERM)
+            assert inner.number == signal.SIGTERM
+        with pytest.raises(Interrupted, match="SIGTERM"):
+            outer.check()

@@ -118,7 +118,7 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_runner_goes_on_where_it_was(tmp_path, undisturbed, measured, kind):
     pytest.importorskip("optuna") if kind == "optuna" else None
-    rng, kills = random.Random(f"{SEED}-{kind}"), amount(2, 20)
+    rng, kills = random.Random(f"{SEED}-{kind}"), amount(1, 20)
     for _ in range(kills):
         before = len(records(tmp_path))
         process = start(tmp_path, kind, "here")
@@ -136,7 +136,7 @@ def test_a_killed_runner_goes_on_where_it_was(tmp_path, undisturbed, measured, k
 
 @pytest.mark.parametrize("kind", ["random", "pbt"])
 def test_killed_trials_and_runners_change_nothing(tmp_path, undisturbed, measured, kind):
-    rng, kills = random.Random(f"{SEED}-{kind}-both"), amount(3, 20)
+    rng, kills = random.Random(f"{SEED}-{kind}-both"), amount(2, 20)
     for number in range(kills):
         before = len(records(tmp_path))
         process = start(tmp_path, kind, "processes")

@@ -66,9 +66,10 @@ def test_a_quarter_goes_on_with_a_reduction_of_four():
     assert [rung.admits(score) for score in (5, 4, 3, 2, 4.5, 1, 0, 4.8)] == [True] + [False] * 6 + [True]
 
 
-def test_of_equals_as_many_go_on_as_there_are_places_the_earlier_first():
-    rung = Rung(2)
-    assert [rung.admits(-200.0) for _ in range(8)] == [True, False, False, True, False, True, False, True]
+def test_equal_scores_decide_nothing():
+    rung = Rung(4)
+    assert [rung.admits(-200.0) for _ in range(8)] == [True] * 8
+    assert [rung.admits(score) for score in (-100, -150, -120, -200, -300)] == [True, True, True, False, False]
 
 
 def test_scores_are_compared_with_scores_of_the_same_rung_only():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import gymnasium
 import numpy as np
@@ -13,6 +14,7 @@ from gymnasium import spaces
 
 from rookery import Callback, ConfigError, ModelConfig, PPOConfig, Trainer, tune
 from rookery.core.files import last_good
+from rookery.core.interrupt import Interrupted
 from rookery.core.layers import yaml_layer
 from rookery.tune.journal import read
 
@@ -187,6 +189,40 @@ def test_mutations_may_be_domains(tmp_path):
     assert max(trial.params["algorithm.lr"] for trial in trials) > 0.5
 
 
+def test_sigterm_in_the_middle_of_a_training_is_told_as_what_it_is(tmp_path):
+    class Ends(Callback):
+        def on_iteration(self, trainer, result):
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="SIGTERM"):
+        train(tmp_path / "x", callbacks=[Ends()])
+
+
+def test_a_signal_just_before_a_trial_gives_its_place_away_is_not_lost(tmp_path):
+    class Asks(Callback):
+        def on_iteration(self, trainer, result):
+            if result.iteration == 2:
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        train(tmp_path / "x", SMALL.replace(lr=tune.uniform(1e-4, 1e-2)), scheduler=tune.PBTConfig(interval=2),
+              num_samples=2, callbacks=[Asks()])  # fmt: skip
+    assert list(history_of(tmp_path / "x").trials) == ["00000"]
+
+
+def test_after_an_error_signals_are_pythons_again(tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(ConfigError, match="tune.scheduler.time = metrics/none"):  # while a training is under way
+        train(tmp_path / "x", scheduler=tune.ASHAConfig(time="metrics/none", max_time=4))
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_seconds_are_a_metric_of_trainings_too(tmp_path, capsys):
+    train(tmp_path / "x", metric="seconds", mode="min", console="plain")
+    assert history_of(tmp_path / "x").trials["00000"].row["seconds"] > 0
+    assert "no such number" not in capsys.readouterr().out
+
+
 # --- what is wrong is said first ------------------------------------------------------------------------------------
 
 
@@ -201,6 +237,7 @@ def test_mutations_may_be_domains(tmp_path):
         ({"mode": "upwards"}, "mode.*'max' or 'min'"),
         ({"stop": {}}, "stop: nothing ends"),
         ({"metric": ("a", "b", "c"), "mode": ("max", "min")}, "one for each of the 3 metrics"),
+        ({"metric": ()}, "tune.metric = .*must name a column"),
         ({"scheduler": tune.OptunaConfig()}, "tune.scheduler.*is none"),
     ],
 )
@@ -214,6 +251,14 @@ def test_settings_of_trainings_are_not_for_trainables(tmp_path):
     with pytest.raises(ConfigError, match="num_envs = 4: is for trainings"):
         climb(tmp_path / "x", num_envs=4)
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "median", "pbt"])
+def test_a_class_that_nothing_ends_is_refused(tmp_path, scheduler):
+    with pytest.raises(ConfigError, match="stop: nothing ends a trial of this class"):
+        climb(tmp_path / "x", stop=None, scheduler=scheduler)
+    assert not (tmp_path / "x").exists()
+    climb(tmp_path / "x", stop=None, scheduler=tune.ASHAConfig(max_time=2))
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
@@ -234,6 +279,14 @@ def test_an_experiment_of_importable_things_goes_on_from_its_folder(tmp_path):
     again = history_of(tmp_path / "y").trials
     assert {n: t.params for n, t in trials.items()} == {n: t.params for n, t in again.items()}
     assert {n: t.row["return_mean"] for n, t in trials.items()} == {n: t.row["return_mean"] for n, t in again.items()}
+
+
+def test_how_many_samples_were_wanted_last_is_remembered(tmp_path):
+    train(tmp_path / "x", SMALL.replace(lr=tune.loguniform(1e-4, 1e-2)), stop={"iterations": 1})
+    tune.resume(tmp_path / "x", num_samples=3, seconds=1e-9)  # too short for any of them
+    assert len(history_of(tmp_path / "x").trials) == 1
+    tune.resume(tmp_path / "x")
+    assert len(history_of(tmp_path / "x").trials) == 3
 
 
 def test_an_experiment_of_things_in_code_says_what_to_do(tmp_path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -180,6 +182,32 @@ def test_a_class_that_cannot_be_set_up_fails_alone(tmp_path):
     assert [t.status.value for t in history_of(tmp_path / "x").trials.values()] == ["ERROR", "TERMINATED"]
 
 
+def test_a_full_disk_stops_the_experiment_and_no_trial_is_to_blame(tmp_path):
+    class Crowded(Climb):
+        def save_checkpoint(self, folder):
+            if not os.environ.get("ROOM"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super().save_checkpoint(folder)
+
+    with pytest.raises(FileError, match=r"trial 00000: OSError.*No space left.*make room.*rookery tune resume"):
+        climb(tmp_path / "x", Crowded)
+    assert [record for record in read(tmp_path / "x") if record["kind"] == "failure"] == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ROOM", "1")
+        climb(tmp_path / "x", Crowded, resume=True)
+    climb(tmp_path / "y")
+    assert outcome(tmp_path / "x") == outcome(tmp_path / "y")
+
+
+def test_a_disk_that_is_full_for_the_runner_is_told_too(tmp_path, monkeypatch):
+    def full(self, *arguments, **keywords):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(FileError, match=r"No space left on device; make room"):
+        climb(tmp_path / "x")
+
+
 # --- schedulers -----------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +300,13 @@ def test_cloning_what_cannot_be_saved_says_so(tmp_path):
     script = Script({("00001", 2.0): {"00001": Exploit("00000", {"x": 0.4})}})
     with pytest.raises(FileError, match="00000.*no checkpoint that 00001 could go on from"):
         climb(tmp_path / "x", Careless, search=Noted(0.3, 0.8), scheduler=script)
+
+
+@pytest.mark.parametrize("name", ["nobody", "00000"])
+def test_a_scheduler_that_decides_about_others_than_paused_trials_is_refused(tmp_path, name):
+    script = Script({("00001", 2.0): {name: Action.STOP}})  # 00000 is over by then
+    with pytest.raises(RuntimeError, match=f"Script decides about {name} after 00001"):
+        climb(tmp_path / "x", search=Noted(0.3, 0.3), scheduler=script)
 
 
 # --- killed at any moment -------------------------------------------------------------------------------------------
@@ -386,6 +421,14 @@ def test_more_samples_can_be_asked_for_later(tmp_path):
     climb(tmp_path / "x", num_samples=4, resume=True)
     climb(tmp_path / "y", num_samples=4)
     assert outcome(tmp_path / "x") == outcome(tmp_path / "y")
+
+
+def test_more_samples_change_nothing_that_a_search_said_before(tmp_path, capsys):
+    pytest.importorskip("optuna")
+    climb(tmp_path / "x", search="optuna", num_samples=8, stop={"iteration": 1})
+    climb(tmp_path / "x", search="optuna", num_samples=24, stop={"iteration": 1}, resume=True, console="plain")
+    assert len(history_of(tmp_path / "x").trials) == 24
+    assert "do not repeat themselves" not in capsys.readouterr().out
 
 
 def test_a_finished_experiment_has_nothing_left_to_do(tmp_path):

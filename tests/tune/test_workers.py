@@ -264,3 +264,10 @@ def test_a_class_of_a_script_is_sent_along(make, tmp_path):
     workers = make(tune.trainable.trainable_job(Local, {"by": tune.uniform(0, 9)}, {}, 0))
     workers.begin(start(tmp_path, by=1))
     assert step(workers).row["count"] == -1
+
+
+def test_here_too_says_that_there_are_no_gpus(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert Here(job(), 1.0, 1.0, None).notes == ["tune.gpus = 1: there are none here: trials run without"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert Here(job(), 1.0, 1.0, None).notes == []

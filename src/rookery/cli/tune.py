@@ -142,6 +142,15 @@ def told_how_to_go_on() -> Iterator[None]:
 
 
 def outcome(analysis: Analysis, silent: bool) -> None:
-    """What can be done with what came of it."""
+    """What can be done with what came of it; says which trials failed, and exits with 1 if all have."""
     if not silent:
         typer.echo(analysis.outcome())
+    failed = [trial for trial in analysis.trials if trial.status.value == "ERROR"]
+    if failed:
+        typer.echo(
+            f"{len(failed)} of {len(analysis.trials)} trials failed; {failed[0].name} with: {failed[0].reason}; "
+            f"see error.txt and log.txt in {failed[0].folder}",
+            err=True,
+        )
+    if failed and len(failed) == len(analysis.trials):
+        raise typer.Exit(1)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import ClassVar
 
 
 class Interrupted(KeyboardInterrupt):
@@ -28,6 +29,9 @@ class Interrupt:
         number: The signal that came, or None.
     """
 
+    watchers: ClassVar[list[Interrupt]] = []
+    """Who watches now, the outermost first."""
+
     def __init__(self) -> None:
         self.number: int | None = None
         self._watched = False
@@ -36,8 +40,8 @@ class Interrupt:
     def watching(self) -> Iterator[None]:
         """While this lasts, SIGINT and SIGTERM set `number`; a second one raises KeyboardInterrupt where the code is.
 
-        Outside the main thread Python gives no signals: nothing is watched there. Within another of these, that one
-        goes on watching.
+        Outside the main thread Python gives no signals: nothing is watched there. Watched twice, the first goes on. All
+        that watch note the first signal, so that a request that comes inside is known outside, whoever acts on it.
         """
         if self._watched or threading.current_thread() is not threading.main_thread():
             yield
@@ -46,15 +50,18 @@ class Interrupt:
         def note(number: int, frame: FrameType | None) -> None:
             if self.number is not None:
                 raise KeyboardInterrupt
-            self.number = number
+            for each in Interrupt.watchers:
+                each.number = each.number or number
 
         watched = (signal.SIGINT, signal.SIGTERM)
         self.number, self._watched = None, True
+        Interrupt.watchers.append(self)
         before = {number: signal.signal(number, note) for number in watched}
         try:
             yield
         finally:
             self._watched = False
+            Interrupt.watchers.remove(self)
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
 

@@ -9,6 +9,8 @@ The names below are imported when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rookery.core.errors import nearest
+
 _HOME = {
     "run": "rookery.tune.experiment",
     "resume": "rookery.tune.experiment",
@@ -87,7 +89,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'rookery.tune' has no attribute {name!r}")
+        hint = "" if name.startswith("_") else nearest(name, __all__)
+        raise AttributeError(f"module 'rookery.tune' has no attribute {name!r}{hint}")
     return getattr(import_module(_HOME[name]), name)
 
 

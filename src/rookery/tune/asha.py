@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -101,21 +100,16 @@ class Rung:
         self.reduction = reduction
         self.scores: list[float] = []
         """Ascending."""
-        self.admitted: Counter[float] = Counter()
-        """How many went on with a score."""
 
     def admits(self, score: float) -> bool:
-        """Notes a score, and says whether it is among the best ``max(1, n // reduction)`` of all n so far.
+        """Notes a score, and says whether fewer than ``max(1, n // reduction)`` of all n so far are better.
 
-        Of equal scores as many go on as there are places for, the earlier first. No score is worse than any.
+        Equal scores decide nothing: trials begin with the same seeds, so before they have learned anything they often
+        earn the same to the last bit. No score is worse than any.
         """
         insort(self.scores, score)
         better = len(self.scores) - bisect_right(self.scores, score)
-        places = max(1, len(self.scores) // self.reduction)
-        if score == -math.inf or better + self.admitted[score] >= places:
-            return False
-        self.admitted[score] += 1
-        return True
+        return score > -math.inf and better < max(1, len(self.scores) // self.reduction)
 
 
 def rung_ages(grace: float, max_time: float, reduction: int) -> list[float]:

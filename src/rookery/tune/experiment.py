@@ -21,26 +21,35 @@ from rookery.core.files import FileError, write_file
 from rookery.core.layers import Layer, import_object, mapping_of, nested
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
-from rookery.core.settings import Settings, fields_of, show
+from rookery.core.settings import Settings, fields_of, object_name, show
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
 from rookery.training.results import IterationResult
 from rookery.training.settings import SHORTHANDS, RunConfig
 from rookery.training.stopping import StopFunction
 from rookery.tune.analysis import Analysis
+from rookery.tune.checks import (
+    check_arguments,
+    check_columns,
+    check_criteria_values,
+    check_objects,
+    check_section,
+    check_settings,
+)
 from rookery.tune.hparams import write_experiment
 from rookery.tune.identity import described, refuse_changes, settings_spec, trainable_spec, training_spec
 from rookery.tune.job import Job
 from rookery.tune.journal import FILE, VERSION, Journal, read
 from rookery.tune.names import SCHEDULERS, SEARCHES, WORKERS
+from rookery.tune.population import PopulationConfig
 from rookery.tune.runner import TRIALS, Experiment, Runner
 from rookery.tune.scheduler import Scheduler, SchedulerConfig
-from rookery.tune.search import SearchConfig, make_search
+from rookery.tune.search import make_search
 from rookery.tune.settings import SECTION, TuneConfig
 from rookery.tune.space import Domain
 from rookery.tune.spec import domains_in, outline, read_layer, split_layers
 from rookery.tune.table import view
-from rookery.tune.trainable import trainable_job
+from rookery.tune.trainable import can_save, trainable_job
 from rookery.tune.training_job import TrainingJob
 from rookery.tune.workers import Workers
 
@@ -122,6 +131,8 @@ def run(
     """
     own = {name: keywords.pop(name) for name in list(keywords) if name in fields_of(TuneConfig)}
     objects = {name: own.pop(name) for name in ("search", "scheduler") if is_object(own.get(name))}
+    check_arguments(folder, preset, stop)
+    check_objects(objects)
     own = named_parts(own)
     if trainable is None:
         refuse_unknown(keywords)
@@ -132,10 +143,7 @@ def run(
     else:
         only_for_trainings(env=env, algorithm=algorithm, policies=policies, policy_mapping=policy_mapping,
                            callbacks=callbacks, **keywords)  # fmt: skip
-        cfg = resolve(TuneConfig, [Layer("code", own)], settings_named).config
-        job = trainable_job(trainable, dict(config), stop or {}, cfg.save_every)
-        spec = trainable_spec(trainable, dict(config), stop)
-        plan = Plan(job, cfg, domains_in(dict(config)), dict(config), spec, objects, cfg.seed if seed is None else seed)
+        plan = trainable_plan(trainable, config, stop, seed, own, objects)
     return execute(plan, folder, resume=resume, force=force)
 
 
@@ -158,7 +166,10 @@ def training_plan(
         objects: A search or scheduler that came as an object.
     """
     layers, section = take_section(list(map(read_layer, layers)))
-    cfg = resolve(TuneConfig, [*section, Layer("code", own)], settings_named).config
+    section.append(Layer("code", own))
+    for layer in section:
+        check_section(layer.where(""), layer.values)
+    cfg = resolve(TuneConfig, section, settings_named).config
     fixed, undecided = split_layers(layers)
     ends = never if stop is None and hasattr(cfg.scheduler, "max_time") else stop
     return Plan(
@@ -172,6 +183,22 @@ def training_plan(
     )
 
 
+def trainable_plan(
+    trainable: Any, config: Any, stop: Any, seed: int | None, own: Mapping[str, Any], objects: Mapping[str, Any]
+) -> Plan:
+    """What is tried where trials are a class or a function; arguments as of `run` and `training_plan`."""
+    check_section("code", own)
+    check_criteria_values(stop)
+    if not isinstance(config, Mapping) and config != ():
+        raise ConfigError(f'code: config = {show(config)}: must be a mapping, such as {{"x": tune.uniform(0, 1)}}')
+    cfg = resolve(TuneConfig, [Layer("code", own)], settings_named).config
+    refuse_endless(trainable, stop, cfg, objects)
+    refuse_unsaved(trainable, cfg)
+    job = trainable_job(trainable, dict(config), stop or {}, cfg.save_every)
+    spec = trainable_spec(trainable, dict(config), stop)
+    return Plan(job, cfg, domains_in(dict(config)), dict(config), spec, objects, cfg.seed if seed is None else seed)
+
+
 def never(result: IterationResult) -> bool:
     """Ends no trial: the scheduler does, at its `max_time`."""
     return False
@@ -182,10 +209,16 @@ def take_section(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
     rest, sections = [], []
     for layer in layers:
         tree = nested(layer.values)
-        section = tree.pop(SECTION, None)
-        if section is None:
+        if "trainable" in tree:
+            raise ConfigError(
+                f"{layer.where('trainable')}: trainable = {show(tree['trainable'])}: a file can start trainings only; "
+                "rookery tune resume goes on with such an experiment, and tune.run(trainable=...) begins one"
+            )
+        if SECTION not in tree:
             rest.append(layer)
             continue
+        section = tree.pop(SECTION)
+        section = {} if section is None else section  # ``tune:`` with nothing behind it
         if not isinstance(section, Mapping | Settings):
             raise ConfigError(f"{layer.where(SECTION)}: {SECTION} = {show(section)}: must be a section of settings")
         inside = {path.removeprefix(f"{SECTION}."): line for path, line in layer.lines.items()}
@@ -221,24 +254,26 @@ def resume(folder: str | Path, **changes: Any) -> Analysis:
             ``resume=True`` goes on), or a change is not allowed.
         FileError: If its journal is damaged.
     """
+    check_arguments(folder, "none", None)
     place = Path(folder)
-    first = first_record(place)
-    spec = first["spec"]
+    records = records_of(place)
+    spec = records[0]["spec"]
     if spec["in_code"]:
         raise ConfigError(
             f"{place}: this experiment was made in code, with {', '.join(spec['in_code'])}; run that code again, with "
             "tune.run(..., resume=True)"
         )
     config = read_layer(Layer(str(place), spec["config"]))
-    settings = {**first["tune"], **changes}
+    wanted = [{"num_samples": record["num_samples"]} for record in records if record["kind"] == "resume"]
+    settings = {**records[0]["tune"], **(wanted[-1] if wanted else {}), **changes}
     if spec["trainable"]:
         trainable = import_object(spec["trainable"])
         return run(trainable=trainable, config=config.values, stop=spec["stop"], folder=place, resume=True, **settings)
     return run(config=config, preset=spec["preset"], folder=place, resume=True, **settings)
 
 
-def first_record(folder: Path) -> dict[str, Any]:
-    """What an experiment began with.
+def records_of(folder: Path) -> list[dict[str, Any]]:
+    """What happened in an experiment so far; at least that it began.
 
     Raises:
         ConfigError: If there is none.
@@ -251,8 +286,8 @@ def first_record(folder: Path) -> dict[str, Any]:
             raise ConfigError(f"{folder}: there is no experiment here (no journal.jsonl)") from None
         raise error
     if not records:
-        raise ConfigError(f"{folder}: this experiment was killed before it began; start it again with force")
-    return records[0]
+        raise ConfigError(f"{folder}: this experiment was killed before it began; start it again")
+    return records
 
 
 def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool) -> Analysis:
@@ -266,8 +301,10 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     """
     job, cfg, space = plan.job, plan.cfg, plan.space
     check_settings(cfg)
+    check_columns(cfg, *job.columns)
     job.check(space)
     place = new_folder(job.title) if folder is None else Path(folder)
+    absolute = place.absolute()  # trials may go elsewhere
     before = first_of(place, resume, force)
     drawn = plan.seed if cfg.seed is None else cfg.seed
     record: dict[str, Any] = {
@@ -278,9 +315,10 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         "job": job.describe(), "tune": settings_spec(cfg, plan.objects), "spec": dict(plan.spec),
     }  # fmt: skip
     streams = Streams(int(record["seed"]))
-    experiment = Experiment(place, cfg, space, streams, record["trial_seed"])
+    experiment = Experiment(absolute, cfg, space, streams, record["trial_seed"])
     searcher = plan.objects.get("search", cfg.search)
-    search = make_search(searcher, space, experiment.modes, cfg, streams, plan.config)
+    began_with = before["tune"]["num_samples"] if before else None
+    search = make_search(searcher, space, experiment.modes, cfg, streams, plan.config, began_with)
     scheduler = plan.objects.get("scheduler") or make_scheduler(cfg.scheduler, space, streams)
     if before:
         refuse_changes(place, before, record)
@@ -294,12 +332,10 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         runner = Runner(experiment, search, scheduler, workers, journal, shown)
         shown.start(experiment, job, 0 if cfg.workers == "ray" else usable_cores())
         try:
-            if before:
-                runner.go_on()
             runner.run()
         finally:
             shown.finish(list(runner.history.trials.values()))
-    return Analysis(place)
+    return Analysis(place if place.absolute() == absolute else absolute)
 
 
 def first_of(folder: Path, resume: bool, force: bool) -> dict[str, Any] | None:
@@ -309,13 +345,15 @@ def first_of(folder: Path, resume: bool, force: bool) -> dict[str, Any] | None:
         ConfigError: If there is one that is neither to go on nor to be replaced, or something else.
         FileError: If its journal is damaged.
     """
-    there = (folder / FILE).exists()
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"folder = {str(folder)!r}: is a file; choose another folder")
+    there = (folder / FILE).exists() and (folder / FILE).stat().st_size > 0  # one killed before it began is none
     if there and not (resume or force):
         raise ConfigError(
             f"folder = {str(folder)!r}: there is an experiment here already; go on with it (rookery tune resume "
             f"{folder}, tune.run(..., resume=True)), replace it (force), or choose another folder"
         )
-    if not there and folder.exists() and any(folder.iterdir()):
+    if not there and folder.exists() and any(path.name != FILE for path in folder.iterdir()):
         raise ConfigError(f"folder = {str(folder)!r}: holds other things than an experiment; choose another folder")
     records = read(folder) if there and resume else []
     return records[0] if records else None
@@ -326,24 +364,6 @@ def new_folder(title: str) -> Path:
     usual = re.sub(r"[^\w.+-]+", "-", f"tune-{title}")
     names = (usual if number == 1 else f"{usual}-{number}" for number in itertools.count(1))
     return next(RUNS / name for name in names if not (RUNS / name).exists())
-
-
-def check_settings(cfg: TuneConfig) -> None:
-    """Refuses settings of an experiment that do not fit together.
-
-    Raises:
-        ConfigError: With a line for each.
-    """
-    metrics = 1 if isinstance(cfg.metric, str) else len(cfg.metric)
-    modes = 1 if isinstance(cfg.mode, str) else len(cfg.mode)
-    wrong = []
-    if modes not in (1, metrics):
-        wrong.append(f"tune.mode = {list(cfg.mode)}: must be one, or one for each of the {metrics} metrics")
-    for name, kind, known in (("search", SearchConfig, SEARCHES), ("scheduler", SchedulerConfig, SCHEDULERS)):
-        if not isinstance(getattr(cfg, name), kind):
-            wrong.append(f"tune.{name} = {type(getattr(cfg, name)).__name__}: is none; there are {', '.join(known)}")
-    if wrong:
-        raise ConfigError(*wrong)
 
 
 def settings_named(name: str) -> type[Settings]:
@@ -401,6 +421,30 @@ def only_for_trainings(**given: Any) -> None:
         raise ConfigError(*wrong)
 
 
+def refuse_endless(trainable: Any, stop: Any, cfg: TuneConfig, objects: Mapping[str, Any]) -> None:
+    """Refuses a class of which no trial would ever end; a function returns, and trainings see to it themselves.
+
+    Raises:
+        ConfigError: If neither criteria nor a scheduler nor the clock ends trials.
+    """
+    ours = "scheduler" not in objects and object_name(type(cfg.scheduler)) in SCHEDULERS.values()
+    if isinstance(trainable, type) and not stop and not cfg.seconds and ours and not hasattr(cfg.scheduler, "max_time"):
+        raise ConfigError('stop: nothing ends a trial of this class; say when, as in stop={"iteration": 100}')
+
+
+def refuse_unsaved(trainable: Any, cfg: TuneConfig) -> None:
+    """Refuses populations of a class that cannot be saved: there is nothing that one trial could take over.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    if isinstance(trainable, type) and isinstance(cfg.scheduler, PopulationConfig) and not can_save(trainable):
+        raise ConfigError(
+            f"trainable = {trainable.__name__}: cannot be saved, and trials of {type(cfg.scheduler).__name__} go on "
+            "from each other's checkpoints; write save_checkpoint and load_checkpoint, or take another scheduler"
+        )
+
+
 def make_scheduler(cfg: SchedulerConfig, space: Mapping[str, Domain], streams: Streams) -> Scheduler[Any]:
     """The scheduler that settings steer."""
     made: Scheduler[Any] = import_object(cfg.scheduler)(cfg, space, streams)
@@ -421,11 +465,13 @@ def make_workers(job: Job, cfg: TuneConfig) -> Workers:
 
 
 def experiment_yaml(record: Mapping[str, Any]) -> str:
-    """What an experiment is, as a file that ``rookery tune`` takes."""
+    """What an experiment is; that of trainings is a file that ``rookery tune`` takes."""
     from ruamel.yaml import YAML
 
     spec, stream = record["spec"], io.StringIO()
     stream.write(f"# {record['title']}; rookery tune resume goes on with it\n")
+    if not spec["trainable"]:
+        stream.write(f"# the same again: rookery tune experiment.yaml --preset {spec['preset']}\n")
     for name in spec["in_code"]:
         stream.write(f"# {name} was given in code\n")
     writer = YAML(typ="safe", pure=True)

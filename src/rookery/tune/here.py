@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rookery.core.processor import usable_cores
 from rookery.tune.job import Job, Start
+from rookery.tune.processes import visible_gpus
 from rookery.tune.workers import Event, Order, Workers
 from rookery.tune.workplace import Workplace, prints_to
 
@@ -22,6 +23,8 @@ class Here(Workers):
         self.notes = []
         if cpus > usable_cores():
             self.notes.append(f"tune.cpus = {cpus:g}: there are {usable_cores()} cores here, which each trial has")
+        if gpus and not visible_gpus():
+            self.notes.append(f"tune.gpus = {gpus:g}: there are none here: trials run without")
         if max_concurrent is not None and max_concurrent > 1:
             self.notes.append(
                 f"tune.max_concurrent = {max_concurrent}: with tune.workers = here, one trial runs at a time"

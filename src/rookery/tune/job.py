@@ -91,6 +91,11 @@ class Job(ABC):
         """What it is called: ``CartPole-v1-ppo``."""
 
     @property
+    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What its rows will hold: names of numbers, and what other names begin with; both empty if nobody knows."""
+        return (), ()
+
+    @property
     def cpus(self) -> float:
         """Cores that a trial can use, as far as its settings say."""
         return 1.0

@@ -16,7 +16,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from rookery.tune.trial import Status, Trial
 FILE = "journal.jsonl"
 
 VERSION = 1
+
+BEGINNING = {"seed", "space", "job", "tune", "spec"}
+"""What the first record holds."""
 
 Record = Mapping[str, Any]
 
@@ -111,9 +115,29 @@ def read(folder: Path) -> list[dict[str, Any]]:
         except (ValueError, TypeError, KeyError):
             raise FileError(f"{path}:{number}: is no record of a journal; the file was damaged") from None
         records.append(record)
+    if records and records[0]["kind"] != "experiment":
+        raise FileError(f"{path}:1: is not how an experiment begins; the file was damaged")
     if records and records[0].get("version") != VERSION:
         raise FileError(f"{path}: its format is {records[0].get('version')}, this Rookery reads {VERSION}")
+    if records and (lost := BEGINNING - records[0].keys()):
+        raise FileError(f"{path}:1: lacks {', '.join(sorted(lost))}; the file was damaged")
     return records
+
+
+@contextmanager
+def following(folder: Path, number: int) -> Iterator[None]:
+    """Says which line is wrong where a record does not follow from those before it.
+
+    Raises:
+        FileError: In place of what that raises.
+    """
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise FileError(
+            f"{folder / FILE}:{number}: does not follow from the lines before; the file was damaged, or a search or "
+            f"scheduler raised {type(error).__name__}: {error}"
+        ) from error
 
 
 class History:
@@ -146,14 +170,14 @@ class History:
     def of(cls, folder: Path, records: Iterable[Record]) -> History:
         """What follows from a whole journal; parameters are as JSON has them."""
         history = cls(folder, {})
-        for record in records:
-            history.apply(record)
+        for number, record in enumerate(records, 1):
+            with following(folder, number):
+                history.apply(record)
         return history
 
     def apply(self, record: Record) -> None:
         """Takes one record into account."""
         kind = record["kind"]
-        trial = self.trials.get(record.get("trial", ""))
         if kind == "trial":
             name, number, folder = record["trial"], record["number"], self.folder / record["folder"]
             made = Trial(name, number, self.params(record["params"]), folder, record["seed"])
@@ -166,8 +190,8 @@ class History:
             for running in self.trials.values():
                 if running.status is Status.RUNNING:
                     self._wait_for_a_place(running)
-        elif trial is not None:
-            self._apply_to(trial, kind, record)
+        elif "trial" in record:
+            self._apply_to(self.trials[record["trial"]], kind, record)
         for name, action in read_actions(record.get("actions", {})).items():
             self._act(self.trials[name], action, record)
 

@@ -73,7 +73,13 @@ class PBT(Population[PBTConfig]):
                 params[path] = perturbed(domain, params[path], self.cfg.factors, rng)
         if self.cfg.explore is None:
             return params
-        params = dict(self.cfg.explore(dict(params)))
+        try:
+            params = dict(self.cfg.explore(dict(params)))
+        except Exception as error:  # whatever a function of the user does
+            raise ConfigError(
+                f"scheduler.explore = {show(self.cfg.explore)}: must give parameters by path, and raised "
+                f"{type(error).__name__}: {error}; it was given {show(params)}"
+            ) from error
         if params.keys() != self.members[donor].params.keys():
             raise ConfigError(
                 f"scheduler.explore = {show(self.cfg.explore)}: it must give a value for each of "

@@ -70,7 +70,7 @@ class Processes(Workers):
                 f"{type(error).__name__}: {error}; make what cannot be pickled inside the trial, or use "
                 "tune.workers=here"
             ) from error
-        shares, self.notes = deal(_cores(), cpus, _visible_gpus(), gpus, max_concurrent)
+        shares, self.notes = deal(_cores(), cpus, visible_gpus(), gpus, max_concurrent)
         self._places = [_Place(share, pickled) for share in shares]
         self._events: deque[Event] = deque()
 
@@ -275,7 +275,7 @@ def _cores() -> list[int]:
     return there[: usable_cores()]
 
 
-def _visible_gpus() -> list[str]:
+def visible_gpus() -> list[str]:
     """The GPUs that this process may use, found without loading a library that would occupy them."""
     named = os.environ.get(GPUS)
     if named is not None:

@@ -42,11 +42,12 @@ def flat(reported: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
 def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        number = float(value)
-        return number if math.isfinite(number) else None
+    if isinstance(value, Integral | Real):
+        try:
+            finite = math.isfinite(value)
+        except OverflowError:  # a whole number of more digits than any float
+            finite = False
+        return (int(value) if isinstance(value, Integral) else float(value)) if finite else None
     shape = getattr(value, "shape", None)
     if hasattr(value, "item") and (shape is None or math.prod(shape) == 1):  # an array or a tensor
         return _plain(name, value.item())
@@ -95,8 +96,8 @@ def cut_rows(folder: Path, iteration: int) -> None:
 
 def number_of(row: Row, name: str) -> Any:
     """A column by its name with dots or slashes; ``iterations`` and ``seconds`` are found in the rows of any trial."""
-    key = {"iterations": "iteration"}.get(name, name.replace(".", "/"))
-    return row.get("time/seconds") if key == "seconds" and key not in row else row.get(key)
+    others = {"iterations": "iteration", "seconds": "time/seconds"}
+    return row.get(name, row.get(others.get(name, name.replace(".", "/"))))
 
 
 def reached(criteria: Mapping[str, float], row: Row) -> str:
@@ -123,7 +124,7 @@ def check_criteria(criteria: Mapping[str, float], row: Row) -> None:
         f"stop.{name}: the trial reports no such number; known are {', '.join(sorted(known))}"
         f"{nearest(name, sorted(known))}; report None while there is no number yet"
         for name in criteria
-        if name.replace(".", "/") not in known
+        if not {name, name.replace(".", "/")} & known
     ]
     if problems:
         raise ConfigError(*problems)

@@ -13,6 +13,7 @@ import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Role, Streams
 from rookery.tune.hparams import write_session
 from rookery.tune.job import Start
-from rookery.tune.journal import History, Journal, write_actions
+from rookery.tune.journal import History, Journal, following, write_actions
+from rookery.tune.rows import number_of
 from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler
 from rookery.tune.search import AskTell
 from rookery.tune.settings import TuneConfig
@@ -32,6 +34,7 @@ from rookery.tune.table import View
 from rookery.tune.trial import Row, Status, Trial, is_number, score_of
 from rookery.tune.words import short_names, told, told_params
 from rookery.tune.workers import Event, Failed, Order, Stepped, Workers
+from rookery.tune.workplace import is_full
 
 GLANCE = 0.25
 """Seconds between two looks at the clock and the table while nobody reports."""
@@ -44,6 +47,11 @@ TRIALS = "trials"
 
 ERRORS = "error.txt"
 """Where in a trial's folder the tracebacks of its failures are."""
+
+ABOUT = "params.json"
+"""Where in a trial's folder it stands what was chosen for it."""
+
+MAKE_ROOM = "make room, and go on with the experiment: rookery tune resume"
 
 
 @dataclass(frozen=True)
@@ -120,14 +128,17 @@ class Runner:
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Runs trials until all are over.
+        """Runs trials until all are over; goes on where the journal ends.
 
         Raises:
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM; trials have saved what they could.
+            FileError: If a disk is full: trials keep what they had, and go on when there is room.
         """
         deadline = math.inf if self.cfg.seconds is None else time.monotonic() + self.cfg.seconds
-        with self.interrupt.watching():
+        with self.interrupt.watching(), closing(self.workers):  # trainings in this process watch too: they end first
             try:
+                if self.journal.records:
+                    self.go_on()
                 while True:
                     self.interrupt.check()
                     if time.monotonic() > deadline:
@@ -148,12 +159,24 @@ class Runner:
             except Interrupted:
                 self.put_away()
                 raise
+            except OSError as error:
+                if is_full(error):
+                    raise FileError(f"{self.experiment.folder}: {error}; {MAKE_ROOM}") from error
+                raise
 
     def begin_trials(self) -> None:
         """Gives free places to trials that wait, and then to new ones."""
         limit = self.cfg.max_concurrent or math.inf
         while self.workers.free and len(self.at_work) < limit and (self.history.queue or self.suggest()):
             trial = self.history.trials[self.history.queue[0]]
+            if not (trial.folder / ABOUT).exists():  # somebody removed it
+                about = {
+                    "trial": trial.name,
+                    "number": trial.number,
+                    "params": written(trial.params),
+                    "seed": trial.seed,
+                }
+                write_about(trial.folder, about)
             self.record("begin", trial=trial.name)
             self.workers.begin(Start(trial.name, trial.params, trial.seed, trial.folder))
             self.view.event(f"{trial.name} {'goes on' if trial.known else 'begins'}")
@@ -177,9 +200,7 @@ class Runner:
             folder = f"{TRIALS}/{folder_name(name, params)}"
             seed = self.experiment.seed_of(repeat)
             about = {"trial": name, "number": number, "params": written(params), "seed": seed}
-            place = self.experiment.folder / folder
-            place.mkdir(parents=True, exist_ok=True)
-            (place / "params.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+            write_about(self.experiment.folder / folder, about)
             records.append({"kind": "trial", **about, "folder": folder})
         self.journal.append(*records)
         for record in records:
@@ -230,7 +251,7 @@ class Runner:
                 self.order(trial)
             return
         kept = self.kept(row)
-        actions = self.scheduler.on_result(trial.name, *self.age_and_score(kept))
+        actions = self.checked(self.scheduler.on_result(trial.name, *self.age_and_score(kept)), trial)
         if reason:
             actions = {name: action for name, action in actions.items() if name != trial.name}
         self.record(
@@ -251,6 +272,8 @@ class Runner:
     def take_failure(self, trial: Trial, event: Failed) -> None:
         """A trial raised or was lost: it goes on from its last checkpoint, as often as is allowed."""
         self.workers.end(trial.name, save=False)
+        if event.full:
+            raise FileError(f"trial {trial.name}: {event.problem}; {MAKE_ROOM}")
         with (trial.folder / ERRORS).open("a", encoding="utf-8") as file:
             file.write(f"{event.traceback.rstrip() or event.problem}\n\n")
         self.record("failure", trial=trial.name, problem=event.problem, lost=event.lost)
@@ -259,6 +282,19 @@ class Runner:
         if count > limit:
             self.history.stops[trial.name] = event.problem
             self.finish(trial, Status.ERROR)
+
+    def checked(self, actions: Actions, trial: Trial) -> Actions:
+        """Actions after a result or the end of a trial: about it, or paused ones.
+
+        Raises:
+            RuntimeError: If the scheduler names others.
+        """
+        trials = self.history.trials
+        others = [name for name in actions if name not in trials or trials[name].status is not Status.PAUSED]
+        if wrong := [name for name in others if name != trial.name]:
+            said = f"{type(self.scheduler).__name__} decides about {', '.join(wrong)} after {trial.name}"
+            raise RuntimeError(f"{said}: neither the trial that has reported nor a paused one")
+        return actions
 
     def act(self, actions: Actions) -> None:
         """Does what the scheduler said; pausing and going on are a matter of the history alone."""
@@ -276,7 +312,10 @@ class Runner:
         donor = self.history.trials[self.history.adoptions[trial.name]]
         source = last_good(donor.folder / FOLDER)
         if source is None:
-            raise FileError(f"{donor.folder}: there is no checkpoint that {trial.name} could go on from")
+            raise FileError(
+                f"{donor.folder}: there is no checkpoint that {trial.name} could go on from; a function gives them "
+                "with tune.report(..., checkpoint=folder), a class has save_checkpoint and load_checkpoint"
+            )
         copied = trial.folder / f"{FOLDER}.new"
         shutil.rmtree(copied, ignore_errors=True)
         shutil.copytree(source, copied / source.name, copy_function=link_or_copy)
@@ -287,7 +326,7 @@ class Runner:
 
     def finish(self, trial: Trial, status: Status) -> None:
         """A trial is over: says so to the scheduler and, if it was the last of its suggestion, to the search."""
-        actions = self.scheduler.on_end(trial.name)
+        actions = self.checked(self.scheduler.on_end(trial.name), trial)
         reason = self.history.stops.get(trial.name, "")
         self.record(
             "end", trial=trial.name, status=status.value, reason=reason, score=self.scores(trial),
@@ -313,7 +352,7 @@ class Runner:
         names = dict.fromkeys(("iteration", "seconds", "env_steps", *self.experiment.metrics, self.scheduler.cfg.time))
         found = {name: column(row, name) for name in names}
         for name in self.experiment.metrics:
-            if name.replace(".", "/") not in row and not name.startswith("evaluation"):
+            if found[name] is None and name.replace(".", "/") not in row and not name.startswith("evaluation"):
                 self.view.missing(name, row)
         return found
 
@@ -366,13 +405,14 @@ class Runner:
         What the journal says stands, also where they say something else now.
         """
         differs = False
-        for record in self.journal.records:
-            said = self.repeat(record)
-            differs = differs or (said is not None and said != record.get("actions", record.get("params")))
-            self.history.apply(record)
+        for number, record in enumerate(self.journal.records, 1):
+            with following(self.experiment.folder, number):
+                said = self.repeat(record)
+                differs = differs or (said is not None and said != record.get("actions", record.get("params")))
+                self.history.apply(record)
         if differs:
             self.view.note("search or scheduler do not repeat themselves: from here on they may choose otherwise")
-        self.record("resume", time=time.time())
+        self.record("resume", time=time.time(), num_samples=self.cfg.num_samples)
         for name in list(self.history.adoptions):
             self.adopt(self.history.trials[name])
         for name in list(self.history.stops):
@@ -418,6 +458,12 @@ class Runner:
         self.history.apply(written)
 
 
+def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    """Makes the folder of a trial, and writes there what was chosen for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
 def folder_name(name: str, params: Mapping[str, Any]) -> str:
     """A trial's name and what was chosen for it, as far as a file's name may be: ``00003_lr=0.0005_hidden=64,64``."""
     words = [f"{short}={told(params[path])}" for path, short in short_names(params).items()]
@@ -426,9 +472,7 @@ def folder_name(name: str, params: Mapping[str, Any]) -> str:
 
 def column(row: Row, name: str) -> Any:
     """A metric of a row, whose path may have dots or slashes; None if there is no number."""
-    if name == "seconds" and name not in row:
-        name = "time/seconds"
-    value = row.get(name, row.get(name.replace(".", "/")))
+    value = number_of(row, name)
     return value if is_number(value) else None
 
 

@@ -56,7 +56,8 @@ class Search(ABC, Generic[C]):
         cfg: Its settings.
         space: The domains of the parameters it suggests, by path.
         modes: ``max`` or ``min``, for each metric.
-        num_samples: How many suggestions are wanted (each of the whole grid, where there is one); nobody asks for more.
+        num_samples: How many suggestions were wanted at the beginning (each of the whole grid, where there is one); an
+            experiment that goes on may want more.
         streams: Random streams of the experiment.
     """
 
@@ -205,6 +206,7 @@ def make_search(
     cfg: TuneConfig,
     streams: Streams,
     config: Mapping[str, Any] | None = None,
+    began_with: int | None = None,
 ) -> Suggestions:
     """The suggestions of an experiment.
 
@@ -215,11 +217,13 @@ def make_search(
         cfg: Says how many samples, and which points come first.
         streams: Random streams of the experiment.
         config: What functions of `sample_from` see (see `Suggestions`).
+        began_with: How many samples were wanted at the beginning, where `cfg` wants others now: a search that goes by
+            their number has to say the same again.
 
     Raises:
         ConfigError: If the object is no search, the search cannot use a domain, or a point is wrong.
     """
-    num_samples = max(cfg.num_samples, len(cfg.points))
+    num_samples = max(began_with or cfg.num_samples, len(cfg.points))
     if isinstance(search, SearchConfig):
         made = import_object(search.search)(search, searched(space), modes, num_samples, streams)
     else:

@@ -522,8 +522,9 @@ def _ordered(kind: str, low: float, high: float) -> None:
 
 def _values(kind: str, values: Any) -> tuple[Any, ...]:
     """The argument of a function of that name as a tuple, if it is right."""
-    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
-        raise ConfigError(f"{kind}: must be given a list of values, not {show(values)}")
+    if isinstance(values, str | bytes | Mapping | set | frozenset) or not hasattr(values, "__iter__"):
+        order = " (a set has no order)" if isinstance(values, set | frozenset) else ""
+        raise ConfigError(f"{kind}: must be given a list of values, not {show(values)}{order}")
     found = tuple(values)
     if not found:
         raise ConfigError(f"{kind}: needs at least one value")

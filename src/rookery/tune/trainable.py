@@ -193,6 +193,13 @@ class TrainableJob(_ConfiguredJob):
         if (saves is None) != (loads is None):
             has, lacks = ("save", "load") if loads is None else ("load", "save")
             raise ConfigError(f"trainable = {name}: has {has}_checkpoint but no {lacks}_checkpoint; write both or none")
+        methods = {"setup": (config,), "step": (), "save_checkpoint": (Path(),), "load_checkpoint": (Path(),),
+                   "cleanup": ()}  # fmt: skip
+        for method, arguments in methods.items():
+            found = inspect.getattr_static(trainable, method, None)
+            if inspect.isfunction(found) and not _takes(found, None, *arguments):
+                takes = ", ".join(inspect.signature(getattr(Trainable, method)).parameters)
+                raise ConfigError(f"trainable = {name}: its {method} must be {method}({takes})")
         if not _takes(trainable):
             raise ConfigError(
                 f"trainable = {name}: cannot be made without arguments; take what it needs in setup(config)"
@@ -214,6 +221,8 @@ class FunctionJob(_ConfiguredJob):
 
     def __init__(self, trainable: Callable[..., Any], config: Mapping[str, Any], stop: Criteria) -> None:
         super().__init__(trainable, config, stop)
+        if inspect.iscoroutinefunction(trainable) or inspect.isasyncgenfunction(trainable):
+            raise ConfigError(f"trainable = {self.title}: is async; give a plain function, asyncio.run inside of it")
         if not _takes(trainable, config):
             raise ConfigError(f"trainable = {self.title}: must take one argument, the configuration of a trial")
 
@@ -242,6 +251,15 @@ class _Reported:
 
     metrics: Any
     checkpoint: Path | None = None
+
+
+def _yielded(item: Any) -> _Reported:
+    """What a generator reports: a row, or a row and a folder to go on from."""
+    if not isinstance(item, tuple):
+        return _Reported(item)
+    if len(item) == 2 and isinstance(item[1], str | Path):
+        return _Reported(item[0], Path(item[1]))
+    raise ConfigError(f"yielded {show(item)}: yield a number, a row, or a row and the folder of a checkpoint")
 
 
 class _Session:
@@ -429,7 +447,7 @@ class FunctionWork(_RecordedWork):
                 if inspect.isgenerator(result):
                     with closing(result):
                         for item in result:
-                            session.report(_Reported(*item) if isinstance(item, tuple) else _Reported(item))
+                            session.report(_yielded(item))
                     result = None
                 session.told.put(_Returned(result))
             except TrialStopped:
@@ -508,6 +526,11 @@ class _FunctionSession(_Session):
             self.wanted.acquire()
         if self.stopped:
             raise TrialStopped
+
+
+def can_save(cls: type) -> bool:
+    """Whether trials of a class write checkpoints."""
+    return _own(cls, "save_checkpoint") is not None
 
 
 def _own(cls: type, method: str) -> Any:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rookery.core.config import resolve
-from rookery.core.errors import ConfigError, EnvError, SpaceError
+from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.layers import Layer
-from rookery.envs.make import env_name
+from rookery.envs.make import env_name, has_single_copies
 from rookery.training.callbacks import Callback, checked
 from rookery.training.results import result_of
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
@@ -29,6 +29,12 @@ from rookery.tune.trial import Row
 
 Callbacks = Sequence[Callback] | Callable[[], Sequence[Callback]]
 
+COLUMNS = ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
+           "running_length", "seconds")  # fmt: skip
+"""Numbers that every training reports."""
+
+GROUPS = ("policies", "agents", "metrics", "evaluation", "counters", "time")
+"""What the names of others begin with."""
 
 INSIDE = 0.382
 """Where in a distribution a value is taken that is no end, nor a round number."""
@@ -123,10 +129,22 @@ class TrainingJob(Job):
     def _problems(self, chosen: Mapping[str, tuple[str, Any]]) -> tuple[str, ...]:
         """What is wrong with the settings of a trial."""
         try:
-            resolve(RunConfig, self._layers(chosen), algorithm_class)
+            cfg = resolve(RunConfig, self._layers(chosen), algorithm_class).config
         except ConfigError as error:
             return error.problems
-        return ()
+        known = ("iterations", *COLUMNS)
+        wrong = [
+            f"stop.{name}: no training reports such a number{nearest(name, known)}; there are {', '.join(known)}, and "
+            f"what begins with {', '.join(f'{group}/' for group in GROUPS)}"
+            for name in cfg.stop
+            if name not in known and name.replace(".", "/").partition("/")[0] not in GROUPS
+        ]
+        if cfg.env.name is not None:
+            try:
+                has_single_copies(cfg.env.name, None, (), 1, "serial")  # which looks for it, and makes none
+            except EnvError as error:
+                wrong.append(f"{chosen['env.name'][0]}: {error}" if "env.name" in chosen else str(error))
+        return tuple(wrong)
 
     def _layers(self, chosen: Mapping[str, tuple[str, Any]]) -> list[Layer]:
         """All settings of a trial.
@@ -177,6 +195,11 @@ class TrainingJob(Job):
         usual = "" if "algorithm.name" in self.undecided else algorithm_name(RunConfig().algorithm)
         name, algorithm = settings.get("env", {}).get("name"), settings.get("algorithm", {}).get("name", usual)
         return "-".join(filter(None, [name and env_name(name), algorithm])) or "training"
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Those of every training, and the groups of those that depend on its settings."""
+        return COLUMNS, GROUPS
 
     @property
     def cpus(self) -> float:

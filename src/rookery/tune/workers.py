@@ -52,12 +52,14 @@ class Failed:
         problem: In one line.
         traceback: As Python prints it, from the user's first line where that can be told.
         lost: The process or machine is gone; the trial itself may be all right.
+        full: There was no room on a disk, for which no trial is to blame.
     """
 
     trial: str
     problem: str
     traceback: str
     lost: bool = False
+    full: bool = False
 
 
 @dataclass(frozen=True)

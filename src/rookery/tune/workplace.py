@@ -6,6 +6,7 @@ raises becomes an event here, and stops nobody else.
 
 from __future__ import annotations
 
+import errno
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -22,8 +23,8 @@ from rookery.tune.workers import Event, Failed, Order, Stepped, Stopped
 LOG = "log.txt"
 """Where in a trial's folder its prints are."""
 
-RAISED = (Exception, SystemExit)
-"""What other people's code may raise: ``sys.exit`` in a trial ends the trial."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk, or of somebody's share of it, that is full."""
 
 
 class Workplace:
@@ -47,7 +48,9 @@ class Workplace:
         try:
             self._job = self._job or self._load()
             self._work = self._job.start(start)
-        except RAISED as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._failed = failed(start.trial, error)
 
     def step(self, order: Order) -> Event:
@@ -70,7 +73,9 @@ class Workplace:
             return event
         except Interrupted:
             return self.stopped()
-        except RAISED as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return failed(trial, error)
 
     def _known(self, work: Work, order: Order) -> Stepped | None:
@@ -95,7 +100,9 @@ class Workplace:
         for act in ([work.save] * save + [work.close]) if work is not None else ():
             try:
                 act()
-            except RAISED as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 problems.append(failed(self._start.trial, error).problem)
         return "; ".join(problems)
 
@@ -112,10 +119,23 @@ def failed(trial: str, error: BaseException) -> Failed:
     told = own_traceback(cause)
     if not told and not isinstance(error, RookeryError):
         told = "".join(traceback.format_exception(error))
-    lines = " ".join(str(error).split())
+    try:
+        lines = " ".join(str(error).split())
+    except Exception as other:  # whatever an object does when it is asked for its text
+        lines = f"(its text raised {type(other).__name__})"
     if cause is not error and told:
         told += f"\n{error}\n"
-    return Failed(trial, lines if isinstance(error, RookeryError) else f"{type(error).__name__}: {lines}", told)
+    problem = lines if isinstance(error, RookeryError) else f"{type(error).__name__}: {lines}"
+    return Failed(trial, problem, told, full=is_full(error))
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether it came of a disk without room, however often it was raised as something else since."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextmanager

@@ -1,0 +1,134 @@
+"""What `tune.run` refuses before it looks any further: arguments and settings of which no experiment can be made."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.settings import Settings, is_undecided, show
+from rookery.tune.names import SCHEDULERS, SEARCHES
+from rookery.tune.scheduler import Scheduler, SchedulerConfig
+from rookery.tune.search import SearchConfig
+from rookery.tune.settings import SECTION, TuneConfig
+
+
+def check_arguments(folder: Any, preset: Any, stop: Any) -> None:
+    """Refuses arguments of a wrong type.
+
+    Raises:
+        ConfigError: With a line for each.
+    """
+    wrong = []
+    if not (folder is None or isinstance(folder, str | os.PathLike)) or folder == "":
+        wrong.append(f"code: folder = {show(folder)}: must be a path, such as 'runs/lr', or None for a new one")
+    if not isinstance(preset, str):
+        wrong.append(f"code: preset = {show(preset)}: must be 'none', 'auto' or the name of one; it cannot be tuned")
+    if not (stop is None or callable(stop) or isinstance(stop, Mapping)):
+        wrong.append(
+            f'code: stop = {show(stop)}: must be criteria, such as {{"iterations": 100}}, or a function of a result'
+        )
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def check_criteria_values(stop: Any) -> None:
+    """Refuses criteria that can never be met.
+
+    Raises:
+        ConfigError: With a line for each.
+    """
+    wrong = [
+        f"stop.{name} = {show(value)}: must be a finite number"
+        for name, value in (stop.items() if isinstance(stop, Mapping) else ())
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or math.isinf(value)
+    ]
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def check_section(source: str, section: Mapping[str, Any]) -> None:
+    """Refuses domains among the settings of an experiment, and a scheduler as a search or the other way round.
+
+    Raises:
+        ConfigError: With a line for each.
+    """
+    wrong = [
+        f"{source}: {SECTION}.{name} = {show(value)}: steers the experiment and cannot be tried itself; give it a value"
+        for name, value in section.items()
+        if name not in ("search", "scheduler") and is_undecided(value)
+    ]
+    for name, known, others in (("search", SEARCHES, SCHEDULERS), ("scheduler", SCHEDULERS, SEARCHES)):
+        given = section.get(name)
+        chosen = given.get("name") if isinstance(given, Mapping) else given
+        if isinstance(chosen, str) and chosen in others:
+            other = "scheduler" if name == "search" else "search"
+            wrong.append(
+                f"{source}: {SECTION}.{name} = {chosen}: is a {other}; write {SECTION}.{other} = {chosen}; the one of "
+                f"{SECTION}.{name} is one of {', '.join(known)}"
+            )
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def check_objects(objects: Mapping[str, Any]) -> None:
+    """Refuses objects that are no scheduler; `make_search` looks at searches.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    for name, thing in objects.items():
+        if isinstance(thing, type) and issubclass(thing, Settings):
+            raise ConfigError(f"code: {name} = {thing.__name__}: is a class; write {thing.__name__}(...)")
+        if name == "scheduler" and not isinstance(thing, Scheduler):
+            raise ConfigError(
+                f"code: scheduler = {show(thing)}: is none: give one of {', '.join(SCHEDULERS)}, its settings, or an "
+                "object of a class that derives from rookery.tune.Scheduler"
+            )
+
+
+def check_settings(cfg: TuneConfig) -> None:
+    """Refuses settings of an experiment that do not fit together.
+
+    Raises:
+        ConfigError: With a line for each.
+    """
+    metrics = (cfg.metric,) if isinstance(cfg.metric, str) else cfg.metric
+    modes = 1 if isinstance(cfg.mode, str) else len(cfg.mode)
+    wrong = []
+    if not metrics or not all(metrics):
+        wrong.append(f"tune.metric = {show(cfg.metric)}: must name a column that trials report, such as return_mean")
+    elif len(set(metrics)) < len(metrics):
+        wrong.append(f"tune.metric = {show(cfg.metric)}: names a column twice; leave one out")
+    elif modes not in (1, len(metrics)):
+        wrong.append(f"tune.mode = {show(cfg.mode)}: must be one, or one for each of the {len(metrics)} metrics")
+    for name, kind, known in (("search", SearchConfig, SEARCHES), ("scheduler", SchedulerConfig, SCHEDULERS)):
+        if not isinstance(getattr(cfg, name), kind):
+            wrong.append(f"tune.{name} = {type(getattr(cfg, name)).__name__}: is none; there are {', '.join(known)}")
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def check_columns(cfg: TuneConfig, columns: tuple[str, ...], groups: tuple[str, ...]) -> None:
+    """Refuses metrics that no trial will report, where all that trials can report is known.
+
+    Args:
+        cfg: Names metrics.
+        columns: Those without a group; none = nobody knows.
+        groups: What names of others begin with, up to a dot or slash.
+
+    Raises:
+        ConfigError: With a line for each.
+    """
+    named = {f"tune.metric = {name}": name for name in ([cfg.metric] if isinstance(cfg.metric, str) else cfg.metric)}
+    named[f"tune.scheduler.time = {cfg.scheduler.time}"] = cfg.scheduler.time
+    wrong = [
+        f"{what}: the trials report no such number{nearest(name, columns)}; there are {', '.join(columns)}, and what "
+        f"begins with {', '.join(f'{group}/' for group in groups)}"
+        for what, name in named.items()
+        if columns and name not in columns and name.replace(".", "/").partition("/")[0] not in groups
+    ]
+    if wrong:
+        raise ConfigError(*wrong)
