@@ -49,6 +49,7 @@ MAX_FUNCTION = 70
 
 SECOND_DEFAULTS = {
     "cli/bench.py:bench.seconds": "of a measurement, not of an experiment",
+    "cli/config.py:schema.tune": "which schema is written",
     "cli/envs.py:check.episodes": "random episodes, which measure nothing",
     "cli/envs.py:check.seed": "of a check, not of a run",
     "cli/evaluate.py:evaluate.checkpoint": "which one is read, not when they are written",

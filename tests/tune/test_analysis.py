@@ -24,6 +24,7 @@ def hill(tmp_path):
     made.row("00002", 1, 0.5, loss=9.5)
     made.fail("00002", "ValueError: too steep")
     made.end("00002", "ERROR", "ValueError: too steep")
+    made.record("exhausted")
     made.journal.close()
     return made
 

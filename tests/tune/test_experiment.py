@@ -233,6 +233,11 @@ def test_seconds_are_a_metric_of_trainings_too(tmp_path, capsys):
         ({"algorithm": SMALL.replace(epochs=tune.grid_search([1, "two"]))}, r"epochs = 'two'.*whole number"),
         ({"algorithm": SMALL.replace(gamma=tune.uniform(0.5, 1.5))}, r"gamma = 1.5.*from 0 to 1"),
         ({"num_sample": 3}, "num_sample.*did you mean"),
+        ({"num_samples": 3}, "num_samples = 3: nothing is drawn at random.*repeats = 3"),
+        ({"resources_per_trial": {"cpu": 1}}, "resources_per_trial.*here it is cpus, gpus"),
+        ({"metric": "episode_reward_mean"}, "episode_reward_mean.*here it is return_mean"),
+        ({"env": lambda config: 0.0}, r"is no environment.*trainable="),
+        ({"config": {"tune": {"scheduler": "asha"}}}, r"tune.scheduler.max_time is missing"),
         ({"scheduler": "ashe"}, "no such search or scheduler.*did you mean 'asha'"),
         ({"mode": "upwards"}, "mode.*'max' or 'min'"),
         ({"stop": {}}, "stop: nothing ends"),
@@ -245,6 +250,13 @@ def test_what_is_wrong_is_refused_before_any_trial_starts(tmp_path, settings, sa
     with pytest.raises(ConfigError, match=said):
         train(tmp_path / "x", **settings)
     assert not (tmp_path / "x").exists()
+
+
+def test_names_of_elsewhere_are_told_as_they_are_called_here():
+    with pytest.raises(AttributeError, match="ASHAScheduler.*here it is ASHAConfig"):
+        _ = tune.ASHAScheduler
+    with pytest.raises(AttributeError, match="did you mean 'loguniform'"):
+        _ = tune.logunifrom
 
 
 def test_settings_of_trainings_are_not_for_trainables(tmp_path):
@@ -299,10 +311,14 @@ def test_an_experiment_of_things_in_code_says_what_to_do(tmp_path):
 
 
 def test_what_an_experiment_is_can_be_read_and_started_again(tmp_path):
-    train(tmp_path / "x", SMALL.replace(lr=tune.loguniform(1e-4, 1e-2)), num_samples=2)
+    train(tmp_path / "x", SMALL.replace(lr=tune.loguniform(1e-4, 1e-2)), num_samples=2, seed=None)
     tune.run(config=str(tmp_path / "x" / "experiment.yaml"), folder=tmp_path / "y")
     one, other = (
-        [(record["trial"], record["params"]) for record in read(tmp_path / name) if record["kind"] == "trial"]
+        [
+            (record["trial"], record["params"], record["seed"])
+            for record in read(tmp_path / name)
+            if record["kind"] == "trial"
+        ]
         for name in "xy"
     )
     assert one == other
@@ -314,6 +330,6 @@ def test_no_experiment_is_said_to_be_none(tmp_path):
 
 
 def test_the_last_checkpoint_of_each_trial_is_kept(tmp_path):
-    train(tmp_path / "x", num_samples=2)
+    train(tmp_path / "x", repeats=2)
     for trial in history_of(tmp_path / "x").trials.values():
         assert last_good(trial.folder / "checkpoints").name == "000003"

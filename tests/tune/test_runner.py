@@ -115,6 +115,18 @@ def test_an_end_without_news_counts_no_row_twice(tmp_path):
     assert script.heard == [("00000", 1.0, 1.0), ("00000", 2.0, 2.0), ("00000", 3.0, 3.0)]
 
 
+def test_a_metric_that_nobody_reports_ends_the_experiment_with_its_first_trial(tmp_path):
+    with pytest.raises(ConfigError, match="metric = hight: 00000 is over and has never reported it.*'height'"):
+        climb(tmp_path / "x", metric="hight")
+    assert len(history_of(tmp_path / "x").trials) == 1
+
+
+def test_a_function_is_judged_by_its_score(tmp_path):
+    analysis = tune.run(trainable=lambda config: config["x"], config={"x": tune.grid_search([1, 3, 2])},
+                        folder=tmp_path / "x", workers="here", console="quiet")  # fmt: skip
+    assert analysis.best().params == {"x": 3}
+
+
 def test_a_trial_without_a_number_is_told_as_a_failure(tmp_path):
     class Silent(Climb):
         def step(self):
@@ -435,7 +447,7 @@ def test_a_finished_experiment_has_nothing_left_to_do(tmp_path):
     climb(tmp_path / "x")
     before = len(read(tmp_path / "x"))
     climb(tmp_path / "x", resume=True)
-    assert [record["kind"] for record in read(tmp_path / "x")[before:]] == ["resume"]
+    assert [record["kind"] for record in read(tmp_path / "x")[before:]] == ["resume", "exhausted"]
 
 
 def test_another_search_space_is_refused(tmp_path):

@@ -14,9 +14,11 @@ def runs(tmp_path, monkeypatch):
     made = Experiment(tmp_path / "runs" / "hill", {"lr": {"uniform": [0, 1]}})
     made.whole("00000", {"lr": 0.1}, [1.0, 4.0])
     made.whole("00001", {"lr": 0.2}, [5.0, 2.0])
+    made.record("exhausted")
     made.journal.close()
     other = Experiment(tmp_path / "runs" / "valley", {})
     other.trial("00000", {})
+    other.begin("00000")
     other.journal.close()
     return tmp_path / "runs"
 
@@ -37,6 +39,13 @@ def test_the_table_the_best_and_the_way_on_are_shown(runs, capsys):
 def test_an_experiment_that_is_not_finished_says_how_it_goes_on(runs, capsys):
     show(runs / "valley")
     assert "rookery tune resume runs/valley" in capsys.readouterr().out.replace(str(runs), "runs")
+
+
+def test_what_a_kill_left_running_waits(runs, capsys):
+    show(runs / "valley")
+    said = capsys.readouterr().out
+    assert "1 PENDING" in said
+    assert "RUNNING" not in said
 
 
 def test_a_report_is_written_on_request(runs, capsys):

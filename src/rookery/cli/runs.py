@@ -12,6 +12,9 @@ from rookery.core.errors import ConfigError, nearest
 ROOT = Path("runs")
 """Where runs are made, and looked for, unless a path says otherwise."""
 
+JOURNAL = "journal.jsonl"
+"""What the folder of an experiment has, and that of a run has not."""
+
 NEWEST = 5
 
 Provenance = dict[str, list[tuple[str, str]]]
@@ -27,6 +30,13 @@ def find_run(run: Path) -> Path:
     for place in (run, ROOT / run):
         if (place / "config.yaml").is_file():
             return place
+        if trial := trial_in(place.parent, place.name) or trial_in(place.parent.parent, place.name):
+            return trial
+        if (place / JOURNAL).is_file():
+            raise ConfigError(
+                f"{run}: is an experiment of many runs; name one of its trials, as in {place / '00000'}; rookery tune "
+                f"show {place} says which is the best"
+            )
     problem = (
         "is not the directory of a run (there is no config.yaml in it)" if run.exists() else "there is no such run"
     )
@@ -37,6 +47,14 @@ def find_run(run: Path) -> Path:
         raise ConfigError(f"{run}: {problem}, and there is no run in {ROOT}; rookery train makes one")
     near = nearest(run.name, [path.name for path in newest])
     raise ConfigError(f"{run}: {problem}{near}; the newest are {', '.join(map(str, newest[:NEWEST]))}")
+
+
+def trial_in(experiment: Path, name: str) -> Path | None:
+    """The directory of a training in an experiment, by the trial's name: ``runs/lr/00003``."""
+    if not re.fullmatch(r"\d{5,}(-\d+)?", name) or not (experiment / JOURNAL).is_file():
+        return None
+    found = [path for path in (experiment / "trials").glob(f"{name}*") if re.fullmatch(rf"{name}(_.*)?", path.name)]
+    return next((path for path in found if (path / "config.yaml").is_file()), None)
 
 
 def in_runs(source: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from secrets import randbits
@@ -83,7 +84,8 @@ def train(
         Layer(LINE, given | console | stop_values(stop or []) | memory_values(list(map(in_runs, memory or [])))),
         override_layer(overrides, LINE),
     ]
-    run_name, seeded = identify(layers)
+    with told_of_domains(layers):
+        run_name, seeded = identify(layers)
     folder = claim(run_dir, run_id, run_name, force)
     try:
         trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder, force=force)
@@ -93,6 +95,25 @@ def train(
         raise
     with trainer:
         finish(trainer, {}, evaluate)
+
+
+@contextmanager
+def told_of_domains(layers: Sequence[Layer]) -> Iterator[None]:
+    """Where settings are wrong because they are those of an experiment, says so instead."""
+    try:
+        yield
+    except ConfigError:
+        from rookery.tune.settings import SECTION
+        from rookery.tune.spec import domains_in, read_layer
+
+        for layer in layers:
+            found = list(domains_in(read_layer(layer).values)) or [SECTION] * (SECTION in layer.values)
+            if found:
+                raise ConfigError(
+                    f"{layer.where(found[0])}: {found[0]} is for many trainings: write rookery tune instead of rookery "
+                    "train, or give it a value"
+                ) from None
+        raise
 
 
 def sort_arguments(what: Sequence[str], env: str | None) -> tuple[list[str], list[str], str | None]:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from rookery.cli.runs import NEWEST, ROOT
+from rookery.cli.runs import JOURNAL, NEWEST, ROOT
 from rookery.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from rookery.tune.analysis import Analysis
-
-JOURNAL = "journal.jsonl"
 
 
 def show(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -35,13 +36,17 @@ class Interrupt:
     def __init__(self) -> None:
         self.number: int | None = None
         self._watched = False
+        self.told = ""
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self, told: str = "") -> Iterator[None]:
         """While this lasts, SIGINT and SIGTERM set `number`; a second one raises KeyboardInterrupt where the code is.
 
         Outside the main thread Python gives no signals: nothing is watched there. Watched twice, the first goes on. All
         that watch note the first signal, so that a request that comes inside is known outside, whoever acts on it.
+
+        Args:
+            told: What a user is told, on standard error, when the first signal has come.
         """
         if self._watched or threading.current_thread() is not threading.main_thread():
             yield
@@ -52,9 +57,11 @@ class Interrupt:
                 raise KeyboardInterrupt
             for each in Interrupt.watchers:
                 each.number = each.number or number
+                if each.told:
+                    os.write(2, f"{each.told}\n".encode())
 
         watched = (signal.SIGINT, signal.SIGTERM)
-        self.number, self._watched = None, True
+        self.number, self._watched, self.told = None, True, told
         Interrupt.watchers.append(self)
         before = {number: signal.signal(number, note) for number in watched}
         try:

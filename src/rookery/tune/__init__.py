@@ -9,7 +9,7 @@ The names below are imported when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rookery.core.errors import nearest
+from rookery.tune.names import called_here
 
 _HOME = {
     "run": "rookery.tune.experiment",
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        hint = "" if name.startswith("_") else nearest(name, __all__)
+        hint = "" if name.startswith("_") else called_here(name, __all__)
         raise AttributeError(f"module 'rookery.tune' has no attribute {name!r}{hint}")
     return getattr(import_module(_HOME[name]), name)
 

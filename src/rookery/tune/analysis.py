@@ -232,13 +232,20 @@ class Analysis:
             for name, way in zip(metrics, modes * len(metrics) if len(modes) == 1 else modes, strict=True)
         ]
         self._template: Mapping[str, Any] = self.experiment.get("spec", {}).get("config") or {}
-        self._made = History.of(self.folder, self.records).trials
+        self._history = History.of(self.folder, self.records)
+        self._made = self._history.trials
+        for trial in [] if self.is_running else self._history.with_status(Status.RUNNING):
+            trial.status = Status.PENDING  # nobody works on it any more
         self.trials = [self._result(trial, self._judges[0]) for trial in self._made.values()]
         self._judges = self.judges(metric, mode, scope)
         self.trials = [self._result(trial, self._judges[0]) for trial in self._made.values()]
 
     def __len__(self) -> int:
         return len(self.trials)
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "finished" if self.is_finished else "not finished"
+        return f"<experiment {self.folder}: {len(self)} trials, {state}>"
 
     def __getitem__(self, name: str) -> TrialResult:
         """A trial by its name.
@@ -285,8 +292,8 @@ class Analysis:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all trials that there are are over."""
-        return all(trial.status.is_over for trial in self.trials)
+        """Whether all trials are over, and no other will come."""
+        return self._history.is_exhausted and all(trial.status.is_over for trial in self.trials)
 
     # --- the best -----------------------------------------------------------------------------------------------------
 
@@ -446,7 +453,7 @@ class Analysis:
             lines.append(f"pictures of all: rookery tune show {place} -o report.html")
         if self.is_running:
             lines.append("it is running")
-        elif not self.is_finished or not self.trials:
+        elif not self.is_finished:
             lines.append(f"not finished:    rookery tune resume {place}")
         return "\n".join(lines)
 

@@ -7,12 +7,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError
 from rookery.core.settings import Settings, is_undecided, show
-from rookery.tune.names import SCHEDULERS, SEARCHES
+from rookery.tune.names import SCHEDULERS, SEARCHES, called_here
+from rookery.tune.population import PopulationConfig
 from rookery.tune.scheduler import Scheduler, SchedulerConfig
 from rookery.tune.search import SearchConfig
 from rookery.tune.settings import SECTION, TuneConfig
+from rookery.tune.space import Computed, Domain, Drawn
 
 
 def check_arguments(folder: Any, preset: Any, stop: Any) -> None:
@@ -111,6 +113,20 @@ def check_settings(cfg: TuneConfig) -> None:
         raise ConfigError(*wrong)
 
 
+def check_variety(cfg: TuneConfig, space: Mapping[str, Domain]) -> None:
+    """Refuses samples that would all be the same to the last bit.
+
+    Raises:
+        ConfigError: With how to try several seeds.
+    """
+    varies = any(isinstance(domain, Drawn | Computed) for domain in space.values()) or len(cfg.points) > 1
+    if cfg.num_samples > 1 and not varies and not isinstance(cfg.scheduler, PopulationConfig):
+        raise ConfigError(
+            f"tune.num_samples = {cfg.num_samples}: nothing is drawn at random, so all samples would be the same to "
+            f"the last bit; repeats = {cfg.num_samples} tries so many seeds"
+        )
+
+
 def check_columns(cfg: TuneConfig, columns: tuple[str, ...], groups: tuple[str, ...]) -> None:
     """Refuses metrics that no trial will report, where all that trials can report is known.
 
@@ -125,8 +141,8 @@ def check_columns(cfg: TuneConfig, columns: tuple[str, ...], groups: tuple[str, 
     named = {f"tune.metric = {name}": name for name in ([cfg.metric] if isinstance(cfg.metric, str) else cfg.metric)}
     named[f"tune.scheduler.time = {cfg.scheduler.time}"] = cfg.scheduler.time
     wrong = [
-        f"{what}: the trials report no such number{nearest(name, columns)}; there are {', '.join(columns)}, and what "
-        f"begins with {', '.join(f'{group}/' for group in groups)}"
+        f"{what}: the trials report no such number{called_here(name, columns)}; there are {', '.join(columns)}, and "
+        f"what begins with {', '.join(f'{group}/' for group in groups)}"
         for what, name in named.items()
         if columns and name not in columns and name.replace(".", "/").partition("/")[0] not in groups
     ]

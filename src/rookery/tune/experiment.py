@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import itertools
 import re
 import shutil
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -35,21 +37,22 @@ from rookery.tune.checks import (
     check_objects,
     check_section,
     check_settings,
+    check_variety,
 )
 from rookery.tune.hparams import write_experiment
 from rookery.tune.identity import described, refuse_changes, settings_spec, trainable_spec, training_spec
 from rookery.tune.job import Job
 from rookery.tune.journal import FILE, VERSION, Journal, read
-from rookery.tune.names import SCHEDULERS, SEARCHES, WORKERS
+from rookery.tune.names import SCHEDULERS, SEARCHES, WORKERS, called_here
 from rookery.tune.population import PopulationConfig
 from rookery.tune.runner import TRIALS, Experiment, Runner
 from rookery.tune.scheduler import Scheduler, SchedulerConfig
 from rookery.tune.search import make_search
-from rookery.tune.settings import SECTION, TuneConfig
+from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
 from rookery.tune.space import Domain
 from rookery.tune.spec import domains_in, outline, read_layer, split_layers
 from rookery.tune.table import view
-from rookery.tune.trainable import can_save, trainable_job
+from rookery.tune.trainable import SCORE, can_save, trainable_job
 from rookery.tune.training_job import TrainingJob
 from rookery.tune.workers import Workers
 
@@ -129,6 +132,7 @@ def run(
         ConfigError: If a setting is wrong, before any trial starts; says all that are.
         Interrupted: A KeyboardInterrupt, after Ctrl-C or SIGTERM; `resume` goes on.
     """
+    refuse_trainable(env)
     own = {name: keywords.pop(name) for name in list(keywords) if name in fields_of(TuneConfig)}
     objects = {name: own.pop(name) for name in ("search", "scheduler") if is_object(own.get(name))}
     check_arguments(folder, preset, stop)
@@ -166,10 +170,7 @@ def training_plan(
         objects: A search or scheduler that came as an object.
     """
     layers, section = take_section(list(map(read_layer, layers)))
-    section.append(Layer("code", own))
-    for layer in section:
-        check_section(layer.where(""), layer.values)
-    cfg = resolve(TuneConfig, section, settings_named).config
+    cfg = settings_of([*section, Layer("code", own)])
     fixed, undecided = split_layers(layers)
     ends = never if stop is None and hasattr(cfg.scheduler, "max_time") else stop
     return Plan(
@@ -179,7 +180,7 @@ def training_plan(
         config=outline(layer.values for layer in layers),
         spec=training_spec(layers, preset, {"callbacks": callbacks, "stop": stop}),
         objects=objects,
-        seed=cfg.seed if seed_in(fixed) is None else seed_in(fixed),
+        seed=seed_in(fixed),
     )
 
 
@@ -187,16 +188,24 @@ def trainable_plan(
     trainable: Any, config: Any, stop: Any, seed: int | None, own: Mapping[str, Any], objects: Mapping[str, Any]
 ) -> Plan:
     """What is tried where trials are a class or a function; arguments as of `run` and `training_plan`."""
-    check_section("code", own)
     check_criteria_values(stop)
     if not isinstance(config, Mapping) and config != ():
         raise ConfigError(f'code: config = {show(config)}: must be a mapping, such as {{"x": tune.uniform(0, 1)}}')
-    cfg = resolve(TuneConfig, [Layer("code", own)], settings_named).config
+    cfg = settings_of([Layer("code", {"metric": SCORE, **own})])
     refuse_endless(trainable, stop, cfg, objects)
     refuse_unsaved(trainable, cfg)
     job = trainable_job(trainable, dict(config), stop or {}, cfg.save_every)
     spec = trainable_spec(trainable, dict(config), stop)
-    return Plan(job, cfg, domains_in(dict(config)), dict(config), spec, objects, cfg.seed if seed is None else seed)
+    return Plan(job, cfg, domains_in(dict(config)), dict(config), spec, objects, seed)
+
+
+def settings_of(sections: Sequence[Layer]) -> TuneConfig:
+    """Settings of an experiment from what layers say in section ``tune``, weakest first."""
+    for layer in sections:
+        check_section(layer.source, layer.values)
+    whole = [Layer(layer.source, {SECTION: layer.values}, layer.lines) for layer in sections]
+    found: TuneConfig = resolve(ExperimentFile, whole, settings_named).config.tune
+    return found
 
 
 def never(result: IterationResult) -> bool:
@@ -221,9 +230,8 @@ def take_section(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
         section = {} if section is None else section  # ``tune:`` with nothing behind it
         if not isinstance(section, Mapping | Settings):
             raise ConfigError(f"{layer.where(SECTION)}: {SECTION} = {show(section)}: must be a section of settings")
-        inside = {path.removeprefix(f"{SECTION}."): line for path, line in layer.lines.items()}
         rest.append(replace(layer, values=tree))
-        sections.append(Layer(layer.source, named_parts(mapping_of(section)), inside))
+        sections.append(replace(layer, values=named_parts(mapping_of(section))))
     return rest, sections
 
 
@@ -302,6 +310,8 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     job, cfg, space = plan.job, plan.cfg, plan.space
     check_settings(cfg)
     check_columns(cfg, *job.columns)
+    if job.repeats_exactly and "search" not in plan.objects:
+        check_variety(cfg, space)
     job.check(space)
     place = new_folder(job.title) if folder is None else Path(folder)
     absolute = place.absolute()  # trials may go elsewhere
@@ -391,12 +401,32 @@ def refuse_unknown(keywords: Mapping[str, Any]) -> None:
     of_trainers = [*SHORTHANDS, *fields_of(RunConfig), "memory"]
     known = [*fields_of(TuneConfig), *of_trainers]
     wrong = [
-        f"code: {name} = {show(value)}: neither tune.run nor Trainer has such an argument{nearest(name, known)}"
+        f"code: {name} = {show(value)}: neither tune.run nor Trainer has such an argument{called_here(name, known)}"
         for name, value in keywords.items()
         if name not in of_trainers
     ]
     if wrong:
         raise ConfigError(*wrong)
+
+
+def refuse_trainable(env: Any) -> None:
+    """Refuses a class or function of a configuration in the place of an environment.
+
+    Raises:
+        ConfigError: With how to write it.
+    """
+    if isinstance(env, type):
+        wrong = hasattr(env, "step") and not hasattr(env, "reset")
+    elif isinstance(env, types.FunctionType):
+        given = inspect.signature(env).parameters.values()
+        wrong = [p.name for p in given if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD] == ["config"]
+    else:
+        wrong = False
+    if wrong:
+        raise ConfigError(
+            f"code: env = {show(env)}: is no environment; what is to be tried instead of a training is given by name: "
+            f"tune.run(trainable={env.__name__}, config={{...}}, metric=...)"
+        )
 
 
 def is_object(given: Any) -> bool:
@@ -478,5 +508,5 @@ def experiment_yaml(record: Mapping[str, Any]) -> str:
     writer.default_flow_style = False
     writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     trainable = {"trainable": spec["trainable"]} if spec["trainable"] else {}
-    writer.dump({**trainable, **spec["config"], SECTION: record["tune"]}, stream)
+    writer.dump({**trainable, **spec["config"], SECTION: {**record["tune"], "seed": record["seed"]}}, stream)
     return stream.getvalue()

@@ -96,6 +96,11 @@ class Job(ABC):
         return (), ()
 
     @property
+    def repeats_exactly(self) -> bool:
+        """Whether trials with the same parameters and seed are the same."""
+        return False
+
+    @property
     def cpus(self) -> float:
         """Cores that a trial can use, as far as its settings say."""
         return 1.0

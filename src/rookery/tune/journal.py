@@ -8,7 +8,7 @@ The journal is the only memory of the runner. It writes a record, and changes it
     result      it finished an iteration; what the scheduler said   failure  it raised, or its process was lost
     adopted     a clone has its donor's checkpoint                  over     it has nothing more to report
     end         it is over, and with what score                     told     the search knows of a suggestion
-    drained     nobody ran; what the scheduler said then
+    drained     nobody ran; what the scheduler said then            exhausted  there is no more to try
 """
 
 from __future__ import annotations
@@ -154,6 +154,7 @@ class History:
         told: Suggestions that the search has been told of.
         stops: Trials that the scheduler has stopped, or that came to their own end, and that have not ended yet: why.
         adoptions: Clones that have not taken over their donor's checkpoint yet: the donor.
+        is_exhausted: Whether the search has said that there is no more to try.
     """
 
     def __init__(self, folder: Path, space: Mapping[str, Domain]) -> None:
@@ -165,6 +166,7 @@ class History:
         self.told: set[int] = set()
         self.stops: dict[str, str] = {}
         self.adoptions: dict[str, str] = {}
+        self.is_exhausted = False
 
     @classmethod
     def of(cls, folder: Path, records: Iterable[Record]) -> History:
@@ -186,7 +188,10 @@ class History:
             self.queue.append(name)
         elif kind == "told":
             self.told.add(record["number"])
+        elif kind == "exhausted":
+            self.is_exhausted = True
         elif kind == "resume":
+            self.is_exhausted = False  # more samples may be wanted
             for running in self.trials.values():
                 if running.status is Status.RUNNING:
                     self._wait_for_a_place(running)

@@ -1,4 +1,8 @@
-"""Short names of searches, schedulers and workers, and where they are."""
+"""Short names of searches, schedulers and workers, and where they are; names of other libraries, for messages."""
+
+from collections.abc import Iterable
+
+from rookery.core.errors import nearest
 
 SEARCHES = {
     "random": "rookery.tune.search:RandomConfig",
@@ -19,3 +23,38 @@ WORKERS = {
     "processes": "rookery.tune.processes:Processes",
     "ray": "rookery.tune.ray_workers:RayWorkers",
 }
+
+ELSEWHERE = {
+    "resources_per_trial": "cpus, gpus",
+    "max_concurrent_trials": "max_concurrent",
+    "checkpoint_freq": "checkpoint_every",
+    "checkpoint_at_end": "nothing: there is always one",
+    "local_dir": "folder",
+    "storage_path": "folder",
+    "name": "folder",
+    "restore": "policies={'main': {'init_from': 'runs/x'}}, or rookery resume",
+    "search_alg": "search",
+    "param_space": "config",
+    "reuse_actors": "nothing: processes are used again",
+    "verbose": "console",
+    "fail_fast": "nothing: a trial that fails ends alone",
+    "keep_checkpoints_num": "config={'checkpoint.keep_last': 3}",
+    "episode_reward_mean": "return_mean",
+    "training_iteration": "iteration",
+    "timesteps_total": "env_steps",
+    "time_total_s": "seconds",
+    "Tuner": "run",
+    "with_resources": "run(..., cpus=...)",
+    "ASHAScheduler": "ASHAConfig",
+    "AsyncHyperBandScheduler": "ASHAConfig",
+    "HyperBandScheduler": "HyperBandConfig",
+    "MedianStoppingRule": "MedianConfig",
+    "PopulationBasedTraining": "PBTConfig",
+    "FIFOScheduler": "FIFOConfig",
+}
+"""What names of Ray Tune and RLlib are called here, for messages."""
+
+
+def called_here(name: str, known: Iterable[str]) -> str:
+    """What a name that is not known may mean, for the end of a message; empty if nothing is like it."""
+    return f"; here it is {ELSEWHERE[name]}" if name in ELSEWHERE else nearest(name, list(known))

@@ -131,7 +131,11 @@ def _part(settings: Any) -> str:
     if not isinstance(settings, dict):
         return ""
     name = settings.get("name") or settings.get("object") or ""
-    rest = ", ".join(f"{key} {told(value)}" for key, value in settings.items() if key not in ("name", "object"))
+    rest = ", ".join(
+        f"{key} {told(value)}"
+        for key, value in settings.items()
+        if key not in ("name", "object") and value not in (None, [], {})
+    )
     return f"{name} ({rest})" if rest else str(name)
 
 

@@ -25,6 +25,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.tune.hparams import write_session
 from rookery.tune.job import Start
 from rookery.tune.journal import History, Journal, following, write_actions
+from rookery.tune.names import called_here
 from rookery.tune.rows import number_of
 from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler
 from rookery.tune.search import AskTell
@@ -38,6 +39,11 @@ from rookery.tune.workplace import is_full
 
 GLANCE = 0.25
 """Seconds between two looks at the clock and the table while nobody reports."""
+
+GROUPS = ("evaluation", "metrics", "agents", "policies")
+"""Columns of trainings that begin so may come later, or never."""
+
+STOPPING = "stopping after the iterations under way; Ctrl-C again stops at once"
 
 PATIENCE = 10.0
 """Seconds that trials get to save and stop after Ctrl-C."""
@@ -120,10 +126,12 @@ class Runner:
         self.view = view
         self.history = History(experiment.folder, experiment.space)
         self.interrupt = Interrupt()
-        self.exhausted = False
-        """Whether the search has said that there is no more to try."""
         self.at_work: set[str] = set()
         """Trials with an open order."""
+        self.reported: set[str] = set()
+        """Metrics of which some trial has reported a column, with a number or without."""
+        self.columns: list[str] = []
+        """Those of the last row."""
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -135,7 +143,10 @@ class Runner:
             FileError: If a disk is full: trials keep what they had, and go on when there is room.
         """
         deadline = math.inf if self.cfg.seconds is None else time.monotonic() + self.cfg.seconds
-        with self.interrupt.watching(), closing(self.workers):  # trainings in this process watch too: they end first
+        with (
+            self.interrupt.watching(STOPPING),
+            closing(self.workers),
+        ):  # trainings in this process watch too: they end first
             try:
                 if self.journal.records:
                     self.go_on()
@@ -143,7 +154,7 @@ class Runner:
                     self.interrupt.check()
                     if time.monotonic() > deadline:
                         self.put_away()
-                        self.view.note(f"tune.seconds = {self.cfg.seconds:g} are over; rookery tune resume goes on")
+                        self.view.note(f"tune.seconds = {self.cfg.seconds:g} are over; {self.told_how_to_go_on}")
                         return
                     self.begin_trials()
                     while self.workers.notes:
@@ -158,11 +169,17 @@ class Runner:
                     self.view.update(list(self.history.trials.values()), len(self.at_work))
             except Interrupted:
                 self.put_away()
+                self.view.note(f"stopped; {self.told_how_to_go_on}")
                 raise
             except OSError as error:
                 if is_full(error):
                     raise FileError(f"{self.experiment.folder}: {error}; {MAKE_ROOM}") from error
                 raise
+
+    @property
+    def told_how_to_go_on(self) -> str:
+        """What a user can do to finish the experiment."""
+        return f"go on with: rookery tune resume {self.experiment.folder}, or tune.run(..., resume=True)"
 
     def begin_trials(self) -> None:
         """Gives free places to trials that wait, and then to new ones."""
@@ -185,9 +202,10 @@ class Runner:
     def suggest(self) -> bool:
         """Makes the trials of a new suggestion; says whether there is one."""
         number = len(self.history.suggestions)
-        params = None if self.exhausted else self.search.ask(number)
+        params = None if self.history.is_exhausted else self.search.ask(number)
         if params is None:
-            self.exhausted = True
+            if not self.history.is_exhausted:
+                self.record("exhausted")
             return False
         self.make_trials(number, params, 0)
         return True
@@ -278,8 +296,9 @@ class Runner:
             file.write(f"{event.traceback.rstrip() or event.problem}\n\n")
         self.record("failure", trial=trial.name, problem=event.problem, lost=event.lost)
         count, limit = (trial.losses, self.cfg.max_losses) if event.lost else (trial.failures, self.cfg.max_failures)
-        self.view.event(f"{trial.name} {'was lost' if event.lost else 'failed'}: {event.problem}")
-        if count > limit:
+        if count <= limit:
+            self.view.event(f"{trial.name} {'was lost' if event.lost else 'failed'} and goes on: {event.problem}")
+        else:
             self.history.stops[trial.name] = event.problem
             self.finish(trial, Status.ERROR)
 
@@ -318,7 +337,13 @@ class Runner:
             )
         copied = trial.folder / f"{FOLDER}.new"
         shutil.rmtree(copied, ignore_errors=True)
-        shutil.copytree(source, copied / source.name, copy_function=link_or_copy)
+        try:
+            shutil.copytree(source, copied / source.name, copy_function=link_or_copy)
+        except (shutil.Error, FileNotFoundError):  # a donor that runs on has made room for a newer one meanwhile
+            if last_good(donor.folder / FOLDER) == source:
+                raise
+            self.adopt(trial)
+            return
         shutil.rmtree(trial.folder / FOLDER, ignore_errors=True)
         copied.rename(trial.folder / FOLDER)
         self.record("adopted", trial=trial.name, iteration=int(source.name.partition("-")[0]))
@@ -336,6 +361,8 @@ class Runner:
         write_session(trial, {path: domain.describe() for path, domain in self.experiment.space.items()})
         self.act(actions)
         self.tell(trial.number)
+        if status is Status.TERMINATED:
+            self.refuse_unreported(trial)
 
     def tell(self, number: int) -> None:
         """Tells the search what came of a suggestion, once all of its trials are over."""
@@ -352,9 +379,30 @@ class Runner:
         names = dict.fromkeys(("iteration", "seconds", "env_steps", *self.experiment.metrics, self.scheduler.cfg.time))
         found = {name: column(row, name) for name in names}
         for name in self.experiment.metrics:
-            if found[name] is None and name.replace(".", "/") not in row and not name.startswith("evaluation"):
+            if found[name] is not None or name.replace(".", "/") in row:
+                self.reported.add(name)
+            elif name.replace(".", "/").partition("/")[0] not in GROUPS:
                 self.view.missing(name, row)
+        self.columns = list(row)
         return found
+
+    def refuse_unreported(self, trial: Trial) -> None:
+        """Stops an experiment whose trials do not report what they are judged by.
+
+        Raises:
+            ConfigError: If a trial is over and nobody has reported a metric.
+        """
+        wrong = [
+            f"tune.metric = {name}: {trial.name} is over and has never reported it{called_here(name, self.columns)}; "
+            f"it reports {', '.join(self.columns)}; begin again with one of these (with force, or in another folder)"
+            for name in self.experiment.metrics
+            if self.columns
+            and name not in self.reported
+            and name.replace(".", "/").partition("/")[0] not in GROUPS
+            and all(row.get(name) is None for row in trial.rows)
+        ]
+        if wrong:
+            raise ConfigError(*wrong)
 
     def age_and_score(self, row: Mapping[str, Any]) -> tuple[float, float]:
         """What a scheduler is told of a row."""

@@ -60,3 +60,11 @@ class TuneConfig(Settings):
     """Names all random streams of search, scheduler and trials; none = drawn once and noted."""
     console: Literal["auto", "live", "plain", "quiet", "json"] = "auto"
     """Progress: a live table, plain lines, nothing; ``auto`` = live at a terminal, else plain."""
+
+
+@dataclass(frozen=True)
+class ExperimentFile(Settings):
+    """What a file says of an experiment beside its training."""
+
+    tune: TuneConfig = field(default_factory=TuneConfig)
+    """What is tried, how it is judged, and where it runs."""

@@ -528,7 +528,8 @@ def _told(params: Mapping[str, object], path: str) -> str:
 
 
 def _short_metric(metric: str) -> str:
-    return metric.replace("evaluation/", "eval. ").rpartition("/")[2]
+    *_, above, last = ["", *metric.replace("evaluation/", "eval. ").split("/")]
+    return f"{above} {last}" if above and last in ("min", "mean", "max") else last
 
 
 def _thinned(values: Sequence[float | None], width: int) -> list[float | None]:

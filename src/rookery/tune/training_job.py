@@ -202,6 +202,11 @@ class TrainingJob(Job):
         return COLUMNS, GROUPS
 
     @property
+    def repeats_exactly(self) -> bool:
+        """Trainings do."""
+        return True
+
+    @property
     def cpus(self) -> float:
         """One for each process or thread that steps copies, or so many as learning has threads."""
         config = outline(layer.values for layer in self.layers)
