@@ -143,10 +143,7 @@ class Runner:
             FileError: If a disk is full: trials keep what they had, and go on when there is room.
         """
         deadline = math.inf if self.cfg.seconds is None else time.monotonic() + self.cfg.seconds
-        with (
-            self.interrupt.watching(STOPPING),
-            closing(self.workers),
-        ):  # trainings in this process watch too: they end first
+        with self.interrupt.watching(STOPPING), closing(self.workers):  # trainings here watch too: they end first
             try:
                 if self.journal.records:
                     self.go_on()
@@ -187,13 +184,7 @@ class Runner:
         while self.workers.free and len(self.at_work) < limit and (self.history.queue or self.suggest()):
             trial = self.history.trials[self.history.queue[0]]
             if not (trial.folder / ABOUT).exists():  # somebody removed it
-                about = {
-                    "trial": trial.name,
-                    "number": trial.number,
-                    "params": written(trial.params),
-                    "seed": trial.seed,
-                }
-                write_about(trial.folder, about)
+                write_about(trial.folder, about(trial.name, trial.number, trial.params, trial.seed))
             self.record("begin", trial=trial.name)
             self.workers.begin(Start(trial.name, trial.params, trial.seed, trial.folder))
             self.view.event(f"{trial.name} {'goes on' if trial.known else 'begins'}")
@@ -216,10 +207,9 @@ class Runner:
         for repeat in range(begin, self.cfg.repeats):
             name = f"{number:05d}" if self.cfg.repeats == 1 else f"{number:05d}-{repeat}"
             folder = f"{TRIALS}/{folder_name(name, params)}"
-            seed = self.experiment.seed_of(repeat)
-            about = {"trial": name, "number": number, "params": written(params), "seed": seed}
-            write_about(self.experiment.folder / folder, about)
-            records.append({"kind": "trial", **about, "folder": folder})
+            facts = about(name, number, params, self.experiment.seed_of(repeat))
+            write_about(self.experiment.folder / folder, facts)
+            records.append({"kind": "trial", **facts, "folder": folder})
         self.journal.append(*records)
         for record in records:
             self.history.apply(record)
@@ -299,8 +289,7 @@ class Runner:
         if count <= limit:
             self.view.event(f"{trial.name} {'was lost' if event.lost else 'failed'} and goes on: {event.problem}")
         else:
-            self.history.stops[trial.name] = event.problem
-            self.finish(trial, Status.ERROR)
+            self.finish(trial, Status.ERROR, event.problem)
 
     def checked(self, actions: Actions, trial: Trial) -> Actions:
         """Actions after a result or the end of a trial: about it, or paused ones.
@@ -349,10 +338,10 @@ class Runner:
         self.record("adopted", trial=trial.name, iteration=int(source.name.partition("-")[0]))
         self.journal.sync()
 
-    def finish(self, trial: Trial, status: Status) -> None:
+    def finish(self, trial: Trial, status: Status, problem: str = "") -> None:
         """A trial is over: says so to the scheduler and, if it was the last of its suggestion, to the search."""
         actions = self.checked(self.scheduler.on_end(trial.name), trial)
-        reason = self.history.stops.get(trial.name, "")
+        reason = problem or self.history.stops.get(trial.name, "")
         self.record(
             "end", trial=trial.name, status=status.value, reason=reason, score=self.scores(trial),
             actions=write_actions(actions),
@@ -467,8 +456,7 @@ class Runner:
             self.finish(self.history.trials[name], Status.TERMINATED)
         for trial in list(self.history.trials.values()):
             if not trial.status.is_over and self.fails_for_good(trial):
-                self.history.stops[trial.name] = trial.error
-                self.finish(trial, Status.ERROR)
+                self.finish(trial, Status.ERROR, trial.error)
         for number, made in list(self.history.suggestions.items()):
             if len(made) < self.cfg.repeats:  # killed between two of its trials
                 self.make_trials(number, made[0].params, len(made))
@@ -499,17 +487,22 @@ class Runner:
             return write_actions(self.scheduler.drained([t.name for t in self.history.with_status(Status.PAUSED)]))
         return None
 
-    def record(self, kind: str, **about: Any) -> None:
+    def record(self, kind: str, **facts: Any) -> None:
         """Writes a record, and lets the history follow."""
-        written = {"kind": kind, **about}
-        self.journal.append(written)
-        self.history.apply(written)
+        made = {"kind": kind, **facts}
+        self.journal.append(made)
+        self.history.apply(made)
 
 
-def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+def about(name: str, number: int, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """What a trial is."""
+    return {"trial": name, "number": number, "params": written(params), "seed": seed}
+
+
+def write_about(folder: Path, facts: Mapping[str, Any]) -> None:
     """Makes the folder of a trial, and writes there what was chosen for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    (folder / ABOUT).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def folder_name(name: str, params: Mapping[str, Any]) -> str:
