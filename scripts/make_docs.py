@@ -40,12 +40,12 @@ from rookery.training.settings import (
     SamplingConfig,
 )
 
-from rookery.tune.asha import ASHAConfig
-from rookery.tune.hyperband import HyperBandConfig
-from rookery.tune.median import MedianConfig
+from rookery.tune.schedulers.asha import ASHAConfig
+from rookery.tune.schedulers.hyperband import HyperBandConfig
+from rookery.tune.schedulers.median import MedianConfig
 from rookery.tune.optuna_search import OptunaConfig
-from rookery.tune.pb2 import PB2Config
-from rookery.tune.pbt import PBTConfig
+from rookery.tune.schedulers.pb2 import PB2Config
+from rookery.tune.schedulers.pbt import PBTConfig
 from rookery.tune.settings import TuneConfig
 
 DOCS = Path(__file__).parent.parent / "docs" / "reference"

@@ -15,14 +15,14 @@ import pytest
 
 from rookery import tune
 from rookery.tune.job import Start
-from rookery.tune.trainable import TrainableJob
+from rookery.tune.jobs.trainable import TrainableJob
 from rookery.tune.workers import Failed, Order, Stepped
 
 ray = pytest.importorskip("ray")
 
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from rookery.tune.ray_workers import RayWorkers  # noqa: E402
+from rookery.tune.places.ray_workers import RayWorkers  # noqa: E402
 
 AT_LENGTH = "ROOKERY_FAULTS" in os.environ
 LENGTH = 6

@@ -9,8 +9,8 @@ from simulation import OPTIMUM, Simulation, hill, on_curve, replay, samples
 
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
-from rookery.tune.asha import ASHA, ASHAConfig, Rung, rung_ages
 from rookery.tune.scheduler import FIFO, Action, FIFOConfig
+from rookery.tune.schedulers.asha import ASHA, ASHAConfig, Rung, rung_ages
 
 STOP = Action.STOP
 

@@ -13,7 +13,7 @@ from tensorboard.plugins.hparams.list_session_groups import Handler
 
 from rookery import tune
 from rookery.tune.analysis import Analysis
-from rookery.tune.hparams import write_experiment, write_session
+from rookery.tune.seeing.hparams import write_experiment, write_session
 
 SPACE = {
     "algorithm.lr": {"loguniform": [0.0001, 0.01]},

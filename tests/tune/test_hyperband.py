@@ -8,8 +8,8 @@ from simulation import OPTIMUM, Simulation, hill, on_curve, replay, samples
 
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Streams
-from rookery.tune.hyperband import HyperBand, HyperBandConfig, plan
 from rookery.tune.scheduler import FIFO, Action, FIFOConfig
+from rookery.tune.schedulers.hyperband import HyperBand, HyperBandConfig, plan
 from rookery.tune.trial import Status
 
 CONTINUE, PAUSE, STOP = Action.CONTINUE, Action.PAUSE, Action.STOP

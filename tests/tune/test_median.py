@@ -9,8 +9,8 @@ from simulation import OPTIMUM, Simulation, hill, on_curve, replay, samples
 
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
-from rookery.tune.median import Median, MedianConfig
 from rookery.tune.scheduler import Action
+from rookery.tune.schedulers.median import Median, MedianConfig
 
 PAUSE, STOP = Action.PAUSE, Action.STOP
 

@@ -15,10 +15,10 @@ from simulation import Simulation, replay
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.tune import space as tune
-from rookery.tune.gaussian_process import GaussianProcess, Kernel, fit
-from rookery.tune.pb2 import PB2, PB2Config, highest, share
-from rookery.tune.pbt import PBT, PBTConfig
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig
+from rookery.tune.schedulers.gaussian_process import GaussianProcess, Kernel, fit
+from rookery.tune.schedulers.pb2 import PB2, PB2Config, highest, share
+from rookery.tune.schedulers.pbt import PBT, PBTConfig
 
 SPACE = {"algorithm.lr": tune.loguniform(1e-5, 1e-1), "algorithm.clip": tune.uniform(0, 1)}
 

@@ -17,8 +17,8 @@ from rookery.core.layers import Layer, import_object
 from rookery.core.seeding import Role, Streams
 from rookery.tune import space as tune
 from rookery.tune.names import SCHEDULERS, SEARCHES
-from rookery.tune.pbt import PBT, PBTConfig, perturbed
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig
+from rookery.tune.schedulers.pbt import PBT, PBTConfig, perturbed
 from rookery.tune.settings import TuneConfig
 
 LR = {"algorithm.lr": tune.loguniform(1e-4, 1e-1)}

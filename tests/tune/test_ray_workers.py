@@ -17,16 +17,16 @@ from worker_cases import CASES, event_of, job, rows, sleeping, start, step
 from rookery import PPOConfig, tune
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
-from rookery.tune.here import Here
+from rookery.tune.jobs.trainable import FunctionJob
+from rookery.tune.jobs.training_job import TrainingJob
+from rookery.tune.places.here import Here
 from rookery.tune.spec import split_layers
-from rookery.tune.trainable import FunctionJob
-from rookery.tune.training_job import TrainingJob
 from rookery.tune.workers import Failed, Order, Stepped, Stopped
 
 ray = pytest.importorskip("ray")
 
-from rookery.tune import ray_workers  # noqa: E402  (needs Ray)
-from rookery.tune.ray_workers import RayWorkers, Share, connect  # noqa: E402
+from rookery.tune.places import ray_workers  # noqa: E402  (needs Ray)
+from rookery.tune.places.ray_workers import RayWorkers, Share, connect  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -376,5 +376,6 @@ except Exception as error:
 
 def test_nobody_else_loads_ray():
     assert (
-        python("import sys, rookery.tune.experiment, rookery.tune.processes; print('ray' in sys.modules)") == "False\n"
+        python("import sys, rookery.tune.experiment, rookery.tune.places.processes; print('ray' in sys.modules)")
+        == "False\n"
     )

@@ -10,10 +10,10 @@ from experiments import Experiment
 
 from rookery.core.errors import ConfigError
 from rookery.tune.analysis import Analysis
-from rookery.tune.figures import Pictures
-from rookery.tune.lineage import ancestry, mutated, stages
-from rookery.tune.reporting import write_report
-from rookery.tune.scales import Scale, scale
+from rookery.tune.seeing.figures import Pictures
+from rookery.tune.seeing.lineage import ancestry, mutated, stages
+from rookery.tune.seeing.reporting import write_report
+from rookery.tune.seeing.scales import Scale, scale
 
 SPACE = {"algorithm.lr": {"loguniform": [0.001, 1.0]}, "algorithm.net": {"choice": ["mlp", "cnn"]}}
 

@@ -9,12 +9,12 @@ from simulation import Simulation, hill, on_curve, replay
 from rookery import tune
 from rookery.core.layers import import_object
 from rookery.core.seeding import Streams
-from rookery.tune.asha import ASHAConfig
-from rookery.tune.hyperband import HyperBandConfig
 from rookery.tune.journal import read
-from rookery.tune.median import MedianConfig
 from rookery.tune.names import SCHEDULERS
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig, Scheduler, SchedulerConfig
+from rookery.tune.schedulers.asha import ASHAConfig
+from rookery.tune.schedulers.hyperband import HyperBandConfig
+from rookery.tune.schedulers.median import MedianConfig
 from rookery.tune.trial import Status
 
 STREAMS = Streams(0)

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from rookery.tune import table
+from rookery.tune.seeing import table
+from rookery.tune.seeing.table import Facts, LiveTable, TrialTable, facts_of, view
+from rookery.tune.seeing.words import short_names, told, varying
 from rookery.tune.settings import TuneConfig
 from rookery.tune.space import choice, grid_search
-from rookery.tune.table import Facts, LiveTable, TrialTable, facts_of, view
 from rookery.tune.trial import Status, Trial
-from rookery.tune.words import short_names, told, varying
 
 FACTS = Facts("CartPole-v1-ppo", "runs/lr", ("return_mean",), ("max",), "last", total=12, cores=2)
 

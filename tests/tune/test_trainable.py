@@ -15,10 +15,10 @@ from worker_cases import Counting, checkpoints, rows, start, step
 
 from rookery import tune
 from rookery.core.errors import ConfigError, RookeryError
-from rookery.tune import trainable
-from rookery.tune.here import Here
-from rookery.tune.rows import flat, number_of, reached
-from rookery.tune.trainable import Trainable, trainable_job
+from rookery.tune.jobs import trainable
+from rookery.tune.jobs.rows import flat, number_of, reached
+from rookery.tune.jobs.trainable import Trainable, trainable_job
+from rookery.tune.places.here import Here
 from rookery.tune.workers import Failed
 
 

@@ -18,10 +18,10 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import list_checkpoints
 from rookery.core.layers import Layer
 from rookery.training.checkpoint import read_checkpoint
-from rookery.tune.here import Here
-from rookery.tune.processes import Processes
+from rookery.tune.jobs.training_job import TrainingJob
+from rookery.tune.places.here import Here
+from rookery.tune.places.processes import Processes
 from rookery.tune.spec import domains_in, split_layers
-from rookery.tune.training_job import TrainingJob
 from rookery.tune.workers import Failed, Order, Stepped, Stopped
 
 TINY = PPOConfig(fragment_length=16, epochs=1, minibatch_size=32, model={"hidden": (8,)})

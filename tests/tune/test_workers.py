@@ -15,9 +15,9 @@ from worker_cases import CASES, PATIENCE, Counting, event_of, job, rows, sleepin
 
 from rookery import tune
 from rookery.core.errors import ConfigError
-from rookery.tune.here import Here
-from rookery.tune.processes import Processes, deal
-from rookery.tune.trainable import FunctionJob
+from rookery.tune.jobs.trainable import FunctionJob, trainable_job
+from rookery.tune.places.here import Here
+from rookery.tune.places.processes import Processes, deal
 from rookery.tune.workers import Failed, Order, Stepped
 
 
@@ -227,8 +227,8 @@ import os, signal, sys
 sys.path[:] = eval(sys.argv[2])
 from pathlib import Path
 from rookery import tune
-from rookery.tune.processes import Processes
-from rookery.tune.trainable import FunctionJob
+from rookery.tune.places.processes import Processes
+from rookery.tune.jobs.trainable import FunctionJob
 from rookery.tune.workers import Order
 from worker_cases import sleeping, start, step
 
@@ -261,7 +261,7 @@ def test_a_class_of_a_script_is_sent_along(make, tmp_path):
         def step(self):
             return {"count": -1.0}
 
-    workers = make(tune.trainable.trainable_job(Local, {"by": tune.uniform(0, 9)}, {}, 0))
+    workers = make(trainable_job(Local, {"by": tune.uniform(0, 9)}, {}, 0))
     workers.begin(start(tmp_path, by=1))
     assert step(workers).row["count"] == -1
 

@@ -10,8 +10,8 @@ from worker_cases import job, start
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.interrupt import Interrupted
 from rookery.tune.job import Job, Work
+from rookery.tune.places.workplace import Workplace, failed
 from rookery.tune.workers import Failed, Order, Stepped, Stopped
-from rookery.tune.workplace import Workplace, failed
 
 
 class Doing(Job):

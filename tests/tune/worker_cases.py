@@ -13,7 +13,7 @@ import time
 from rookery import tune
 from rookery.core.files import list_checkpoints
 from rookery.tune.job import Start
-from rookery.tune.trainable import FunctionJob, TrainableJob
+from rookery.tune.jobs.trainable import FunctionJob, TrainableJob
 from rookery.tune.workers import Failed, Order, Stepped, Stopped
 
 PATIENCE = 60.0

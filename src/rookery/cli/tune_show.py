@@ -41,7 +41,7 @@ def show(
     rookery tune show runs/lr -o report.html
     """
     from rookery.tune.analysis import Analysis
-    from rookery.tune.reporting import write_report
+    from rookery.tune.seeing.reporting import write_report
 
     analysis = Analysis(find_experiment(folder), metric, mode, scope)
     print_table(analysis)
@@ -53,7 +53,7 @@ def show(
 
 def print_table(analysis: Analysis) -> None:
     """All trials as a table, as wide as the terminal."""
-    from rookery.tune.table import Facts, TrialTable
+    from rookery.tune.seeing.table import Facts, TrialTable
 
     console = Console(highlight=False)
     title = str(analysis.experiment.get("title") or analysis.folder.name)

@@ -15,11 +15,11 @@ _HOME = {
     "run": "rookery.tune.experiment",
     "resume": "rookery.tune.experiment",
     "Analysis": "rookery.tune.analysis",
-    "write_report": "rookery.tune.reporting",
-    "Trainable": "rookery.tune.trainable",
-    "report": "rookery.tune.trainable",
-    "checkpoint": "rookery.tune.trainable",
-    "seed": "rookery.tune.trainable",
+    "write_report": "rookery.tune.seeing.reporting",
+    "Trainable": "rookery.tune.jobs.trainable",
+    "report": "rookery.tune.jobs.trainable",
+    "checkpoint": "rookery.tune.jobs.trainable",
+    "seed": "rookery.tune.jobs.trainable",
     "grid_search": "rookery.tune.space",
     "choice": "rookery.tune.space",
     "uniform": "rookery.tune.space",
@@ -41,32 +41,36 @@ _HOME = {
     "Action": "rookery.tune.scheduler",
     "Exploit": "rookery.tune.scheduler",
     "FIFOConfig": "rookery.tune.scheduler",
-    "MedianConfig": "rookery.tune.median",
-    "ASHAConfig": "rookery.tune.asha",
-    "HyperBandConfig": "rookery.tune.hyperband",
-    "PBTConfig": "rookery.tune.pbt",
-    "PB2Config": "rookery.tune.pb2",
+    "MedianConfig": "rookery.tune.schedulers.median",
+    "ASHAConfig": "rookery.tune.schedulers.asha",
+    "HyperBandConfig": "rookery.tune.schedulers.hyperband",
+    "PBTConfig": "rookery.tune.schedulers.pbt",
+    "PB2Config": "rookery.tune.schedulers.pb2",
 }
 
 __all__ = list(_HOME)
 
 if TYPE_CHECKING:
     from rookery.tune.analysis import Analysis as Analysis
-    from rookery.tune.asha import ASHAConfig as ASHAConfig
     from rookery.tune.experiment import resume as resume
     from rookery.tune.experiment import run as run
-    from rookery.tune.hyperband import HyperBandConfig as HyperBandConfig
-    from rookery.tune.median import MedianConfig as MedianConfig
+    from rookery.tune.jobs.trainable import Trainable as Trainable
+    from rookery.tune.jobs.trainable import checkpoint as checkpoint
+    from rookery.tune.jobs.trainable import report as report
+    from rookery.tune.jobs.trainable import seed as seed
     from rookery.tune.optuna_search import OptunaConfig as OptunaConfig
-    from rookery.tune.pb2 import PB2Config as PB2Config
-    from rookery.tune.pbt import PBTConfig as PBTConfig
-    from rookery.tune.reporting import write_report as write_report
     from rookery.tune.scheduler import Action as Action
     from rookery.tune.scheduler import Exploit as Exploit
     from rookery.tune.scheduler import FIFOConfig as FIFOConfig
     from rookery.tune.scheduler import Scheduler as Scheduler
+    from rookery.tune.schedulers.asha import ASHAConfig as ASHAConfig
+    from rookery.tune.schedulers.hyperband import HyperBandConfig as HyperBandConfig
+    from rookery.tune.schedulers.median import MedianConfig as MedianConfig
+    from rookery.tune.schedulers.pb2 import PB2Config as PB2Config
+    from rookery.tune.schedulers.pbt import PBTConfig as PBTConfig
     from rookery.tune.search import RandomConfig as RandomConfig
     from rookery.tune.search import Search as Search
+    from rookery.tune.seeing.reporting import write_report as write_report
     from rookery.tune.settings import TuneConfig as TuneConfig
     from rookery.tune.space import choice as choice
     from rookery.tune.space import grid_search as grid_search
@@ -81,10 +85,6 @@ if TYPE_CHECKING:
     from rookery.tune.space import randn as randn
     from rookery.tune.space import sample_from as sample_from
     from rookery.tune.space import uniform as uniform
-    from rookery.tune.trainable import Trainable as Trainable
-    from rookery.tune.trainable import checkpoint as checkpoint
-    from rookery.tune.trainable import report as report
-    from rookery.tune.trainable import seed as seed
 
 
 def __getattr__(name: str) -> Any:

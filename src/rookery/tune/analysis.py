@@ -24,8 +24,8 @@ from rookery.policies.policy import Policy
 from rookery.training.panel import number
 from rookery.training.results import interval
 from rookery.training.trainer import Trainer
+from rookery.tune.jobs.rows import read_rows
 from rookery.tune.journal import FILE, History, read
-from rookery.tune.rows import read_rows
 from rookery.tune.trial import SCOPES, Row, Status, Trial, is_number, score_of
 
 if TYPE_CHECKING:

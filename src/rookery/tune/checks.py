@@ -10,8 +10,8 @@ from typing import Any
 from rookery.core.errors import ConfigError
 from rookery.core.settings import Settings, is_undecided, show
 from rookery.tune.names import SCHEDULERS, SEARCHES, called_here
-from rookery.tune.population import PopulationConfig
 from rookery.tune.scheduler import Scheduler, SchedulerConfig
+from rookery.tune.schedulers.population import PopulationConfig
 from rookery.tune.search import SearchConfig
 from rookery.tune.settings import SECTION, TuneConfig
 from rookery.tune.space import Computed, Domain, Drawn

@@ -39,21 +39,21 @@ from rookery.tune.checks import (
     check_settings,
     check_variety,
 )
-from rookery.tune.hparams import write_experiment
 from rookery.tune.identity import described, refuse_changes, settings_spec, trainable_spec, training_spec
 from rookery.tune.job import Job
+from rookery.tune.jobs.trainable import SCORE, can_save, trainable_job
+from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, Journal, read
 from rookery.tune.names import SCHEDULERS, SEARCHES, WORKERS, called_here
-from rookery.tune.population import PopulationConfig
 from rookery.tune.runner import TRIALS, Experiment, Runner
 from rookery.tune.scheduler import Scheduler, SchedulerConfig
+from rookery.tune.schedulers.population import PopulationConfig
 from rookery.tune.search import make_search
+from rookery.tune.seeing.hparams import write_experiment
+from rookery.tune.seeing.table import view
 from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
 from rookery.tune.space import Domain
 from rookery.tune.spec import domains_in, outline, read_layer, split_layers
-from rookery.tune.table import view
-from rookery.tune.trainable import SCORE, can_save, trainable_job
-from rookery.tune.training_job import TrainingJob
 from rookery.tune.workers import Workers
 
 RUNS = Path("runs")

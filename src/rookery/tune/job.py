@@ -1,6 +1,6 @@
 """What a trial can be: Job makes the Work of one trial, and Work does it an iteration at a time.
 
-`training_job.py` holds the usual one, a Trainer; `trainable.py` classes and functions of users.
+`jobs/` holds the usual one, a Trainer, and classes and functions of users.
 """
 
 from __future__ import annotations

@@ -11,17 +11,17 @@ SEARCHES = {
 
 SCHEDULERS = {
     "fifo": "rookery.tune.scheduler:FIFOConfig",
-    "median": "rookery.tune.median:MedianConfig",
-    "asha": "rookery.tune.asha:ASHAConfig",
-    "hyperband": "rookery.tune.hyperband:HyperBandConfig",
-    "pbt": "rookery.tune.pbt:PBTConfig",
-    "pb2": "rookery.tune.pb2:PB2Config",
+    "median": "rookery.tune.schedulers.median:MedianConfig",
+    "asha": "rookery.tune.schedulers.asha:ASHAConfig",
+    "hyperband": "rookery.tune.schedulers.hyperband:HyperBandConfig",
+    "pbt": "rookery.tune.schedulers.pbt:PBTConfig",
+    "pb2": "rookery.tune.schedulers.pb2:PB2Config",
 }
 
 WORKERS = {
-    "here": "rookery.tune.here:Here",
-    "processes": "rookery.tune.processes:Processes",
-    "ray": "rookery.tune.ray_workers:RayWorkers",
+    "here": "rookery.tune.places.here:Here",
+    "processes": "rookery.tune.places.processes:Processes",
+    "ray": "rookery.tune.places.ray_workers:RayWorkers",
 }
 
 ELSEWHERE = {

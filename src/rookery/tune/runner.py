@@ -22,20 +22,20 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, last_good
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Role, Streams
-from rookery.tune.hparams import write_session
 from rookery.tune.job import Start
+from rookery.tune.jobs.rows import number_of
 from rookery.tune.journal import History, Journal, following, write_actions
 from rookery.tune.names import called_here
-from rookery.tune.rows import number_of
+from rookery.tune.places.workplace import is_full
 from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler
 from rookery.tune.search import AskTell
+from rookery.tune.seeing.hparams import write_session
+from rookery.tune.seeing.table import View
+from rookery.tune.seeing.words import short_names, told, told_params
 from rookery.tune.settings import TuneConfig
 from rookery.tune.space import Domain, written
-from rookery.tune.table import View
 from rookery.tune.trial import Row, Status, Trial, is_number, score_of
-from rookery.tune.words import short_names, told, told_params
 from rookery.tune.workers import Event, Failed, Order, Stepped, Workers
-from rookery.tune.workplace import is_full
 
 GLANCE = 0.25
 """Seconds between two looks at the clock and the table while nobody reports."""

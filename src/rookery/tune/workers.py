@@ -1,7 +1,7 @@
 """Where trials run: the messages between the runner and its workers, and what every set of workers is.
 
-A worker runs one trial at a time, an iteration for each order. `here.py` holds the one in this process, `processes.py`
-those in local processes, `ray_workers.py` those on Ray; all of them work through `workplace.py`.
+A worker runs one trial at a time, an iteration for each order. `places/` holds the one in this process, those in
+local processes, and those on Ray; all of them work through `places/workplace.py`.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from rookery.core.child_process import Gone, receive_frame, send_frame, start_ch
 from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT, usable_cores
 from rookery.tune.job import Job, Start
+from rookery.tune.places.workplace import LOG
 from rookery.tune.workers import Event, Failed, Order, Workers
-from rookery.tune.workplace import LOG
 
 LAST_LINES = 20
 """What is shown of the log of a trial whose process was lost."""
@@ -156,7 +156,7 @@ class _Place:
         gpus = {} if self._share.gpus is None else {GPUS: ",".join(self._share.gpus)}
         number, threads = far.fileno(), len(self._share.cores)
         variables = {LIMIT: str(threads), **gpus}  # where there is no affinity, the limit alone says it
-        self.process = start_child("rookery.tune.child", [str(number), cores], [number], threads, variables)
+        self.process = start_child("rookery.tune.places.child", [str(number), cores], [number], threads, variables)
         far.close()
         self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
         self.send("load", sys.path, self._pickled)

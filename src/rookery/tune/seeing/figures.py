@@ -16,10 +16,10 @@ import numpy as np
 
 from rookery.training.curves import COLORS, Curve, average, dress
 from rookery.tune.analysis import Analysis, Suggestion, TrialResult
-from rookery.tune.lineage import Stage, ancestry, mutated, stages
-from rookery.tune.scales import Scale, line, scale
+from rookery.tune.seeing.lineage import Stage, ancestry, mutated, stages
+from rookery.tune.seeing.scales import Scale, line, scale
+from rookery.tune.seeing.words import short_names, told, told_params, varying
 from rookery.tune.trial import Status, is_number
-from rookery.tune.words import short_names, told, told_params, varying
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,10 +29,10 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 
 from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT
-from rookery.tune.child import send_prints
 from rookery.tune.job import Job, Start
+from rookery.tune.places.child import send_prints
+from rookery.tune.places.workplace import LOG, Workplace
 from rookery.tune.workers import Event, Failed, Order, Stopped, Workers
-from rookery.tune.workplace import LOG, Workplace
 
 PROBE = ".visible"
 """In a trial's folder for a moment, to see whether the node of a new place has the same disk."""

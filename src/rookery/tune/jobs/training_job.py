@@ -22,7 +22,7 @@ from rookery.training.stopping import StopFunction, stop_rule
 from rookery.training.trainer import Trainer
 from rookery.tune.identity import training_spec
 from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.rows import reached, row_at
+from rookery.tune.jobs.rows import reached, row_at
 from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, written
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row

@@ -15,9 +15,9 @@ from typing import Any
 
 from rookery.core.files import FileError
 from rookery.training.tensorboard import TensorBoard
-from rookery.tune.rows import read_rows
+from rookery.tune.jobs.rows import read_rows
+from rookery.tune.seeing.words import short_names, told
 from rookery.tune.trial import Status, Trial, is_number
-from rookery.tune.words import short_names, told
 
 PLUGIN = "hparams"
 EXPERIMENT = "_hparams_/experiment"

@@ -25,9 +25,9 @@ from rich.text import Text
 from rookery.core.errors import nearest
 from rookery.training.console import PATIENCE, PAUSE
 from rookery.training.panel import ASCII_LEVELS, LEVELS, number, span, sparkline
+from rookery.tune.seeing.words import short_names, told, told_params, varying
 from rookery.tune.space import Grid
 from rookery.tune.trial import Row, Status, Trial, score_of
-from rookery.tune.words import short_names, told, told_params, varying
 
 if TYPE_CHECKING:
     from rookery.tune.job import Job

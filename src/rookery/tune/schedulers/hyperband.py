@@ -25,7 +25,7 @@ from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
 class HyperBandConfig(SchedulerConfig):
     """Lets the trials of a bracket wait for each other at each rung, and only the best of them go on."""
 
-    scheduler: ClassVar[str] = "rookery.tune.hyperband:HyperBand"
+    scheduler: ClassVar[str] = "rookery.tune.schedulers.hyperband:HyperBand"
 
     max_time: PositiveFloat = 81.0
     """Age at which a trial is over, in units of `time`."""

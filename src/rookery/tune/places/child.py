@@ -1,4 +1,4 @@
-"""What a worker process of tune runs: ``python -m rookery.tune.child LINE CORES DRIVER DEATH_SIGNAL``.
+"""What a worker process of tune runs: ``python -m rookery.tune.places.child LINE CORES DRIVER DEATH_SIGNAL``.
 
 LINE is an inherited socket; CORES are those it may use, ``0,1``. It ends when its driver does, however that ends, and
 ignores Ctrl-C, which only the driver answers; SIGTERM asks the trial to save and stop.
@@ -17,8 +17,8 @@ import cloudpickle
 
 from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
 from rookery.tune.job import Job, Start
+from rookery.tune.places.workplace import LOG, Workplace
 from rookery.tune.workers import Order
-from rookery.tune.workplace import LOG, Workplace
 
 
 class Child:

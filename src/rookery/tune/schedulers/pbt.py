@@ -18,7 +18,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, PositiveFloat, show
-from rookery.tune.population import Population, PopulationConfig, to_change
+from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
 from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, Normal, choice
 from rookery.tune.spec import read_layer
 
@@ -29,7 +29,7 @@ SETTING = "scheduler.mutations"
 class PBTConfig(PopulationConfig):
     """Exploit by copying, explore by perturbing. The defaults are those of Ray Tune, but for waiting."""
 
-    scheduler: ClassVar[str] = "rookery.tune.pbt:PBT"
+    scheduler: ClassVar[str] = "rookery.tune.schedulers.pbt:PBT"
 
     resample: Fraction = 0.25
     """Probability of drawing a parameter anew from its domain; else it is perturbed."""

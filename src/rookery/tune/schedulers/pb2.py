@@ -16,8 +16,8 @@ import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Streams
-from rookery.tune.gaussian_process import Array, GaussianProcess, Kernel, fit
-from rookery.tune.population import Population, PopulationConfig, to_change
+from rookery.tune.schedulers.gaussian_process import Array, GaussianProcess, Kernel, fit
+from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
 from rookery.tune.space import Float, Integer
 
 SETTING = "scheduler.bounds"
@@ -41,7 +41,7 @@ LOOKS = (0.1, 0.05, 0.02, 0.01, 0.005)
 class PB2Config(PopulationConfig):
     """Exploit by copying, explore by a bandit. The defaults are those of Ray Tune, but for waiting."""
 
-    scheduler: ClassVar[str] = "rookery.tune.pb2:PB2"
+    scheduler: ClassVar[str] = "rookery.tune.schedulers.pb2:PB2"
 
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
     """What changes: paths of the space with a number, and the smallest and largest to choose; none = all numbers of the

@@ -22,7 +22,7 @@ from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
 class MedianConfig(SchedulerConfig):
     """Stops trials that are worse than the median of the others."""
 
-    scheduler: ClassVar[str] = "rookery.tune.median:Median"
+    scheduler: ClassVar[str] = "rookery.tune.schedulers.median:Median"
 
     grace: PositiveFloat = 1.0
     """Age before which nobody is stopped and no score counts, in units of `time`."""

@@ -27,7 +27,7 @@ from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
 class ASHAConfig(SchedulerConfig):
     """Stops trials that are not among the best of those that came as far; nobody waits for anybody."""
 
-    scheduler: ClassVar[str] = "rookery.tune.asha:ASHA"
+    scheduler: ClassVar[str] = "rookery.tune.schedulers.asha:ASHA"
 
     max_time: PositiveFloat = field(kw_only=True)
     """Age at which a trial is over, in units of `time` (the paper's R)."""

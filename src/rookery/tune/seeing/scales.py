@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rookery.tune.seeing.words import told
 from rookery.tune.trial import is_number
-from rookery.tune.words import told
 
 MOST_CHOICES = 12
 """Numbers among more choices than these stand on a line."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rookery.core.processor import usable_cores
 from rookery.tune.job import Job, Start
-from rookery.tune.processes import visible_gpus
+from rookery.tune.places.processes import visible_gpus
+from rookery.tune.places.workplace import Workplace, prints_to
 from rookery.tune.workers import Event, Order, Workers
-from rookery.tune.workplace import Workplace, prints_to
 
 
 class Here(Workers):

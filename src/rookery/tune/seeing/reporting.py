@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import write_file
 from rookery.tune.analysis import Analysis
-from rookery.tune.figures import INK, WIDTH, Panel, panels
-from rookery.tune.page import page
+from rookery.tune.seeing.figures import INK, WIDTH, Panel, panels
+from rookery.tune.seeing.page import page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -42,7 +42,7 @@ from rookery.core.files import (
 )
 from rookery.core.settings import show
 from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.rows import append_row, check_criteria, cut_rows, flat, reached, row_at
+from rookery.tune.jobs.rows import append_row, check_criteria, cut_rows, flat, reached, row_at
 from rookery.tune.space import written
 from rookery.tune.spec import fill, split
 from rookery.tune.trial import Row

@@ -12,9 +12,9 @@ from rookery import __version__
 from rookery.core.layers import flow
 from rookery.training.panel import number, span
 from rookery.tune.analysis import Analysis, TrialResult
-from rookery.tune.figures import Panel
+from rookery.tune.seeing.figures import Panel
+from rookery.tune.seeing.words import short_names, told, told_params, varying
 from rookery.tune.trial import is_number
-from rookery.tune.words import short_names, told, told_params, varying
 
 LONGEST_ERROR = 6000
 """Characters of tracebacks that a trial shows, the last ones."""
