@@ -93,6 +93,10 @@ def test_killed_while_a_checkpoint_is_written_the_last_one_has_its_memory(tmp_pa
         at = rng.randrange(120, 500)
         code, _, error = Process(folder, ITERATIONS, CRASH_AT=at).end()
         print(f"kill {number}: seed {SEED}, before file operation {at}")
+        if code == 0:  # what was left of the run has fewer operations
+            assert_as(folder, uninterrupted)
+            shutil.rmtree(folder)
+            continue
         assert code == -signal.SIGKILL, error
         found = list_checkpoints(folder / "checkpoints")
         assert last_good(folder / "checkpoints") == found[-1]

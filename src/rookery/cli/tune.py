@@ -132,12 +132,13 @@ def folder_named(name: str | None) -> Path | None:
 
 @contextmanager
 def told_how_to_go_on() -> Iterator[None]:
-    """After Ctrl-C, says what is kept, and exits with 128 and the number of the signal."""
+    """After Ctrl-C, exits with 128 and the number of the signal; after a second one, says what is kept."""
     try:
         yield
     except KeyboardInterrupt as error:
         number = error.signal if isinstance(error, Interrupted) else SIGINT
-        typer.echo("interrupted; what was tried is kept: rookery tune resume goes on", err=True)
+        if not isinstance(error, Interrupted):  # else the runner has said it
+            typer.echo("interrupted; what was tried is kept: rookery tune resume goes on", err=True)
         raise typer.Exit(128 + number) from None
 
 

@@ -54,6 +54,7 @@ from rookery.tune.seeing.table import view
 from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
 from rookery.tune.space import Domain
 from rookery.tune.spec import domains_in, outline, read_layer, split_layers
+from rookery.tune.trial import Status
 from rookery.tune.workers import Workers
 
 RUNS = Path("runs")
@@ -344,6 +345,8 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         try:
             runner.run()
         finally:
+            for trial in runner.history.with_status(Status.RUNNING):  # nobody works on it any more
+                trial.status = Status.PENDING
             shown.finish(list(runner.history.trials.values()))
     return Analysis(place if place.absolute() == absolute else absolute)
 
