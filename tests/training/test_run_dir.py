@@ -13,6 +13,7 @@ from lives import make, rows
 
 from rookery import ConfigError, Trainer
 from rookery.core.files import FileError
+from rookery.training.metrics_file import append_row, cut_rows
 from rookery.training.run_dir import RunDir
 
 
@@ -143,17 +144,17 @@ def test_a_directory_without_a_checkpoint_cannot_be_resumed_and_says_why(tmp_pat
 def test_rows_after_a_moment_are_cut_away_and_so_is_half_a_row(tmp_path):
     run = RunDir(tmp_path)
     for iteration in range(1, 6):
-        run.append_row({"iteration": iteration, "word": "с пробелом\u2028"})
+        append_row(run.path, {"iteration": iteration, "word": "с пробелом\u2028"})
     with (tmp_path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"iteration": 3, "wo')
-    run.cut_rows(4)
+    cut_rows(run.path, 4)
     assert [row["iteration"] for row in rows(tmp_path)] == [1, 2, 3, 4]
     for rubbish in (b"\n\n", b"null\n", b"{}\n", b"[1]\n", b"\xff\xfe\n", b'{"iteration": "x"}\n', b"\0" * 50):
         with (tmp_path / "metrics.jsonl").open("ab") as file:
             file.write(rubbish)
-        run.cut_rows(4)
+        cut_rows(run.path, 4)
         assert [row["iteration"] for row in rows(tmp_path)] == [1, 2, 3, 4]
-    run.cut_rows(0)
+    cut_rows(run.path, 0)
     assert rows(tmp_path) == []
     run.close()
 

@@ -20,16 +20,15 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, clean, write_file
 from rookery.core.layers import flow
 from rookery.core.timers import Timers
+from rookery.training.metrics_file import append_row, cut_rows
 from rookery.training.results import IterationResult
 from rookery.training.tensorboard import TensorBoard
 
@@ -124,18 +123,6 @@ class RunDir:
         """Replaces a file."""
         write_file(self.path / name, text.encode())
 
-    def append_row(self, row: Mapping[str, Any]) -> None:
-        """Adds a line to `metrics.jsonl`.
-
-        Raises:
-            FileError: If the disk is full.
-        """
-        try:
-            with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-        except OSError as error:
-            raise FileError(f"{self.path / 'metrics.jsonl'}: cannot be written: {error.strerror}") from None
-
     def record(self, result: IterationResult, tensorboard: bool) -> None:
         """Notes an iteration: a line of `metrics.jsonl`, and the same for TensorBoard if wanted.
 
@@ -143,7 +130,7 @@ class RunDir:
             FileError: If the disk is full.
         """
         row = result.row()
-        self.append_row(row)
+        append_row(self.path, row)
         if tensorboard:
             try:
                 self.board = self.board or TensorBoard(self.path)
@@ -154,22 +141,10 @@ class RunDir:
 
     def go_on_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
         """Forgets what was written after the moment that a resumed run goes on from."""
-        self.cut_rows(iteration)
+        cut_rows(self.path, iteration)
         if tensorboard:
             self.board = TensorBoard(self.path)
             self.board.resume(env_steps)
-
-    def cut_rows(self, iteration: int) -> None:
-        """Forgets the rows after an iteration: those a resumed run will write again."""
-        path = self.path / "metrics.jsonl"
-        if not path.exists():
-            return
-        kept = []
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that a kill cut short
-                if json.loads(line)["iteration"] <= iteration:
-                    kept.append(line + "\n")
-        write_file(path, "".join(kept).encode())
 
     def write_timers(self, timers: Timers) -> None:
         """Replaces `timers.json`."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
+import types
 from collections.abc import Mapping
 from typing import Any
 
-from rookery.core.errors import ConfigError
-from rookery.core.settings import Settings, is_undecided, show
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.settings import Settings, fields_of, is_undecided, object_name, show
+from rookery.training.settings import SHORTHANDS, RunConfig
+from rookery.tune.jobs.trainable import can_save
 from rookery.tune.names import SCHEDULERS, SEARCHES, called_here
 from rookery.tune.scheduler import Scheduler, SchedulerConfig
 from rookery.tune.schedulers.population import PopulationConfig
@@ -148,3 +152,81 @@ def check_columns(cfg: TuneConfig, columns: tuple[str, ...], groups: tuple[str, 
     ]
     if wrong:
         raise ConfigError(*wrong)
+
+
+def refuse_unknown(keywords: Mapping[str, Any]) -> None:
+    """Refuses keywords that neither an experiment nor a trainer has.
+
+    Raises:
+        ConfigError: With a line for each; names the nearest.
+    """
+    of_trainers = [*SHORTHANDS, *fields_of(RunConfig), "memory"]
+    known = [*fields_of(TuneConfig), *of_trainers]
+    wrong = [
+        f"code: {name} = {show(value)}: neither tune.run nor Trainer has such an argument{called_here(name, known)}"
+        for name, value in keywords.items()
+        if name not in of_trainers
+    ]
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def refuse_trainable(env: Any) -> None:
+    """Refuses a class or function of a configuration in the place of an environment.
+
+    Raises:
+        ConfigError: With how to write it.
+    """
+    if isinstance(env, type):
+        wrong = hasattr(env, "step") and not hasattr(env, "reset")
+    elif isinstance(env, types.FunctionType):
+        given = inspect.signature(env).parameters.values()
+        wrong = [p.name for p in given if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD] == ["config"]
+    else:
+        wrong = False
+    if wrong:
+        raise ConfigError(
+            f"code: env = {show(env)}: is no environment; what is to be tried instead of a training is given by name: "
+            f"tune.run(trainable={env.__name__}, config={{...}}, metric=...)"
+        )
+
+
+def only_for_trainings(**given: Any) -> None:
+    """Refuses arguments that a class or function as trial has no use for.
+
+    Raises:
+        ConfigError: With a line for each.
+    """
+    known = [*fields_of(TuneConfig), "config", "stop", "folder"]
+    wrong = [
+        f"code: {name} = {show(value)}: is for trainings, and trainable= is given{nearest(name, known)}; what a "
+        "trainable needs goes into config"
+        for name, value in given.items()
+        if value is not None and value != ()
+    ]
+    if wrong:
+        raise ConfigError(*wrong)
+
+
+def refuse_endless(trainable: Any, stop: Any, cfg: TuneConfig, objects: Mapping[str, Any]) -> None:
+    """Refuses a class of which no trial would ever end; a function returns, and trainings see to it themselves.
+
+    Raises:
+        ConfigError: If neither criteria nor a scheduler nor the clock ends trials.
+    """
+    ours = "scheduler" not in objects and object_name(type(cfg.scheduler)) in SCHEDULERS.values()
+    if isinstance(trainable, type) and not stop and not cfg.seconds and ours and not hasattr(cfg.scheduler, "max_time"):
+        raise ConfigError('stop: nothing ends a trial of this class; say when, as in stop={"iteration": 100}')
+
+
+def refuse_unsaved(trainable: Any, cfg: TuneConfig) -> None:
+    """Refuses populations of a class that cannot be saved: there is nothing that one trial could take over.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    if isinstance(trainable, type) and isinstance(cfg.scheduler, PopulationConfig) and not can_save(trainable):
+        raise ConfigError(
+            f"trainable = {trainable.__name__}: cannot be saved, and trials of {type(cfg.scheduler).__name__} go on "
+            "from each other's checkpoints; write save_checkpoint and load_checkpoint, or take another scheduler"
+        )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-import io
 import itertools
 import re
 import shutil
 import time
-import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -23,11 +20,10 @@ from rookery.core.files import FileError, write_file
 from rookery.core.layers import Layer, import_object, mapping_of, nested
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
-from rookery.core.settings import Settings, fields_of, object_name, show
+from rookery.core.settings import Settings, fields_of, show
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
 from rookery.training.results import IterationResult
-from rookery.training.settings import SHORTHANDS, RunConfig
 from rookery.training.stopping import StopFunction
 from rookery.tune.analysis import Analysis
 from rookery.tune.checks import (
@@ -38,16 +34,27 @@ from rookery.tune.checks import (
     check_section,
     check_settings,
     check_variety,
+    only_for_trainings,
+    refuse_endless,
+    refuse_trainable,
+    refuse_unknown,
+    refuse_unsaved,
 )
-from rookery.tune.identity import described, refuse_changes, settings_spec, trainable_spec, training_spec
+from rookery.tune.identity import (
+    described,
+    experiment_yaml,
+    refuse_changes,
+    settings_spec,
+    trainable_spec,
+    training_spec,
+)
 from rookery.tune.job import Job
-from rookery.tune.jobs.trainable import SCORE, can_save, trainable_job
+from rookery.tune.jobs.trainable import SCORE, trainable_job
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, Journal, read
-from rookery.tune.names import SCHEDULERS, SEARCHES, WORKERS, called_here
+from rookery.tune.names import SCHEDULERS, SEARCHES, WORKERS
 from rookery.tune.runner import TRIALS, Experiment, Runner
 from rookery.tune.scheduler import Scheduler, SchedulerConfig
-from rookery.tune.schedulers.population import PopulationConfig
 from rookery.tune.search import make_search
 from rookery.tune.seeing.hparams import write_experiment
 from rookery.tune.seeing.table import view
@@ -395,87 +402,9 @@ def settings_named(name: str) -> type[Settings]:
     return found
 
 
-def refuse_unknown(keywords: Mapping[str, Any]) -> None:
-    """Refuses keywords that neither an experiment nor a trainer has.
-
-    Raises:
-        ConfigError: With a line for each; names the nearest.
-    """
-    of_trainers = [*SHORTHANDS, *fields_of(RunConfig), "memory"]
-    known = [*fields_of(TuneConfig), *of_trainers]
-    wrong = [
-        f"code: {name} = {show(value)}: neither tune.run nor Trainer has such an argument{called_here(name, known)}"
-        for name, value in keywords.items()
-        if name not in of_trainers
-    ]
-    if wrong:
-        raise ConfigError(*wrong)
-
-
-def refuse_trainable(env: Any) -> None:
-    """Refuses a class or function of a configuration in the place of an environment.
-
-    Raises:
-        ConfigError: With how to write it.
-    """
-    if isinstance(env, type):
-        wrong = hasattr(env, "step") and not hasattr(env, "reset")
-    elif isinstance(env, types.FunctionType):
-        given = inspect.signature(env).parameters.values()
-        wrong = [p.name for p in given if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD] == ["config"]
-    else:
-        wrong = False
-    if wrong:
-        raise ConfigError(
-            f"code: env = {show(env)}: is no environment; what is to be tried instead of a training is given by name: "
-            f"tune.run(trainable={env.__name__}, config={{...}}, metric=...)"
-        )
-
-
 def is_object(given: Any) -> bool:
     """Whether a search or scheduler came as an object, and not as settings or their name."""
     return given is not None and not isinstance(given, str | Mapping | Settings)
-
-
-def only_for_trainings(**given: Any) -> None:
-    """Refuses arguments that a class or function as trial has no use for.
-
-    Raises:
-        ConfigError: With a line for each.
-    """
-    known = [*fields_of(TuneConfig), "config", "stop", "folder"]
-    wrong = [
-        f"code: {name} = {show(value)}: is for trainings, and trainable= is given{nearest(name, known)}; what a "
-        "trainable needs goes into config"
-        for name, value in given.items()
-        if value is not None and value != ()
-    ]
-    if wrong:
-        raise ConfigError(*wrong)
-
-
-def refuse_endless(trainable: Any, stop: Any, cfg: TuneConfig, objects: Mapping[str, Any]) -> None:
-    """Refuses a class of which no trial would ever end; a function returns, and trainings see to it themselves.
-
-    Raises:
-        ConfigError: If neither criteria nor a scheduler nor the clock ends trials.
-    """
-    ours = "scheduler" not in objects and object_name(type(cfg.scheduler)) in SCHEDULERS.values()
-    if isinstance(trainable, type) and not stop and not cfg.seconds and ours and not hasattr(cfg.scheduler, "max_time"):
-        raise ConfigError('stop: nothing ends a trial of this class; say when, as in stop={"iteration": 100}')
-
-
-def refuse_unsaved(trainable: Any, cfg: TuneConfig) -> None:
-    """Refuses populations of a class that cannot be saved: there is nothing that one trial could take over.
-
-    Raises:
-        ConfigError: If it cannot.
-    """
-    if isinstance(trainable, type) and isinstance(cfg.scheduler, PopulationConfig) and not can_save(trainable):
-        raise ConfigError(
-            f"trainable = {trainable.__name__}: cannot be saved, and trials of {type(cfg.scheduler).__name__} go on "
-            "from each other's checkpoints; write save_checkpoint and load_checkpoint, or take another scheduler"
-        )
 
 
 def make_scheduler(cfg: SchedulerConfig, space: Mapping[str, Domain], streams: Streams) -> Scheduler[Any]:
@@ -495,21 +424,3 @@ def make_workers(job: Job, cfg: TuneConfig) -> Workers:
     make = import_object(WORKERS[kind])
     workers: Workers = make(job, cpus, cfg.gpus, cfg.max_concurrent)
     return workers
-
-
-def experiment_yaml(record: Mapping[str, Any]) -> str:
-    """What an experiment is; that of trainings is a file that ``rookery tune`` takes."""
-    from ruamel.yaml import YAML
-
-    spec, stream = record["spec"], io.StringIO()
-    stream.write(f"# {record['title']}; rookery tune resume goes on with it\n")
-    if not spec["trainable"]:
-        stream.write(f"# the same again: rookery tune experiment.yaml --preset {spec['preset']}\n")
-    for name in spec["in_code"]:
-        stream.write(f"# {name} was given in code\n")
-    writer = YAML(typ="safe", pure=True)
-    writer.default_flow_style = False
-    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    trainable = {"trainable": spec["trainable"]} if spec["trainable"] else {}
-    writer.dump({**trainable, **spec["config"], SECTION: {**record["tune"], "seed": record["seed"]}}, stream)
-    return stream.getvalue()

@@ -6,6 +6,7 @@ script, is named in ``in_code``: such an experiment goes on when its script is r
 
 from __future__ import annotations
 
+import io
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, n
 from rookery.core.settings import Settings, fields_of, is_undecided, object_name
 from rookery.training.settings import algorithm_name
 from rookery.tune.names import SCHEDULERS, SEARCHES
-from rookery.tune.settings import TuneConfig
+from rookery.tune.settings import SECTION, TuneConfig
 from rookery.tune.space import Domain, written
 
 FREE = ("num_samples", "workers", "cpus", "gpus", "max_concurrent", "max_failures", "max_losses", "save_every",
@@ -162,3 +163,21 @@ def _found_again(value: Any) -> bool:
         return import_object(name) is value
     except ConfigError:
         return False
+
+
+def experiment_yaml(record: Mapping[str, Any]) -> str:
+    """What an experiment is; that of trainings is a file that ``rookery tune`` takes."""
+    from ruamel.yaml import YAML
+
+    spec, stream = record["spec"], io.StringIO()
+    stream.write(f"# {record['title']}; rookery tune resume goes on with it\n")
+    if not spec["trainable"]:
+        stream.write(f"# the same again: rookery tune experiment.yaml --preset {spec['preset']}\n")
+    for name in spec["in_code"]:
+        stream.write(f"# {name} was given in code\n")
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = False
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    trainable = {"trainable": spec["trainable"]} if spec["trainable"] else {}
+    writer.dump({**trainable, **spec["config"], SECTION: {**record["tune"], "seed": record["seed"]}}, stream)
+    return stream.getvalue()

@@ -110,10 +110,8 @@ class Float(Drawn):
 
     def adopt(self, value: Any) -> float:
         """`value` as a float, exactly on its step."""
-        if _finite(value) and self.low <= value <= self.high:
-            nearest = self.clip(value)
-            if math.isclose(nearest, value, rel_tol=1e-9, abs_tol=(self.step or 0.0) * 1e-9):
-                return nearest
+        if _finite(value) and self.low <= value <= self.high and _is_on_step(value, self.clip(value), self.step):
+            return self.clip(value)
         raise ConfigError(f"{show(value)} is not in {self}")
 
 
@@ -187,10 +185,8 @@ class Normal(Drawn):
 
     def adopt(self, value: Any) -> float:
         """`value` as a float, exactly on its step."""
-        if _finite(value):
-            nearest = self.clip(value)
-            if math.isclose(nearest, value, rel_tol=1e-9, abs_tol=(self.step or 0.0) * 1e-9):
-                return nearest
+        if _finite(value) and _is_on_step(value, self.clip(value), self.step):
+            return self.clip(value)
         raise ConfigError(f"{show(value)} is not in {self}")
 
 
@@ -555,6 +551,11 @@ def _positional(function: Callable[..., Any]) -> int:
 def _between(low: float, high: float, u: float, log: bool) -> float:
     """The point at a share `u` of the way."""
     return math.exp(_between(math.log(low), math.log(high), u, False)) if log else low * (1 - u) + high * u
+
+
+def _is_on_step(value: float, clipped: float, step: float | None) -> bool:
+    """Whether clipping has changed a value by no more than rounding does."""
+    return math.isclose(clipped, value, rel_tol=1e-9, abs_tol=(step or 0.0) * 1e-9)
 
 
 def _multiple(value: float, step: float) -> float:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FileError, write_file
 from rookery.tune.trial import Row
-
-METRICS = "metrics.jsonl"
 
 
 def flat(reported: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
@@ -55,43 +49,6 @@ def _plain(name: str, value: Any) -> Any:
     raise ConfigError(
         f"reported: {name} is a {what}: a row holds numbers and texts; report a number that stands for it, its mean say"
     )
-
-
-def append_row(folder: Path, row: Row) -> None:
-    """Adds a line.
-
-    Raises:
-        FileError: If the disk is full.
-    """
-    try:
-        with (folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-    except OSError as error:
-        raise FileError(f"{folder / METRICS}: cannot be written: {error.strerror}") from None
-
-
-def read_rows(folder: Path) -> list[dict[str, Any]]:
-    """All rows, oldest first; a line that a kill cut short is left out."""
-    path = folder / METRICS
-    rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
-        with suppress(ValueError):
-            row = json.loads(line)
-            if isinstance(row, dict) and isinstance(row.get("iteration"), int):
-                rows.append(row)
-    return rows
-
-
-def row_at(folder: Path, iteration: int) -> dict[str, Any] | None:
-    """The row of an iteration, if there is one; the last of several."""
-    return next((row for row in reversed(read_rows(folder)) if row["iteration"] == iteration), None)
-
-
-def cut_rows(folder: Path, iteration: int) -> None:
-    """Forgets the rows after an iteration: those that will be written again."""
-    if (folder / METRICS).exists():
-        kept = [json.dumps(row) + "\n" for row in read_rows(folder) if row["iteration"] <= iteration]
-        write_file(folder / METRICS, "".join(kept).encode())
 
 
 def number_of(row: Row, name: str) -> Any:

@@ -41,8 +41,9 @@ from rookery.core.files import (
     write_directory,
 )
 from rookery.core.settings import show
+from rookery.training.metrics_file import append_row, cut_rows, row_at
 from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.jobs.rows import append_row, check_criteria, cut_rows, flat, reached, row_at
+from rookery.tune.jobs.rows import check_criteria, flat, reached
 from rookery.tune.space import written
 from rookery.tune.spec import fill, split
 from rookery.tune.trial import Row

@@ -16,13 +16,14 @@ from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, r
 from rookery.core.layers import Layer
 from rookery.envs.make import env_name, has_single_copies
 from rookery.training.callbacks import Callback, checked
+from rookery.training.metrics_file import row_at
 from rookery.training.results import result_of
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
 from rookery.training.stopping import StopFunction, stop_rule
 from rookery.training.trainer import Trainer
 from rookery.tune.identity import training_spec
 from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.jobs.rows import reached, row_at
+from rookery.tune.jobs.rows import reached
 from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, written
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
