@@ -286,9 +286,9 @@ def test_infos_come_from_all_lanes_when_they_are_asked_for(how, closing):
     env = closing(built(Saying, how))
     playing = Playing(env)
     playing.steps(1)
-    env.want_infos = True
+    env.keep_infos = "all"
     playing.steps(2)
-    assert list(env.infos) == [{"agent": {"t": 3}}] * LANES
+    assert env.infos == {lane: {"agent": {"t": 3}} for lane in range(LANES)}
 
 
 class Unsendable(Counting):
@@ -301,7 +301,7 @@ class Unsendable(Counting):
 def test_infos_that_cannot_be_pickled_are_an_error_that_says_the_way_out(closing):
     env = closing(built(Unsendable, "processes, 2 helpers"))
     Playing(env).steps(1)
-    env.want_infos = True
+    env.keep_infos = "all"
     text, _ = message(env)
     assert "Unsendable: its infos or its state cannot be sent from a helper process, because pickling" in text
     assert "use env.implementation=threads or serial" in text
@@ -548,7 +548,7 @@ class Exiting(Saying):
 @pytest.mark.parametrize("how", ["processes, 2 helpers", "threads, 4 helpers"])
 def test_a_step_that_is_interrupted_leaves_helpers_that_can_be_closed(how):
     env = built(Exiting, how, {"who": "first"})
-    env.want_infos = True
+    env.keep_infos = "all"
     playing, helpers = Playing(env), list(env._helpers)
     with pytest.raises(KeyboardInterrupt):
         playing.steps(2)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from rookery.envs.base import Kind, Rows, SeedPlan, Step
+from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step
 
 
 class BatchedEnv:
@@ -27,8 +27,8 @@ class BatchedEnv:
         self.exact = True
         self.name = name
         self.notes: tuple[str, ...] = ()
-        self.want_infos = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.keep_infos: KeepInfos = "none"
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
         self.counters: dict[str, int] = {}
         self._seeds: SeedPlan | None = None
         self._rows = Rows.allocate(kind, num_lanes)

@@ -124,7 +124,7 @@ class ProcessHelper:
         """
         self.lanes = lanes
         self.any_end = self.grown = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
         self._pickled, self._name, self._tolerance, self._spins = pickled, name, tolerance, spins
         self._kinds: Sequence[Kind] = ()
         self._slab: Slab
@@ -171,8 +171,7 @@ class ProcessHelper:
         status = self._words[STATUS]
         self.any_end, self.grown = bool(status & ENDS), bool(status & GROWN)
         self._busy = bool(status & SPEAKS)
-        if self._busy:
-            self.infos = self._receive()
+        self.infos = self._receive() if self._busy else {}
 
     # -- calls -------------------------------------------------------------------------------------
 
