@@ -21,7 +21,7 @@ from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
 
 if TYPE_CHECKING:
-    from rookery.training.results import EvaluationResult, IterationResult
+    from rookery.report.results import EvaluationResult, IterationResult
     from rookery.training.trainer import Trainer
 
 LINE = "command line"

@@ -15,9 +15,9 @@ from PIL import Image, ImageDraw, ImageFont
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.files import FileError
 from rookery.envs.make import make_env
+from rookery.report.results import EvaluationResult
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.evaluation import play, summarize
-from rookery.training.results import EvaluationResult
 
 if TYPE_CHECKING:
     from rookery.training.trainer import Trainer

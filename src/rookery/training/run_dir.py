@@ -28,9 +28,9 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, clean, write_file
 from rookery.core.layers import flow
 from rookery.core.timers import Timers
-from rookery.training.metrics_file import append_row, cut_rows
-from rookery.training.results import IterationResult
-from rookery.training.tensorboard import TensorBoard
+from rookery.report.metrics_file import append_row, cut_rows
+from rookery.report.results import IterationResult
+from rookery.report.tensorboard import TensorBoard
 
 PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.training.results import WINDOW, IterationResult
+from rookery.report.results import WINDOW, IterationResult
 
 StopFunction = Callable[[IterationResult], bool]
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rookery.core.timers import Timers
-from rookery.training.results import IterationResult, Number
+from rookery.report.results import IterationResult, Number
 
 HEALTHY: dict[str, tuple[float | None, float | None]] = {
     "kl": (0.001, 0.03),

@@ -11,7 +11,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import flow
-from rookery.training.results import interval
+from rookery.report.results import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
