@@ -409,8 +409,13 @@ class Trainer(Stateful):
             frames_per_second: Speed of the film.
         """
         return recording.record(
-            self,
             Path(path),
+            self.config.env,
+            self.policies,
+            self.mapping,
+            self.streams,
+            self.env_steps,
+            self.reporter.note,
             episodes=episodes,
             deterministic=self.config.evaluation.deterministic if deterministic is None else deterministic,
             labels=labels,
