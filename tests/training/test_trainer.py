@@ -36,7 +36,7 @@ from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.state import Stateful
 from rookery.policies.native_actor import NativeActor
-from rookery.training.results import interval
+from rookery.report.results import interval
 
 FAST = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32)
 SOFT = {"batch_size": 8, "learning_starts": 16, "updates_per_step": 0.25, "replay": {"capacity": 200}}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rookery.core.errors import ConfigError
+from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import Episode
-from rookery.training.results import EvaluationResult, IterationResult
 
 if TYPE_CHECKING:
     from rookery.training.trainer import Trainer

@@ -69,13 +69,13 @@ def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[An
     }
 
 
-def told_path(path: str, policy: Policy) -> str:
+def describe_path(path: str, policy: Policy) -> str:
     """A path with the reason why it is not that of kernels."""
     why = "" if path != "torch" else obstacle(policy.model, [policy.trunk], [policy.head], policy.memory)
     return f"{path}: {why}" if why else path
 
 
-def told_memory(policy: Policy) -> str:
+def describe_memory(policy: Policy) -> str:
     """What a policy remembers, in a few words."""
     cfg, parts = policy.model.memory, []
     if policy.memory is not None:

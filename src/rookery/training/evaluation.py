@@ -12,11 +12,11 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
 from rookery.policies.policy import Policy
+from rookery.report.results import EvaluationResult, interval
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.prepare import more_copies
-from rookery.training.results import EvaluationResult, interval
 
 if TYPE_CHECKING:
     from rookery.training.trainer import Trainer

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.errors import ConfigError, nearest
+from rookery.report.results import IterationResult
 from rookery.training.compute import threads_for
 from rookery.training.pace import CHUNK, ITERATION
-from rookery.training.results import IterationResult, Progress
+from rookery.training.results import Progress
 
 if TYPE_CHECKING:
     from rookery.training.trainer import Trainer

@@ -59,7 +59,7 @@ def measured_pace(trainer: Trainer, learner: Algorithm[Any], progress: Progress)
     return {"updates_per_env_step": made / played if played else None}
 
 
-def told_pace(learner: Algorithm[Any]) -> str:
+def describe_pace(learner: Algorithm[Any]) -> str:
     """How much a learner learns from how much play, in a few words."""
     if not isinstance(learner, OffPolicy):
         decisions = learner.demand.decisions
@@ -74,7 +74,7 @@ def told_pace(learner: Algorithm[Any]) -> str:
     return f"{told} from decision {learner.pace.learning_starts:,} on"
 
 
-def told_replay(learner: Algorithm[Any]) -> str:
+def describe_replay(learner: Algorithm[Any]) -> str:
     """The replay memory of a learner, in a few words; empty if it has none."""
     if not isinstance(learner, OffPolicy):
         return ""

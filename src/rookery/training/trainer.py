@@ -32,6 +32,8 @@ from rookery.envs.absent import AbsentEnv, describe
 from rookery.envs.base import Kind
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy
+from rookery.report.console import Reporter, reporter
+from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import EpisodeWatch
 from rookery.rollout.mapping import MappingFunction
 from rookery.rollout.pool import WorkerPool
@@ -39,8 +41,8 @@ from rookery.rollout.worker import RolloutWorker
 from rookery.training import checkpoint, halves, recording
 from rookery.training.callbacks import Callback, checked, watches_episodes
 from rookery.training.compute import acting_threads, changed_paths, learning_threads, paths_of, threads_for
-from rookery.training.console import Reporter, reporter
 from rookery.training.evaluation import Measure
+from rookery.training.facts import run_facts
 from rookery.training.memories import Memories, begin_with
 from rookery.training.pace import CHUNK, ITERATION, ahead, measured_pace, remaining
 from rookery.training.prepare import (
@@ -52,7 +54,7 @@ from rookery.training.prepare import (
     make_policy,
     prepare,
 )
-from rookery.training.results import EvaluationResult, IterationResult, Progress, Windows, mean_rows, result_of
+from rookery.training.results import Progress, Windows, mean_rows, result_of
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.settings import RunConfig
 from rookery.training.stopping import StopFunction, stop_rule
@@ -297,7 +299,8 @@ class Trainer(Stateful):
     @contextmanager
     def session(self, criteria: Mapping[str, float]) -> Iterator[None]:
         """What the reporter and signals are told before and after iterations that belong together."""
-        self.reporter.start(self, criteria)
+        facts = run_facts(self.env, self.seed, self.policies, self.learners, self.notes, criteria)
+        self.reporter.start(facts, self.timers)
         try:
             with self.interrupt.watching():
                 yield
@@ -306,7 +309,7 @@ class Trainer(Stateful):
                 self.reporter.event(f"stopped; checkpoint {self.save()}")
             raise
         finally:
-            self.reporter.finish(self)
+            self.reporter.finish()
             if self.run_dir is not None:
                 with suppress(FileError):  # of a full disk the checkpoint has told
                     self.run_dir.write_timers(self.timers)
@@ -406,8 +409,13 @@ class Trainer(Stateful):
             frames_per_second: Speed of the film.
         """
         return recording.record(
-            self,
             Path(path),
+            self.config.env,
+            self.policies,
+            self.mapping,
+            self.streams,
+            self.env_steps,
+            self.reporter.note,
             episodes=episodes,
             deterministic=self.config.evaluation.deterministic if deterministic is None else deterministic,
             labels=labels,

@@ -21,9 +21,9 @@ from rookery.core.files import FOLDER, checkpoint_number, list_checkpoints
 from rookery.core.layers import flow, yaml_layer
 from rookery.policies.export import load_policy
 from rookery.policies.policy import Policy
-from rookery.training.metrics_file import read_rows
-from rookery.training.panel import number
-from rookery.training.results import interval
+from rookery.report.metrics_file import read_rows
+from rookery.report.panel import number
+from rookery.report.results import interval
 from rookery.training.trainer import Trainer
 from rookery.tune.journal import FILE, History, read
 from rookery.tune.trial import SCOPES, Row, Status, Trial, is_number, score_of

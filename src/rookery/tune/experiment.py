@@ -21,9 +21,9 @@ from rookery.core.layers import Layer, import_object, mapping_of, nested
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, fields_of, show
+from rookery.report.results import IterationResult
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
-from rookery.training.results import IterationResult
 from rookery.training.stopping import StopFunction
 from rookery.tune.analysis import Analysis
 from rookery.tune.checks import (

@@ -21,7 +21,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, told_end
+from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, describe_end
 from rookery.core.errors import EnvError, RemoteError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import Kind
@@ -234,7 +234,7 @@ class ProcessHelper:
 
     def _lost(self) -> HelperLost:
         """How the process ended; nothing of it is left afterwards."""
-        how = told_end(self._process)
+        how = describe_end(self._process)
         self._finalizer()
         return HelperLost(f"{self._who()} {how}")
 

@@ -15,8 +15,8 @@ from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.layers import Layer
 from rookery.envs.make import env_name, has_single_copies
+from rookery.report.metrics_file import row_at
 from rookery.training.callbacks import Callback, checked
-from rookery.training.metrics_file import row_at
 from rookery.training.results import result_of
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
 from rookery.training.stopping import StopFunction, stop_rule

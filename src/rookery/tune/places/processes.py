@@ -22,7 +22,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, told_end
+from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, describe_end
 from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT, usable_cores
 from rookery.tune.job import Job, Start
@@ -181,7 +181,7 @@ class _Place:
     def lost(self) -> Failed:
         """What is known of a process that is gone; nothing of it is left afterwards."""
         assert self.start is not None
-        how = told_end(self.process)
+        how = describe_end(self.process)
         self.close()
         problem = f"the process {self.process.pid} of trial {self.start.trial} {how}"
         log = self.start.folder / LOG
@@ -197,7 +197,7 @@ class _Place:
         try:
             problem: str = receive_frame(self.line)[0]
         except Gone:
-            problem = f"its process {told_end(self.process)} while it was ended"
+            problem = f"its process {describe_end(self.process)} while it was ended"
             self.close()
         return problem
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from rookery.core.errors import EnvError, RookeryError
 from rookery.core.interrupt import Interrupted
 from rookery.core.tracebacks import own_traceback
-from rookery.training.metrics_file import row_at
+from rookery.report.metrics_file import row_at
 from rookery.tune.job import Job, Start, Work
 from rookery.tune.jobs.rows import number_of
 from rookery.tune.trial import is_number

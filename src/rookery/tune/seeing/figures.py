@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rookery.training.curves import COLORS, Curve, average, dress
+from rookery.report.curves import COLORS, Curve, average, dress
 from rookery.tune.analysis import Analysis, Suggestion, TrialResult
 from rookery.tune.seeing.lineage import Stage, ancestry, mutated, stages
 from rookery.tune.seeing.scales import Scale, line, scale

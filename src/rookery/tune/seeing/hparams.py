@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.files import FileError
-from rookery.training.metrics_file import read_rows
-from rookery.training.tensorboard import TensorBoard
+from rookery.report.metrics_file import read_rows
+from rookery.report.tensorboard import TensorBoard
 from rookery.tune.seeing.words import short_names, told
 from rookery.tune.trial import Status, Trial, is_number
 

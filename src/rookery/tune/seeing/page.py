@@ -10,7 +10,7 @@ from typing import Any
 
 from rookery import __version__
 from rookery.core.layers import flow
-from rookery.training.panel import number, span
+from rookery.report.panel import number, span
 from rookery.tune.analysis import Analysis, TrialResult
 from rookery.tune.seeing.figures import Panel
 from rookery.tune.seeing.words import short_names, told, told_params, varying

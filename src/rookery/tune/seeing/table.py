@@ -23,8 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rookery.core.errors import nearest
-from rookery.training.console import PATIENCE, PAUSE
-from rookery.training.panel import ASCII_LEVELS, LEVELS, number, span, sparkline
+from rookery.report.console import next_drawing
+from rookery.report.panel import ASCII_LEVELS, LEVELS, number, span, sparkline
 from rookery.tune.seeing.words import short_names, told, told_params, varying
 from rookery.tune.space import Grid
 from rookery.tune.trial import Row, Status, Trial, score_of
@@ -297,8 +297,7 @@ class LiveTable(Quiet):
         began = time.monotonic()
         most = SHOWN_AT_END if last else max(self._console.height - 9, 3)
         self._live.update(self._table.draw(self._console, trials, running, most, event=self._event), refresh=True)
-        ended = time.monotonic()
-        self._due = ended + max(PAUSE, PATIENCE * (ended - began))
+        self._due = next_drawing(began, time.monotonic())
 
 
 @dataclass(frozen=True)

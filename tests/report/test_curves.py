@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rookery.core.errors import ConfigError
-from rookery.training.curves import GRID, Curve, average, curve_of, draw, flat, group
+from rookery.report.curves import GRID, Curve, average, curve_of, draw, flat, group
 
 
 def test_a_curve_has_the_rows_where_the_metric_is_a_number():

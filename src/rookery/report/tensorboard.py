@@ -1,4 +1,4 @@
-"""The numbers of a run as TensorBoard reads them: scalars, histograms and the settings, over environment steps.
+"""Writes the numbers of a run for TensorBoard: scalars, histograms and texts, over environment steps.
 
 Tags are the keys of `metrics.jsonl`. Events are written here, record by record, and not by TensorBoard's own writer:
 that one loads TensorFlow where it finds it, and keeps a thread with what has not reached the file yet.
@@ -28,10 +28,10 @@ _numbers = itertools.count()
 
 
 class TensorBoard:
-    """Writes one event file in the folder of a run. A resumed run adds a file, and `resume` hides what it replays.
+    """Writes an event file in the folder of a run. A resumed run adds a file, and `resume` hides what it replays.
 
     Args:
-        folder: The folder; made if it is missing.
+        folder: Folder of the run; made if it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,12 +48,12 @@ class TensorBoard:
         self.flush()
 
     def resume(self, step: int) -> None:
-        """Makes readers forget whatever earlier files of the folder say of steps after `step`."""
+        """Makes readers forget what earlier files of the folder say of environment steps after `step`."""
         log = self._session(status=self._session.START)
         self._add(self._event(wall_time=time.time(), step=step + 1, session_log=log))
 
     def add_text(self, tag: str, text: str, step: int = 0) -> None:
-        """A text, shown as it is, such as the settings of the run."""
+        """Writes a text that is shown as it is, such as the settings of the run."""
         shown = "".join(f"    {line}\n" for line in text.splitlines())  # Markdown's form of a block of code
         value = self._summary.Value(tag=tag)
         value.metadata.plugin_data.plugin_name = "text"
@@ -62,12 +62,12 @@ class TensorBoard:
         self._add_values([value], step)
 
     def add_plugin_data(self, plugin: str, tag: str, content: bytes) -> None:
-        """What a plugin of TensorBoard reads and nobody draws.
+        """Writes data that a plugin of TensorBoard reads and nobody draws.
 
         Args:
-            plugin: Its name.
-            tag: Where it looks.
-            content: A message of its own.
+            plugin: Name of the plugin.
+            tag: Tag under which the plugin looks.
+            content: Serialized message of the plugin's own format.
         """
         value = self._summary.Value(tag=tag)
         value.metadata.plugin_data.plugin_name = plugin
@@ -77,7 +77,7 @@ class TensorBoard:
         self._add_values([value], 0)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        """The numbers of a row of `metrics.jsonl`, at its `env_steps`; what is None or no number is left out."""
+        """Writes the numbers of a row of `metrics.jsonl` at its `env_steps`; other values are left out."""
         values = [
             self._summary.Value(tag=tag, simple_value=float(value))
             for tag, value in row.items()
@@ -88,7 +88,7 @@ class TensorBoard:
             self.flush()
 
     def add_histogram(self, histograms: Mapping[str, Sequence[float]], step: int) -> None:
-        """How values were spread, by tag; values that are not finite are left out, and so are tags without any."""
+        """Writes a histogram of the finite values of each tag; tags without any are left out."""
         values = []
         for tag, numbers in histograms.items():
             found = np.asarray(numbers, dtype=np.float64).ravel()
@@ -107,12 +107,12 @@ class TensorBoard:
         self._add_values(values, step)
 
     def flush(self) -> None:
-        """Everything so far goes to the file, for readers to see."""
+        """Writes everything so far to the file, for readers to see."""
         self._file.flush()
         self._flushed = time.monotonic()
 
     def close(self) -> None:
-        """Flushes and closes the file; may be called again."""
+        """Flushes and closes the file; a second call does nothing."""
         self._file.close()
 
     def _add_values(self, values: list[Any], step: int) -> None:
@@ -120,7 +120,7 @@ class TensorBoard:
             self._add(self._event(wall_time=time.time(), step=step, summary=self._summary(value=values)))
 
     def _add(self, event: Any) -> None:
-        """A record: length, its checksum, the event, its checksum."""
+        """Writes a record: length, its checksum, the event, its checksum."""
         content: bytes = event.SerializeToString()
         length = struct.pack("<Q", len(content))
         parts = (length, struct.pack("<I", _masked(length)), content, struct.pack("<I", _masked(content)))
@@ -128,7 +128,7 @@ class TensorBoard:
 
 
 def _masked(content: bytes) -> int:
-    """The CRC-32C of a text, rotated and shifted as the record format wants it."""
+    """Returns the CRC-32C of bytes, rotated and shifted as the record format demands."""
     table, crc = _table(), 0xFFFFFFFF
     for byte in content:
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -138,7 +138,7 @@ def _masked(content: bytes) -> int:
 
 @cache
 def _table() -> list[int]:
-    """CRC-32C of each byte (Castagnoli's polynomial, bits reversed)."""
+    """Returns the CRC-32C of each byte (Castagnoli's polynomial, bits reversed)."""
     table = []
     for byte in range(256):
         crc = byte

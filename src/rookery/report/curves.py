@@ -1,4 +1,4 @@
-"""Learning curves: runs put together by what they have in common, averaged over seeds, and drawn."""
+"""Learning curves of runs: grouped by equal settings, averaged over seeds, and drawn."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import flow
-from rookery.training.results import interval
+from rookery.report.results import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLUMNS = {"seconds": "time/seconds"}
-"""Where an axis is called otherwise in `metrics.jsonl`."""
+"""Columns of `metrics.jsonl` that are named otherwise than their axis."""
 
 GRID = 200
-"""Points that the runs of a group are interpolated at."""
+"""Number of points that the runs of a group are interpolated at."""
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555")
-"""Okabe and Ito's: told apart also by the colour-blind."""
+"""Okabe and Ito's colours, which the colour-blind can distinguish too."""
 
 IGNORED = ("seed", "logging")
-"""Settings that make no other experiment."""
+"""Sections of settings that do not make two experiments different."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One run.
+    """The learning curve of one run.
 
     Attributes:
-        x: Where the metric was known, ascending.
-        y: What it was.
-        settings: All settings by path, but those that make no other experiment.
+        x: Positions where the metric is known, ascending.
+        y: Values of the metric there.
+        settings: Settings of the run by path, without those of the `IGNORED` sections.
     """
 
     x: list[float]
@@ -45,14 +45,14 @@ class Curve:
 
 
 def curve_of(run: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any], metric: str, x: str) -> Curve:
-    """The points of a run where the metric is a number.
+    """Returns the curve of a run: the points where the metric is a number.
 
     Args:
-        run: Its directory, for messages.
-        rows: Of its `metrics.jsonl`.
-        config: Its settings, as a tree.
-        metric: Column of the rows.
-        x: What to draw it over: ``env_steps``, ``seconds`` or ``episodes``.
+        run: Directory of the run, for messages.
+        rows: Rows of the run's `metrics.jsonl`.
+        config: Settings of the run as a tree.
+        metric: Column of the rows to draw.
+        x: Axis to draw the metric over: ``env_steps``, ``seconds`` or ``episodes``.
 
     Raises:
         ConfigError: If the run has no such metric, or no number of it yet.
@@ -71,7 +71,7 @@ def curve_of(run: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[str, 
 
 
 def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """A tree of settings by dotted path; a schedule is one value."""
+    """Returns a tree of settings as a flat dict by dotted path; a schedule is one value."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         is_section = isinstance(value, Mapping) and value and not {"start", "points"} & value.keys()
@@ -80,7 +80,7 @@ def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
-    """Curves of equal settings together, by a label that says what sets them apart."""
+    """Groups curves of equal settings, each group by a label that names what distinguishes it from the others."""
     groups: list[list[Curve]] = []
     for curve in curves:
         place = next((known for known in groups if known[0].settings == curve.settings), None)
@@ -117,7 +117,7 @@ def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
 
 
 def average(curves: Sequence[Curve]) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Mean and 95 % interval (Student's t) of several runs where all of them are known: x, mean, low, high."""
+    """Returns x, mean, low and high of several curves where all of them are known, with a 95 % interval."""
     begin, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     grid = np.linspace(begin, max(begin, end), GRID)
     values = np.stack([np.interp(grid, curve.x, curve.y) for curve in curves])
@@ -126,7 +126,7 @@ def average(curves: Sequence[Curve]) -> tuple[list[float], list[float], list[flo
 
 
 def dress(axes: Axes) -> None:
-    """The look of all pictures: no box, a light grid, quiet numbers."""
+    """Gives axes the look of all pictures: no box, a light grid, quiet numbers."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -134,7 +134,13 @@ def dress(axes: Axes) -> None:
 
 
 def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: Path) -> None:
-    """Writes the picture.
+    """Draws groups of curves and writes the picture.
+
+    Args:
+        groups: Curves by label; several curves under a label become their mean and interval.
+        metric: Title of the picture.
+        axis: Label of the x axis.
+        target: File to write; its suffix names the format.
 
     Raises:
         ConfigError: If matplotlib is not installed, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""The file of rows, `metrics.jsonl`, of a run or any trial: a line of JSON an iteration, added, read back and cut."""
+"""Reads and writes `metrics.jsonl`, the rows of a run or a trial: a line of JSON an iteration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ METRICS = "metrics.jsonl"
 
 
 def append_row(folder: Path, row: Mapping[str, Any]) -> None:
-    """Adds a line.
+    """Appends a row to the file of a folder.
 
     Raises:
         FileError: If the disk is full.
@@ -27,7 +27,7 @@ def append_row(folder: Path, row: Mapping[str, Any]) -> None:
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
-    """All rows, oldest first; a line that a kill cut short is left out."""
+    """Returns all rows of a folder, oldest first, without a line that a kill cut short."""
     path = folder / METRICS
     rows = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
@@ -39,12 +39,12 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def row_at(folder: Path, iteration: int) -> dict[str, Any] | None:
-    """The row of an iteration, if there is one; the last of several."""
+    """Returns the row of an iteration, the last one of several, or None."""
     return next((row for row in reversed(read_rows(folder)) if row["iteration"] == iteration), None)
 
 
 def cut_rows(folder: Path, iteration: int) -> None:
-    """Forgets the rows after an iteration: those that will be written again."""
+    """Removes the rows after an iteration, because they will be written again."""
     if (folder / METRICS).exists():
         kept = [json.dumps(row) + "\n" for row in read_rows(folder) if row["iteration"] <= iteration]
         write_file(folder / METRICS, "".join(kept).encode())

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from rookery import PPOConfig, Trainer
 from rookery.core.timers import Timers
-from rookery.training import console
-from rookery.training.console import JsonRows, LivePanel, Plain, Quiet, reporter
-from rookery.training.panel import HEALTHY, Panel, number, span, sparkline, unhealthy
-from rookery.training.results import EvaluationResult, IterationResult, PolicyResult
+from rookery.report import console
+from rookery.report.console import JsonRows, LivePanel, Plain, PolicyFacts, Quiet, RunFacts, opening, reporter
+from rookery.report.panel import HEALTHY, Panel, number, span, sparkline, unhealthy
+from rookery.report.results import EvaluationResult, IterationResult, PolicyResult
 
 LEARNING = {"kl": 0.01, "entropy": 1.2, "explained_variance": 0.5, "clip_fraction": 0.1, "value_loss": 3.0, "lr": 3e-4}
 
@@ -244,6 +244,26 @@ def test_each_style_has_its_reporter(monkeypatch):
     assert type(reporter("auto")) is Plain
 
 
+def test_the_opening_lines_say_what_is_trained_and_what_ends_it():
+    policies = {
+        "blue": PolicyFacts("DQN", "torch: forward hooks", 12_345, "Discrete(4)", 64, "lstm 32", "one step a decision"),
+        "red": PolicyFacts("frozen", "kernels x86-64-v4", 10, "Box(2)"),
+    }
+    run = RunFacts("Arena", 8, 2, 3, policies, ["preset in use"], {"env_steps": 200_000, "return_mean": 18})
+    assert opening(run) == [
+        "Arena: 8 copies, 2 agents each, seed 3",
+        "policy blue: DQN (torch: forward hooks), 12,345 weights, remembers 64 numbers (lstm 32), acts in Discrete(4)",
+        "policy red: frozen (kernels x86-64-v4), 10 weights, acts in Box(2)",
+        "policy blue learns by one step a decision",
+        "preset in use",
+        "until env_steps 200,000 or return_mean 18",
+    ]
+    assert opening(RunFacts("Arena", 1, 1, 0, {}, (), {})) == [
+        "Arena: 1 copies, 1 agent each, seed 0",
+        "until the stop function says so",
+    ]
+
+
 def test_json_writes_a_row_an_iteration_and_nothing_else(capsys):
     with tiny("json") as trainer:
         trainer.train({"iterations": 3})
@@ -259,7 +279,7 @@ def test_plain_lines_tell_events_and_the_end(capsys):
         trainer.reporter.event("checkpoint 000000")
         trainer.train({"iterations": 3})
         trainer.reporter.event("checkpoint 000003")
-        trainer.reporter.finish(trainer)
+        trainer.reporter.finish()
     out, _ = capsys.readouterr()
     assert re.search(r"^iteration 1 .* \| checkpoint 000000$", out, re.MULTILINE)
     assert "stopped: iterations 3 reached 3\n" in out
@@ -284,21 +304,15 @@ def test_the_panel_waits_a_quarter_of_a_second_and_a_hundred_times_its_own_cost(
     cost = [0.001]
     drawn = []
 
-    class Trained:
-        timers = Timers()
-
     def draw(self, terminal, timers, height):
         drawn.append(now[0])
         now[0] += cost[0]
         return ""
 
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(console, "opening", lambda trainer, criteria: [])
     monkeypatch.setattr(Panel, "draw", draw)
-    Trained.env = type("Env", (), {"name": "x"})
-    Trained.seed = 0
     live = LivePanel(Console(file=io.StringIO(), force_terminal=True))
-    live.start(Trained, {})
+    live.start(RunFacts("x", 1, 1, 0, {}, (), {}), Timers())
     while now[0] < 10:
         now[0] += 0.01
         live.iteration(result(1))
@@ -309,4 +323,4 @@ def test_the_panel_waits_a_quarter_of_a_second_and_a_hundred_times_its_own_cost(
         now[0] += 0.01
         live.iteration(result(1))
     assert len(drawn) <= 11
-    live.finish(Trained)
+    live.finish()

@@ -1,6 +1,6 @@
-"""The picture of a run at a terminal: progress, returns, learning, time, events, in as much room as there is.
+"""The panel of a run at a terminal: progress, returns, learning, time and events, in as much room as there is.
 
-`Panel` gathers what the reporter is told and draws it with rich. What is healthy stands in one table, `HEALTHY`.
+`Panel` gathers results and draws them with rich. The table `HEALTHY` says which values of a metric are healthy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rookery.core.timers import Timers
-from rookery.training.results import IterationResult, Number
+from rookery.report.results import IterationResult, Number
 
 HEALTHY: dict[str, tuple[float | None, float | None]] = {
     "kl": (0.001, 0.03),
@@ -24,7 +24,7 @@ HEALTHY: dict[str, tuple[float | None, float | None]] = {
     "explained_variance": (0.0, None),
     "skipped_steps": (None, 0.0),
 }
-"""From where to where a metric is as it should be; None = no limit on that side. docs/algorithms says why."""
+"""Healthy range of a metric, lowest to highest; None = no limit on that side. docs/algorithms says why."""
 
 COLUMNS = {
     "kl": "kl",
@@ -43,14 +43,14 @@ COLUMNS = {
     "memory": "memory",
     "lr": "lr",
 }
-"""Metrics of a policy that are shown, in this order, and how they are headed."""
+"""Metrics of a policy that are shown, in this order, and the heads of their columns."""
 
 MOST_METRICS = 4
 HISTORY = 40
-"""Iterations behind a sparkline."""
+"""Number of iterations that a sparkline shows."""
 
 RECENT = 30
-"""Iterations that the speed towards a goal is measured over."""
+"""Number of iterations that the speed towards a goal is measured over."""
 
 WIDEST = 118
 EVENTS = 5
@@ -59,11 +59,11 @@ LEVELS, ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 
 
 class Panel:
-    """What is known of a run, and its picture.
+    """The panel of a run: what is known of the run, and its picture.
 
     Args:
-        title: What is trained.
-        criteria: What ends it.
+        title: Title of the panel.
+        criteria: Criteria that end the training, and their thresholds.
     """
 
     def __init__(self, title: str, criteria: Mapping[str, float]) -> None:
@@ -78,7 +78,7 @@ class Panel:
         self._first: dict[str, float] = {}
 
     def update(self, result: IterationResult) -> None:
-        """Takes in an iteration."""
+        """Takes in the result of an iteration."""
         self.result = result
         for name, value in [("", result.return_mean), *((n, p.return_mean) for n, p in result.policies.items())]:
             self._curves.setdefault(name, deque(maxlen=HISTORY)).append(value)
@@ -89,22 +89,21 @@ class Panel:
             if value is not None:
                 self._first.setdefault(name, value)
         if result.evaluation is not None:
-            seen = result.evaluation
-            self._evaluations.append(seen.return_mean)
-            low, high = seen.return_interval
+            mean, (low, high) = result.evaluation.return_mean, result.evaluation.return_interval
+            self._evaluations.append(mean)
             self._last_evaluation = f"{number(low)} to {number(high)}"
-            self.event(f"evaluation {number(seen.return_mean)}, 95 % interval {self._last_evaluation}")
+            self.event(f"evaluation {number(mean)}, 95 % interval {self._last_evaluation}")
 
     def event(self, text: str) -> None:
-        """Notes something that happened, at the time of the last iteration."""
+        """Adds an event, at the time of the last iteration."""
         self.events.append((0.0 if self.result is None else self.result.seconds, text))
 
     # --- the goal -----------------------------------------------------------------------------------------------------
 
     def goals(self) -> list[tuple[float, float | None, str]]:
-        """For each criterion the part that is reached, seconds that are left (None: cannot be told), and words.
+        """Returns for each criterion the part that is reached, the seconds that are left (None: unknown), and words.
 
-        Those with a time come first, the nearest before the others.
+        Criteria with a time come first, the nearest before the others.
         """
         if self.result is None:
             return []
@@ -125,7 +124,7 @@ class Panel:
         return [(min(max(part, 0.0), 1.0), left, words) for part, left, words in goals]
 
     def _left(self, name: str, now: float, threshold: float) -> float | None:
-        """Seconds until an amount is reached, at the speed of the last iterations."""
+        """Returns the seconds until an amount is reached, at the latest speed; None if the amount does not grow."""
         if now >= threshold:
             return 0.0
         if name == "seconds":
@@ -138,12 +137,12 @@ class Panel:
     # --- the picture --------------------------------------------------------------------------------------------------
 
     def draw(self, console: Console, timers: Timers, height: int | None) -> RenderableType:
-        """The picture.
+        """Draws the panel.
 
         Args:
-            console: Where it will be shown: tells width and characters.
-            timers: Where the time went.
-            height: Lines there are; None = as many as it takes.
+            console: Terminal that the panel is for, which says its width and characters.
+            timers: Timer tree of the run.
+            height: Lines of the terminal; None = as many as the panel takes.
         """
         width = min(console.width, WIDEST)
         brush = _Brush(width - 4, console.options.ascii_only)
@@ -161,7 +160,7 @@ class Panel:
         return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
 
     def _shown_policies(self, height: int | None, others: int) -> list[str]:
-        """The policies there is room for, at two lines each, beside `others` lines and at least one of each part."""
+        """Returns the policies there is room for, at two lines each, beside `others` lines and one of each part."""
         assert self.result is not None
         policies = list(self.result.policies)
         if height is None:
@@ -170,7 +169,7 @@ class Panel:
         return policies if 2 * len(policies) <= free else policies[: max((free - 1) // 2, 1)]
 
     def _progress(self, brush: _Brush) -> list[RenderableType]:
-        """The bar of the nearest goal, the other goals, and the pace."""
+        """Returns the bar of the nearest goal, the other goals, and the pace."""
         assert self.result is not None
         result = self.result
         lines: list[RenderableType] = []
@@ -201,7 +200,7 @@ class Panel:
         return lines
 
     def _returns(self, brush: _Brush, policies: list[str]) -> Table:
-        """Mean returns, and how they moved."""
+        """Returns the table of mean returns and their sparklines."""
         assert self.result is not None
         result = self.result
         total = len(result.policies)
@@ -228,7 +227,7 @@ class Panel:
         return table
 
     def _learning(self, brush: _Brush, policies: list[str]) -> Table | None:
-        """What the algorithms report, marked where it is not as it should be; None if nothing is reported."""
+        """Returns the table of the algorithms' metrics, with marks at unhealthy values; None if there are none."""
         assert self.result is not None
         learning = {name: self.result.policies[name].learning for name in policies}
         learning = {name: row for name, row in learning.items() if row}
@@ -251,7 +250,7 @@ class Panel:
         return table
 
     def _metrics(self, height: int | None) -> Table | None:
-        """What callbacks measured in the last episodes; None if they measured nothing."""
+        """Returns the table of what callbacks measured in the last episodes; None if they measured nothing."""
         assert self.result is not None
         metrics = list(self.result.metrics.items())
         if not metrics:
@@ -262,7 +261,7 @@ class Panel:
         return table
 
     def _bottom(self, brush: _Brush, timers: Timers, free: int | None) -> RenderableType:
-        """Time and events, side by side where there is room."""
+        """Returns timers and events, side by side where there is room."""
         events = list(self.events)
         if brush.width >= 96:
             row = Table.grid(padding=(0, 4, 0, 0), expand=True)
@@ -281,7 +280,7 @@ class Panel:
 
 
 class _Brush:
-    """What the terminal can show: room inside the frame, and characters."""
+    """The characters that a terminal can show, and its width inside the frame."""
 
     def __init__(self, width: int, ascii_only: bool) -> None:
         self.width = width
@@ -291,7 +290,7 @@ class _Brush:
 
 
 def _table(title: str, heads: Iterable[str], left: int = 0) -> Table:
-    """A table without lines; the columns from number `left` on stand to the left, the others to the right."""
+    """Makes a table without lines; columns from number `left` on are aligned left, the others right."""
     table = Table.grid(padding=(0, 2, 0, 0))
     heads = list(heads)
     table.add_column(no_wrap=True, min_width=8)
@@ -302,7 +301,7 @@ def _table(title: str, heads: Iterable[str], left: int = 0) -> Table:
 
 
 def _time(brush: _Brush, timers: Timers, free: int | None) -> Table:
-    """The timer tree; where room is short, its deepest and fastest parts are left out."""
+    """Returns the timer tree as a table; where room is short, its deepest and fastest parts are left out."""
     rows = timers.rows()
     if free is not None and len(rows) > max(free - 1, 1):
         slowest = sorted(range(len(rows)), key=lambda i: -rows[i].seconds)[: max(free - 1, 1)]
@@ -316,7 +315,7 @@ def _time(brush: _Brush, timers: Timers, free: int | None) -> Table:
 
 
 def _events(brush: _Brush, events: Sequence[tuple[float, str]]) -> Table:
-    """What happened last, the newest at the bottom."""
+    """Returns the last events as a table, the newest at the bottom."""
     table = Table.grid(padding=(0, 2, 0, 0), expand=True)
     table.add_column(no_wrap=True, justify="right")
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -327,13 +326,19 @@ def _events(brush: _Brush, events: Sequence[tuple[float, str]]) -> Table:
 
 
 def unhealthy(metric: str, value: Number) -> bool:
-    """Whether a metric is outside the range it should be in."""
+    """Says whether a metric is outside its healthy range."""
     low, high = HEALTHY.get(metric, (None, None))
     return value is not None and ((low is not None and value < low) or (high is not None and value > high))
 
 
 def sparkline(values: Iterable[float | None], width: int, levels: str) -> str:
-    """The last `width` values as one character each, lowest to highest; a space where there is none."""
+    """Returns the last values as a character each; a space where there is no value.
+
+    Args:
+        values: Values, oldest first.
+        width: Number of values that are shown, at most.
+        levels: Characters from the lowest value to the highest.
+    """
     shown = list(values)[-width:]
     known = [value for value in shown if value is not None]
     if not known:
@@ -349,7 +354,7 @@ def sparkline(values: Iterable[float | None], width: int, levels: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number in a few characters; a dash for none."""
+    """Returns a number in a few characters; a dash for None."""
     if value is None:
         return "-"
     size = abs(value)
@@ -363,14 +368,14 @@ def number(value: float | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A duration as 0:42, 12:05 or 3:04:05."""
+    """Returns a duration as 0:42, 12:05 or 3:04:05."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _amounts(result: IterationResult) -> dict[str, float]:
-    """What only grows: the budgets a run can end by."""
+    """Returns the amounts that only grow, which are the budgets that a run can end by."""
     return {
         "env_steps": result.env_steps,
         "iterations": result.iteration,

@@ -6,8 +6,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
-from rookery.training import tensorboard
-from rookery.training.tensorboard import TensorBoard
+from rookery.report import tensorboard
+from rookery.report.tensorboard import TensorBoard
 
 
 def read(folder):
@@ -107,7 +107,7 @@ def test_nothing_heavy_is_loaded_for_it(kind, tmp_path):
     import sys
 
     script = (
-        "import sys; from pathlib import Path; from rookery.training.tensorboard import TensorBoard\n"
+        "import sys; from pathlib import Path; from rookery.report.tensorboard import TensorBoard\n"
         f"TensorBoard(Path({str(tmp_path)!r})).close(); print({kind!r} in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
