@@ -163,7 +163,7 @@ def main() -> None:
             found[f"clip and Adam {path}"] = microseconds(
                 lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm)
             )
-        seat = trainer.pool.worker.seats["main"]
+        seat = trainer.pool.worker.policies["main"]
         seen = {path: leaf[0] for path, leaf in rollout.obs.items()}
         decisions = Decisions.on(
             {path: leaf.numpy() for path, leaf in seen.items()}, seat.policy.obs_spec, seat.policy.action_spec

@@ -178,6 +178,6 @@ def test_without_kernels_it_learns_in_torch(monkeypatch):
     with trainer_of("lstm") as mine, trainer_of("lstm", native=False) as theirs:
         for trainer in (mine, theirs):
             assert trainer.learners["main"].net.kernels is None
-            assert trainer.pool.worker.seats["main"].actor is None
+            assert trainer.pool.worker.policies["main"].actor is None
             trainer.train_iteration()
         assert torch.equal(weights(mine.learners["main"]), weights(theirs.learners["main"]))

@@ -318,7 +318,7 @@ def test_stopping_in_the_middle_of_an_iteration_changes_nothing(option, tmp_path
                 if worker.vector_steps == step:
                     trainer.interrupt.number = signal.SIGINT
 
-            trainer.pool.worker.after_step = come
+            after_each_step(trainer.pool.worker, come)
             trainer.train({"iterations": 2})
     with Trainer.load(tmp_path, resume=True) as trainer:
         trainer.train({"iterations": 2})

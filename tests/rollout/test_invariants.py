@@ -42,14 +42,14 @@ def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
         rollouts = worker.sample(max_env_steps=7 * lanes)
         for name, rollout in rollouts.items():
             wanted = (
-                demands[name] or worker.seats[name].store.demand.fragment_length * worker.seats[name].store.num_slots
+                demands[name] or worker.policies[name].store.demand.fragment_length * worker.policies[name].store.num_slots
             )
             assert rollout.num_decisions >= wanted
             received[name] += decisions_of(rollout)
-        worker.set_weights({name: worker.seats[name].policy for name in rollouts})
+        worker.set_weights({name: worker.policies[name].policy for name in rollouts})
         for name in rollouts:
             played_by[name].append((worker.vector_steps, worker.version))
-    for name, seat in worker.seats.items():
+    for name, seat in worker.policies.items():
         if seat.store.complete:
             received[name] += decisions_of(worker._take(seat))
 
@@ -76,5 +76,5 @@ def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
     assert unclaimed == env.lost
     if not env.lost:
         assert sum(entry.reward for entry in env.account) == env.paid
-    total = sum(result.total for result in worker.finished) + sum(desk.returns.sum() for desk in worker.desks)
+    total = sum(result.total for result in worker.finished) + sum(desk.returns.sum() for desk in worker.tables)
     assert np.isclose(total, env.paid)

@@ -452,7 +452,7 @@ def test_a_policy_starts_with_the_weights_and_the_normalizer_of_another_run(taug
         assert state(trainer.policies["main"]) == state(taken)
         assert taken.normalizer is not None
         assert int(taken.normalizer.statistics[0].count) > 100
-        assert state(trainer.pool.worker.seats["main"].policy) == state(taken)
+        assert state(trainer.pool.worker.policies["main"].policy) == state(taken)
         trainer.train_iteration()
         assert state(trainer.policies["main"]) != state(taken)
 

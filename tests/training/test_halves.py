@@ -149,7 +149,7 @@ def test_learning_is_reported_by_the_thousand_steps_and_saved(tmp_path, monkeypa
 def test_weights_that_learned_alone_are_those_that_play(tmp_path):
     with replaying(tmp_path) as trainer:
         trainer.learn(20)
-        played = dict(trainer.pool.worker.seats["main"].policy.state_dict())
+        played = dict(trainer.pool.worker.policies["main"].policy.state_dict())
         learned = dict(trainer.policies["main"].state_dict())
         assert all(played[name].equal(learned[name]) for name in learned)
 
@@ -282,7 +282,7 @@ def test_an_iteration_that_was_stopped_goes_on_as_far_after_collecting(tmp_path)
             if worker.vector_steps == 5:
                 trainer.interrupt.number = signal.SIGINT
 
-        trainer.pool.worker.after_step = come
+        after_each_step(trainer.pool.worker, come)
         with pytest.raises(Interrupted):
             trainer.train({"iterations": 2})
         assert trainer.env_steps == 15

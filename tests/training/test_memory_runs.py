@@ -92,7 +92,7 @@ def stopped_and_taken_up(folder, steps, make_it):
                 if worker.vector_steps == step:
                     trainer.interrupt.number = signal.SIGINT
 
-            trainer.pool.worker.after_step = come
+            after_each_step(trainer.pool.worker, come)
             with contextlib.suppress(Interrupted):
                 trainer.train({"iterations": ITERATIONS})
             assert trainer.pool.worker.vector_steps == step or trainer.iteration == ITERATIONS
@@ -236,13 +236,13 @@ def test_an_episode_that_cannot_be_taken_up_is_forgotten(tmp_path):
             if worker.vector_steps == 9:
                 trainer.interrupt.number = signal.SIGINT
 
-        trainer.pool.worker.after_step = come
+        after_each_step(trainer.pool.worker, come)
         with pytest.raises(Interrupted):
             trainer.train({"iterations": 2})
         odd = [lane.env.odd for lane in trainer.env._lanes]
     assert 0 < sum(odd) < 6
     with Trainer.load(tmp_path, resume=True) as trainer:
-        memory = trainer.pool.worker.seats["main"].memory
+        memory = trainer.pool.worker.policies["main"].memory
         assert memory.starts.tolist() == odd
         assert memory.memory.any(1).all()
         remembered = memory.before(None)

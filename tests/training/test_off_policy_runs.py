@@ -90,7 +90,7 @@ def test_schedules_go_by_env_steps_of_the_run():
         learner = trainer.learners["main"]
         assert (learner.env_steps, learner.horizon) == (240, 240)
         assert float(learner.policy.head.epsilon) == pytest.approx(0.2)
-        played = trainer.pool.worker.seats["main"].policy
+        played = trainer.pool.worker.policies["main"].policy
         assert float(played.head.epsilon) == pytest.approx(0.2)
 
 

@@ -39,7 +39,7 @@ def slowed(trainer, learning=0.0, playing=0.0):
 
         learner.training_step = step
     if playing:
-        trainer.pool.worker.after_step = lambda worker: time.sleep(playing)
+        after_each_step(trainer.pool.worker, lambda worker: time.sleep(playing))
     return trainer
 
 
@@ -231,7 +231,7 @@ def test_stopping_anywhere_changes_nothing(name, tmp_path):
                     if worker.vector_steps == stop:
                         trainer.interrupt.number = signal.SIGINT
 
-                trainer.pool.worker.after_step = come
+                after_each_step(trainer.pool.worker, come)
                 with contextlib.suppress(Interrupted):
                     trainer.train({"iterations": ITERATIONS})
             trainer = Trainer.load(folder, resume=True)
@@ -337,7 +337,7 @@ def test_close_ends_playing_ahead_after_the_step_under_way():
     trainer = overlapping(Walk, cfg=FAST.replace(fragment_length=2000, minibatch_size=6000, epochs=1))
     here = threading.current_thread()
     # 2000 of them would take 10 s
-    trainer.pool.worker.after_step = lambda worker: time.sleep(0.0 if threading.current_thread() is here else 0.005)
+    after_each_step(trainer.pool.worker, lambda worker: time.sleep(0.0 if threading.current_thread() is here else 0.005))
     trainer.train_iteration()
     playing = trainer.pool._ahead
     trainer.close()

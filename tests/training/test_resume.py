@@ -108,7 +108,7 @@ def interrupted_at(trainer, step, ending=False):
         if worker.vector_steps == step if not ending else worker.vector_steps > step and worker.now.ended.any():
             trainer.interrupt.number = signal.SIGINT
 
-    trainer.pool.worker.after_step = come
+    after_each_step(trainer.pool.worker, come)
 
 
 @pytest.mark.parametrize(
@@ -373,13 +373,13 @@ def test_players_of_an_episode_that_is_given_up_are_all_cut_off(tmp_path):
         interrupted_at(trainer, 7)
         with pytest.raises(Interrupted):
             trainer.train({"iterations": 3})
-        store = trainer.pool.worker.seats["main"].store
+        store = trainer.pool.worker.policies["main"].store
         decided = store._filled.copy()
         assert decided.sum() == 14  # one a step and lane: x, y and z in two lanes
         assert len(decided) == 6
         assert store._pending.sum() == 4  # one of three is on turn
     with Trainer.load(tmp_path, resume=True) as trainer:
-        store = trainer.pool.worker.seats["main"].store
+        store = trainer.pool.worker.policies["main"].store
         assert store.complete == 14
         assert not store._pending.any()
         rollouts = caught_rollouts(trainer)
@@ -414,9 +414,9 @@ DIFFERS = {
     "ActorCritic._last_place": "likewise",
     "Adam.on_kernels": "set with every gradient",
     "RMSprop.on_kernels": "likewise",
-    "Seat._source": "found again when weights are next handed out",
-    "Seat._mine": "likewise",
-    "Seat._theirs": "likewise",
+    "WorkerPolicy._source": "found again when weights are next handed out",
+    "WorkerPolicy._mine": "likewise",
+    "WorkerPolicy._theirs": "likewise",
     "Desk.routes": "found out again from the desks in the next step",
     "Desk.acted": "of the last step; the next one sets it before it is read",
     "Desk.all_acted": "likewise",
@@ -428,7 +428,7 @@ DIFFERS = {
     "ActionNoise._steps": "follows from the streams and the vector step",
     "ActionNoise._slots": "likewise",
     "ActionNoise._number": "likewise",
-    "EpisodeWatch.acting": "of the last step; the next one sets it before it is read",
+    "EpisodeListeners.acting": "of the last step; the next one sets it before it is read",
     "Episode.info": "what the environment said beside the last step",
     "Measure._env": "made when first needed; every evaluation resets it",
     "Rows.reward": "of the last step: it has been recorded",
@@ -712,7 +712,7 @@ TWICE = {
     "Trainer.policies": "the learners hold them too, and nobody changes a frozen one",
     "Algorithm.policy": "the trainer's policies and the learner's network hold it too",
     "RolloutWorker.layout": "set from the environment",
-    "Seat.number": "policies are introduced in the same order, if they all are before playing",
+    "WorkerPolicy.number": "policies are introduced in the same order, if they all are before playing",
     "Trainer.frozen": "likewise",
     "Ring.first": "the rows that a memory gets back say it too",
     "Ring.observations": "likewise, of all but pictures, which tests/replay/ looks at",

@@ -149,9 +149,9 @@ def test_a_frozen_policy_keeps_its_weights_and_nothing_it_does_is_stored():
     after(trainer)
     result = trainer.train_iteration()
     assert digest(trainer.policies["b"].state_dict()) == before
-    assert digest(trainer.pool.worker.seats["b"].policy.state_dict()) == before
+    assert digest(trainer.pool.worker.policies["b"].policy.state_dict()) == before
     assert digest(trainer.policies["a"].state_dict()) != learning
-    assert trainer.pool.worker.seats["b"].store is None
+    assert trainer.pool.worker.policies["b"].store is None
     assert "b" not in trainer.learners
     assert (result.policies["b"].decisions, result.policies["b"].learning) == (0, {})
     assert result.policies["a"].decisions == 4 * 64
@@ -559,7 +559,7 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
         "Trainer",
         "WorkerPool",
         "RolloutWorker",
-        "Seat",
+        "WorkerPolicy",
         "SlotStore",
         "SlotMemory",
         "Desk",
@@ -574,7 +574,7 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
         "Windows",
         "ReturnScale",
         "Progress",
-        "EpisodeWatch",
+        "EpisodeListeners",
         "Episode",
     }
     forgotten = {

@@ -65,6 +65,8 @@ class Film:
         self.episodes = episodes
         self.max_frames = max_frames
         self.frames: list[Frame] = []
+        self.is_cut = False
+        """Whether there was more to see than `max_frames`."""
         self._episode = -1
 
     @property

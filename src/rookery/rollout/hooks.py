@@ -135,7 +135,11 @@ MOMENTS = ("on_episode_start", "on_episode_step", "on_episode_end")
 
 def moments_of(listener: Any) -> set[str]:
     """The methods about episodes that a listener has of its own."""
-    return {name for name in MOMENTS if getattr(type(listener), name, None) is not getattr(EpisodeListener, name)}
+    return {
+        name
+        for name in MOMENTS
+        if getattr(type(listener), name, None) not in (None, getattr(EpisodeListener, name))
+    }
 
 
 class EpisodeListeners(Stateful):

@@ -719,26 +719,26 @@ class WorkerPolicy(Stateful):
             remembered = None if memory is None or not policy.memory_size else memory[:, : policy.memory_size]
             self.decided = decisions = self.store.place(slots, slab, rows, remembered)
         noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
-        if self.actor is None:
-            self._act_by_modules(decisions, noise, memory)
-        else:
-            if decisions.call is None:
-                decisions.call = self.actor.prepare(decisions.obs, decisions.action, decisions.logp)
-            decisions.call(noise, memory)
+        self.act(decisions, noise, memory)
         if self.memory is not None and memory is not None:
             self.memory.keep(slots, memory)
         if self.store is not None:
             self.store.answer(decisions)
         return decisions.chosen
 
-    def _act_by_modules(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:
-        """Writes actions and their log-probabilities, by the policy's modules.
+    def act(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:
+        """Writes actions and their log-probabilities, from one forward pass.
 
         Args:
             decisions: What is seen, types as stored, and where to write.
             noise: ``[N, noise.width]`` where the policy is, contiguous; None = the most probable actions.
             memory: ``[N, M]`` what is remembered, and what exploration carries; changes in place.
         """
+        if self.actor is not None:
+            if decisions.call is None:
+                decisions.call = self.actor.prepare(decisions.obs, decisions.action, decisions.logp)
+            decisions.call(noise, memory)
+            return
         seen = self.staging.send({path: torch.from_numpy(array) for path, array in decisions.obs.items()})
         remembered = None if memory is None else torch.from_numpy(memory).to(self.staging.device)
         action, logp = self.staging.fetch(*self.policy.act(seen, noise, noise is None, remembered))

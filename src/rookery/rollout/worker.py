@@ -226,6 +226,14 @@ class RolloutWorker(Stateful):
         """Whether nobody acts, because all copies rest."""
         return self.now is not None and self.now.any_rest and bool(self.now.at_rest().all())
 
+    def reset(self) -> None:
+        """Starts the first episode of every lane, as the first `sample` does by itself."""
+        with self.timers["env.reset"]:
+            self.now = self.env.reset(self.seeds)
+        if self.listeners is not None:
+            for lane in range(self.env.num_lanes):
+                self.listeners.begin(lane, self.now)
+
     def sample(self, max_env_steps: int | None = None, episodes: int | None = None) -> Sample:
         """Plays until a learner's demand is met.
 
@@ -240,11 +248,7 @@ class RolloutWorker(Stateful):
             copies rest, or if a policy is not here yet that an agent is mapped to (`Sample.newcomers`).
         """
         if self.now is None:
-            with self.timers["env.reset"]:
-                self.now = self.env.reset(self.seeds)
-            if self.listeners is not None:
-                for lane in range(self.env.num_lanes):
-                    self.listeners.begin(lane, self.now)
+            self.reset()
         self.unheard = None
         limit = None if max_env_steps is None else self.lane_steps + max_env_steps
         rollouts: dict[str, Rollout] = {}
@@ -252,6 +256,7 @@ class RolloutWorker(Stateful):
             self._vector_step()
             for name, policy in self.policies.items():
                 if policy.store is not None and policy.store.ready:
+                    assert self.now is not None
                     rollouts[name] = policy.store.take(self.now.rows[policy.kind].obs, policy.row_of_slot)
             if (
                 rollouts
