@@ -39,11 +39,10 @@ from rookery.training.settings import (
     RunConfig,
     SamplingConfig,
 )
-
+from rookery.tune.optuna_search import OptunaConfig
 from rookery.tune.schedulers.asha import ASHAConfig
 from rookery.tune.schedulers.hyperband import HyperBandConfig
 from rookery.tune.schedulers.median import MedianConfig
-from rookery.tune.optuna_search import OptunaConfig
 from rookery.tune.schedulers.pb2 import PB2Config
 from rookery.tune.schedulers.pbt import PBTConfig
 from rookery.tune.settings import TuneConfig

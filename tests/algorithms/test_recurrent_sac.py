@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stepping import optimizers
 
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import StateAction, behavior_of
@@ -144,14 +145,14 @@ def test_a_policy_that_sees_its_last_frames_learns_them_from_sequences():
         rows = learner.experience(learner.cfg)
         assert rows.along is None
         assert rows.obs["obs"].shape[0] == len(rows)
-        assert learner.gradient_steps > 0
+        assert learner.replay.gradient_steps > 0
 
 
 def test_stopping_half_way_changes_nothing(tmp_path):
     settings = {"num_envs": 3, "seed": 4, "iteration_steps": 25}
 
     def weights(trainer):
-        return [optimizer.flat.data.clone() for optimizer in trainer.learners["main"].optimizers]
+        return [optimizer.flat.data.clone() for optimizer in optimizers(trainer.learners["main"])]
 
     with Trainer(Cue, config(), **settings) as through:
         through.train({"iterations": 4})

@@ -42,7 +42,8 @@ def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
         rollouts = worker.sample(max_env_steps=7 * lanes)
         for name, rollout in rollouts.items():
             wanted = (
-                demands[name] or worker.policies[name].store.demand.fragment_length * worker.policies[name].store.num_slots
+                demands[name]
+                or worker.policies[name].store.demand.fragment_length * worker.policies[name].store.num_slots
             )
             assert rollout.num_decisions >= wanted
             received[name] += decisions_of(rollout)

@@ -337,7 +337,9 @@ def test_close_ends_playing_ahead_after_the_step_under_way():
     trainer = overlapping(Walk, cfg=FAST.replace(fragment_length=2000, minibatch_size=6000, epochs=1))
     here = threading.current_thread()
     # 2000 of them would take 10 s
-    after_each_step(trainer.pool.worker, lambda worker: time.sleep(0.0 if threading.current_thread() is here else 0.005))
+    after_each_step(
+        trainer.pool.worker, lambda worker: time.sleep(0.0 if threading.current_thread() is here else 0.005)
+    )
     trainer.train_iteration()
     playing = trainer.pool._ahead
     trainer.close()

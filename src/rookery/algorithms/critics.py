@@ -427,13 +427,6 @@ def named(part: str, metrics: Metrics) -> Metrics:
     return metrics
 
 
-def taken(metrics: Metrics, name: str) -> Tensor:
-    """Takes the numbers of rows ``[N]`` out of a loss's metrics."""
-    rows = metrics.pop(name)
-    assert isinstance(rows, Tensor)
-    return rows
-
-
 class CriticLearner(Stateful):
     """The critics of an algorithm, with all it takes to learn them.
 

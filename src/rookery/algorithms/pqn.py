@@ -37,6 +37,7 @@ class PQNConfig(AlgorithmConfig):
     """Settings of PQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.pqn:PQN"
+    cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
 
     lr: Scheduled[PositiveFloat] = 2.5e-4
     """Learning rate of Adam."""
@@ -112,6 +113,11 @@ class PQN(Algorithm[PQNConfig]):
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
 
+    @property
+    def rows_per_step(self) -> int:
+        """Returns the size of a minibatch."""
+        return self.cfg.minibatch_size
+
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
         cfg, data, means = self.now(), self.targets(rollout), Means()
@@ -119,19 +125,18 @@ class PQN(Algorithm[PQNConfig]):
             for batch in shuffled(data, cfg.minibatch_size, self.rng):
                 means.add(gradient_step(self.net, self.loss, batch, self.optimizer, cfg))
         self.updates += 1
+        self.explore()
         return {
             **means.result(),
             "lr": cfg.lr,
-            "epsilon": self.explore(),
+            "epsilon": cfg.epsilon,
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,
         }
 
-    def explore(self) -> float:
-        """Sets the probability of a random action to what the schedule says; returns it."""
-        epsilon = self.now().epsilon
-        self.net.head.epsilon.fill_(epsilon)
-        return float(epsilon)
+    def explore(self) -> None:
+        """Sets the probability of a random action to what the schedule says."""
+        self.net.head.epsilon.fill_(self.now().epsilon)
 
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> QBatch:

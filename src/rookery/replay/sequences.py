@@ -11,6 +11,9 @@ from torch import Tensor
 from rookery.core.batch import Rollout
 from rookery.replay.ring import Ring
 
+MAX_SHARE = 0.9
+"""How much the largest error of a sequence counts in its priority; the rest is their mean (eta of the R2D2 paper)."""
+
 
 @dataclass(frozen=True)
 class SampledSequences:
@@ -76,3 +79,22 @@ def read_sequences(ring: Ring, rows: np.ndarray, length: int) -> Rollout:
 def tensors(tree: dict[str, np.ndarray]) -> dict[str, Tensor]:
     """An observation as tensors on the same memory."""
     return {path: torch.from_numpy(leaf) for path, leaf in tree.items()}
+
+
+def sequence_priorities(priority: Tensor, fragment: Tensor, fragments: int) -> tuple[Tensor, Tensor]:
+    """Gives sequences 0.9 times the largest and 0.1 times the mean of the priorities of their rows.
+
+    Args:
+        priority: ``[N]`` of rows.
+        fragment: ``[N]`` the sequence that each row is of.
+        fragments: F, how many sequences there are.
+
+    Returns:
+        The sequences that have rows ``[B]``, and their priorities ``[B]``.
+    """
+    largest = priority.new_zeros(fragments).scatter_reduce_(0, fragment, priority, "amax")
+    total = priority.new_zeros(fragments).index_add_(0, fragment, priority)
+    count = torch.bincount(fragment, minlength=fragments)
+    mixed = MAX_SHARE * largest + (1 - MAX_SHARE) * total / count.clamp(min=1)
+    present = count.nonzero().squeeze(1)
+    return present, mixed[present]

@@ -68,7 +68,8 @@ class Episode(Stateful):
         user_data: Yours: whatever you need until the episode ends. Plain values and arrays survive a restart.
     """
 
-    saved = ("index", "length", "parameters", "obs", "action", "reward", "returns", "metrics", "histograms", "user_data")
+    saved = ("index", "length", "parameters", "obs", "action", "reward", "returns", "metrics", "histograms",
+             "user_data")  # fmt: skip
     fixed = ("lane", "info")
 
     def __init__(self, lane: int, index: int) -> None:
@@ -136,9 +137,7 @@ MOMENTS = ("on_episode_start", "on_episode_step", "on_episode_end")
 def moments_of(listener: Any) -> set[str]:
     """The methods about episodes that a listener has of its own."""
     return {
-        name
-        for name in MOMENTS
-        if getattr(type(listener), name, None) not in (None, getattr(EpisodeListener, name))
+        name for name in MOMENTS if getattr(type(listener), name, None) not in (None, getattr(EpisodeListener, name))
     }
 
 
@@ -234,9 +233,9 @@ class EpisodeListeners(Stateful):
             for column in np.flatnonzero(rows.reward[first:last]).tolist():
                 episode.reward[kind.agents[column]] = float(rows.reward[first + column])
             if self.every_step:
-                for agent, earned, joined in zip(kind.agents, table.returns[first:last], table.joined[first:last], strict=True):
-                    if joined or earned:
-                        episode.returns[agent] = float(earned)
+                for row, agent in enumerate(kind.agents, first):
+                    if table.joined[row] or table.returns[row]:
+                        episode.returns[agent] = float(table.returns[row])
             low, high = np.searchsorted(rows.final_index, (first, last)).tolist() if len(rows.final_index) else (0, 0)
             for position in range(low, high):
                 agent = kind.agents[int(rows.final_index[position]) - first]

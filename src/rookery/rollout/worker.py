@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -207,7 +208,7 @@ class RolloutWorker(Stateful):
         acting.requires_grad_(False)
         self.policies[name] = WorkerPolicy(name, len(self.policies), acting, store, noise)
 
-    def set_weights(self, policies: dict[str, Policy]) -> None:
+    def set_weights(self, policies: Mapping[str, Policy]) -> None:
         """Takes over weights and normalizers; nothing the learners do is seen here before."""
         self.version += 1
         for name, policy in policies.items():
@@ -385,9 +386,8 @@ class RolloutWorker(Stateful):
                 continue
             any_end = step.any_end and (True in rows.terminated.tobytes() or True in rows.truncated.tobytes())
             for route in table.acted:
-                mine, ends = route.rows, (None, None)
-                if any_end:
-                    ends = rows.terminated[mine], rows.truncated[mine]
+                mine = route.rows
+                ends = (rows.terminated[mine], rows.truncated[mine]) if any_end else (None, None)
                 route.policy.outcome(route.slots, rows.reward[mine], *ends, None)
         if self.listeners is not None and self.listeners.every_step:
             self.listeners.step(step, self.tables, self.lengths)
@@ -428,7 +428,9 @@ class RolloutWorker(Stateful):
             mine = slice(lane * width, (lane + 1) * width)
             returns = table.returns[mine].tolist()
             total += sum(returns)
-            players = zip(kind.agents, returns, table.joined[mine].tolist(), table.policy_of[mine].tolist(), strict=True)
+            players = zip(
+                kind.agents, returns, table.joined[mine].tolist(), table.policy_of[mine].tolist(), strict=True
+            )
             for agent, earned, joined, player in players:
                 if joined:
                     agents[agent], policies[agent] = earned, names[player]

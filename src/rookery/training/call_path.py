@@ -66,8 +66,8 @@ def path_to_drawing(run: Path) -> dict[str, list[Call]]:
 def _paths(run: Path, targets: Sequence[CodeType], *, replaying: bool) -> dict[str, list[Call]]:
     """For each algorithm, or each with a replay memory, the calls from `Trainer.train_iteration` to some functions."""
     with twin(run) as trainer:
-        learners = trainer.off_policy if replaying else trainer.learners
-        wanted = {type(learner).__name__ for learner in learners.values()}
+        learners = [one for one in trainer.learners.values() if not replaying or one.replay is not None]
+        wanted = {type(learner).__name__ for learner in learners}
         found: dict[str, list[Call]] = {}
 
         def look(frame: FrameType, event: str, _: Any) -> None:

@@ -13,9 +13,9 @@ class Callback(EpisodeListener):
     """Does nothing at every moment of a training; a subclass overrides some of the methods.
 
     There are ``on_episode_start(episode)``, ``on_episode_step(episode)`` and ``on_episode_end(episode)`` too, see
-    `rollout/hooks.py`. They are called for training episodes only. Only an overridden `on_episode_step` costs time while
-    an episode runs. A callback that has state of its own may give it as `state_dict()` and take it back by `load_state_dict(state)`: it is then
-    part of every checkpoint.
+    `rollout/hooks.py`. They are called for training episodes only. An overridden `on_episode_step` costs time at each
+    step, the others only when an episode starts or ends. A callback that has state of its own may give it as
+    `state_dict()` and take it back by `load_state_dict(state)`: it is then part of every checkpoint.
     """
 
     def on_train_start(self, trainer: Trainer) -> None:

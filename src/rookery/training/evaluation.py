@@ -11,12 +11,11 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.envs.base import VectorEnv
 from rookery.policies.policy import Policy
-from rookery.report.results import EvaluationResult
+from rookery.report.results import EvaluationResult, interval
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.prepare import more_copies
-from rookery.training.results import interval
 from rookery.training.run import Run
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from secrets import randbits
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -139,7 +139,17 @@ class Run(Stateful):
     saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
              "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
              "resting", "running_length", "counters", "finished")  # fmt: skip
-    fixed = ("resolved", "config", "seed", "streams", "env", "mapping", "staging", "interrupt", "note")
+    fixed: ClassVar[tuple[str, ...]] = (
+        "resolved",
+        "config",
+        "seed",
+        "streams",
+        "env",
+        "mapping",
+        "staging",
+        "interrupt",
+        "note",
+    )
 
     def __init__(
         self,
@@ -227,7 +237,7 @@ class Run(Stateful):
         self.finished += sample.finished
 
     def count_learned(self, name: str, rollout: Rollout) -> None:
-        """Does what remains to be done about a rollout that a learner has taken: statistics, and the count of decisions.
+        """Updates observation statistics and the count of decisions by a rollout that a learner has taken.
 
         Args:
             name: The policy's name.

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Rollout
@@ -70,7 +70,16 @@ class Trainer(Run):
         EnvError: If the environment cannot be made or used.
     """
 
-    fixed = ("reporter", "run_dir", "notes", "stop_function", "callbacks", "silent", "measure", "saved_replays")
+    fixed: ClassVar[tuple[str, ...]] = (
+        "reporter",
+        "run_dir",
+        "notes",
+        "stop_function",
+        "callbacks",
+        "silent",
+        "measure",
+        "saved_replays",
+    )
 
     def __init__(
         self,
@@ -120,9 +129,7 @@ class Trainer(Run):
         progress = self.progress = self.progress or self.begin_iteration()
         return self._iteration(self._play_and_learn, progress)
 
-    def _iteration(
-        self, body: Callable[[Progress], EvaluationResult | None], progress: Progress
-    ) -> IterationResult:
+    def _iteration(self, body: Callable[[Progress], EvaluationResult | None], progress: Progress) -> IterationResult:
         """The skeleton of an iteration: counts it and writes down what came of it.
 
         Args:

@@ -16,7 +16,8 @@ from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, r
 from rookery.core.layers import Layer
 from rookery.envs.make import env_name, has_single_copies
 from rookery.report.metrics_file import row_at
-from rookery.training.callbacks import Callback, checked
+from rookery.rollout.hooks import EpisodeListener
+from rookery.training.prepare import callbacks_of
 from rookery.training.results import result_of
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
 from rookery.training.stopping import StopFunction, stop_rule
@@ -28,7 +29,7 @@ from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, writ
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
 
-Callbacks = Sequence[Callback] | Callable[[], Sequence[Callback]]
+Callbacks = Sequence[EpisodeListener] | Callable[[], Sequence[EpisodeListener]]
 
 COLUMNS = ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
            "running_length", "seconds")  # fmt: skip
@@ -63,7 +64,7 @@ class TrainingJob(Job):
         self.layers = list(layers)
         self.undecided = dict(undecided)
         self.preset = preset
-        self.callbacks: Callbacks = callbacks if callable(callbacks) else checked(callbacks)
+        self.callbacks: Callbacks = callbacks if callable(callbacks) else callbacks_of(callbacks)
         self.stop = stop
 
     def start(self, start: Start) -> TrainingWork:
@@ -92,10 +93,10 @@ class TrainingJob(Job):
         whole = {at: node for at, node in self.undecided.items() if domains_in(node, at).keys() <= params.keys()}
         return {at: fill(node, params, at) for at, node in whole.items()}
 
-    def _own_callbacks(self) -> list[Callback]:
+    def _own_callbacks(self) -> list[EpisodeListener]:
         """Callbacks that no other trial has seen."""
         if callable(self.callbacks):
-            return checked(self.callbacks())
+            return callbacks_of(self.callbacks())
         try:
             return copy.deepcopy(list(self.callbacks))
         except Exception as error:  # whatever an object does when it is copied

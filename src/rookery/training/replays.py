@@ -1,7 +1,7 @@
-"""Replay memories of a run and the disk: what a checkpoint writes of them, and what a run begins with.
+"""Replay of a run and the disk: what a checkpoint writes of it, and what a run begins with.
 
-A checkpoint holds a memory as segments (`replay/segments.py`). Only the rows that are new since the one before are
-written; the other segments get a second name in its directory.
+A checkpoint holds a replay buffer as segments (`replay/segments.py`). Only the rows that are new since the one
+before are written; the other segments get a second name in its directory.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.errors import RookeryError
 from rookery.core.files import Content, FileError, last_good, mapped_files, read_manifest, with_last_good
 from rookery.core.state import Stateful
 from rookery.replay.memory import ReplayMemory
 from rookery.replay.mixture import Mixture
+from rookery.replay.replay import Replay
 from rookery.replay.segments import (
     FACTS,
     Segment,
@@ -35,8 +35,8 @@ from rookery.training.checkpoint import Saved
 Note = Callable[[str], None]
 
 
-class Memories(Stateful):
-    """Which rows of the policies' memories lie on the disk already.
+class SavedReplays(Stateful):
+    """Which rows of the policies' replay lie on the disk already.
 
     Attributes:
         sealed: Segments of each policy as they last lay, in the order of time.
@@ -47,14 +47,15 @@ class Memories(Stateful):
     def __init__(self) -> None:
         self.sealed: dict[str, list[Segment]] = {}
 
-    def files(self, learners: Mapping[str, OffPolicy[Any]]) -> tuple[dict[str, Content], dict[str, Any]]:
-        """What a checkpoint must hold of the memories: files by name, and what its manifest says of them.
+    def files(self, replays: Mapping[str, Replay]) -> tuple[dict[str, Content], dict[str, Any]]:
+        """What a checkpoint must hold of the replay: files by name, and what its manifest says of them.
 
         Segments of rows that are all written over are left out; rows whose segment somebody removed are written again.
         """
         files: dict[str, Content] = {}
         facts = {}
-        for policy, memory in _memories(learners).items():
+        for policy, replay in replays.items():
+            memory = replay.own
             if not memory.cfg.save:
                 continue
             facts[policy] = facts_of(memory)
@@ -67,24 +68,25 @@ class Memories(Stateful):
             files |= new_segments(memory, policy, next_row, memory.total)
         return files, {FACTS: facts}
 
-    def lie_in(self, place: Path) -> None:
-        """Notes where the segments lie now: in the checkpoint that was just written."""
+    def note_checkpoint(self, place: Path) -> None:
+        """Notes where the segments lie from now on: in the checkpoint `place`, which was just written."""
         manifest = read_manifest(place)
         self.sealed = segments_of(mapped_files(place, manifest), manifest)
 
-    def restore(self, saved: Saved, learners: Mapping[str, OffPolicy[Any]], note: Note) -> None:
+    def restore(self, saved: Saved, replays: Mapping[str, Replay], note: Note) -> None:
         """Fills memories, whose own state is loaded, with the rows that a checkpoint holds.
 
         Args:
             saved: The checkpoint.
-            learners: The learners of these memories.
+            replays: The experience that each policy's learner keeps.
             note: Is told of memories that stay empty.
 
         Raises:
             FileError: If a segment is missing, broken or foreign; names it, and the last good checkpoint.
         """
         found = segments_of(saved.memories, saved.facts)
-        for policy, memory in _memories(learners).items():
+        for policy, replay in replays.items():
+            memory = replay.own
             segments = found.get(policy)
             if segments is None or not memory.cfg.save:
                 why = "is not in the checkpoint" if segments is None else "is left out"
@@ -99,30 +101,30 @@ class Memories(Stateful):
                     told = FileError(f"{told}; all but the memory can be loaded: {without}")
                 raise told from None
             self.sealed[policy] = segments
-        for policy, memory in _memories(learners).items():  # sources that are given with the checkpoint
-            _copy_sources(policy, memory, note)
+        for policy, replay in replays.items():  # sources that are given with the checkpoint
+            _copy_sources(policy, replay.own, note)
 
 
-def begin_with(policy: str, learner: Algorithm[Any], note: Note) -> None:
-    """Gives a new learner the rows of other memories that its settings name, to keep or to draw from.
+def load_sources(policy: str, learner: Algorithm[Any], note: Note) -> None:
+    """Gives a new learner the rows of other replay buffers that its settings name, to keep or to draw from.
 
     Args:
-        policy: Its name.
+        policy: Name of the policy.
         learner: The learner.
-        note: Is told what was taken.
+        note: Function that is given a line about what was taken.
 
     Raises:
         FileError: If there is no such memory, or it is broken.
         SpaceError: If its spaces are others.
     """
-    if not isinstance(learner, OffPolicy):
+    if learner.replay is None:
         return
-    memory, cfg = _memories({policy: learner})[policy], learner.memory.cfg
+    memory, cfg = learner.replay.own, learner.replay.own.cfg
     _copy_sources(policy, memory, note)
     if cfg.mix:
         found = [_fitting(source, policy, memory) for source in cfg.mix]
         others = [_only_read(stored, memory) for stored in found]
-        learner.memory = Mixture(memory, others, tuple(cfg.mix.values()), [stored.mark for stored in found])
+        learner.replay.buffer = Mixture(memory, others, tuple(cfg.mix.values()), [stored.mark for stored in found])
         for stored, share in zip(found, cfg.mix.values(), strict=True):
             note(f"policies.{policy}.replay.mix: {share:.0%} of each batch from {len(stored):,} decisions of {stored}")
 
@@ -153,9 +155,3 @@ def _only_read(stored: StoredMemory, beside: ReplayMemory) -> ReplayMemory:
     )
     copy_rows(stored, memory)
     return memory
-
-
-def _memories(learners: Mapping[str, OffPolicy[Any]]) -> dict[str, ReplayMemory]:
-    """The memory that each learner adds to."""
-    found = {name: learner.memory for name, learner in learners.items()}
-    return {name: memory.own if isinstance(memory, Mixture) else memory for name, memory in found.items()}
