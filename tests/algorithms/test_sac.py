@@ -13,6 +13,7 @@ from reaching import Reach, experience, reached
 from stepping import optimizers, step
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
+from each_step import after_each_step
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.sac import SAC, ActorBatch, EntropyBatch, JudgedActor, SACConfig, actor_loss, temperature_loss

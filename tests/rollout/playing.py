@@ -70,17 +70,6 @@ class IntroducingWorker(RolloutWorker):
         super().load_state_dict(state)
 
 
-def after_each_step(worker, function):
-    """Lets `function` be called with the worker after each of its vector steps."""
-    step = worker._vector_step
-
-    def stepped():
-        step()
-        function(worker)
-
-    worker._vector_step = stepped
-
-
 def play(env, policies=("main",), rule=None, *, T=4, decisions=None, lanes=1, seed=0, config=None, frozen=()):
     """A worker whose policies are made when their first agent appears; `T` and `decisions` may be dicts by policy."""
     if not hasattr(env, "num_lanes"):

@@ -10,7 +10,8 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from playing import Dice, IntroducingWorker, ScriptedEnv, after_each_step, same_bytes
+from each_step import after_each_step
+from playing import Dice, IntroducingWorker, ScriptedEnv, same_bytes
 
 from rookery import PPOConfig, Trainer
 from rookery.core.batch import Demand
@@ -153,7 +154,7 @@ def test_memory_is_empty_at_the_first_decision_of_an_episode_and_nowhere_else(
             stop = None
     for seat in worker.policies.values():
         if seat.store is not None and seat.store.complete:
-            check_rollout(worker._take(seat), book, min(every, T))
+            check_rollout(seat.store.take(worker.now.rows[seat.kind].obs, seat.row_of_slot), book, min(every, T))
     check_notes(env, book)
     assert len(book) == len(env.account)
 
@@ -406,7 +407,7 @@ def test_lockstep_and_the_general_way_keep_the_same_memories(memory, monkeypatch
     def rollouts():
         with Trainer("StatelessCartPole", cfg(memory, batch_size=70), seed=1, num_envs=4) as trainer:
             for _ in range(6):
-                for rollout in trainer.pool.sample(1000).values():
+                for rollout in trainer.pool.sample(1000).rollouts.values():
                     yield rollout, trainer.pool.worker.policies["main"].store._lockstep
 
     entered = SlotStore._enter_lockstep

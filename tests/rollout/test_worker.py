@@ -8,7 +8,7 @@ import pytest
 import torch
 from counting import NUMBER, TWO, ComingAndGoing, Counting, CountingAEC, CountingParallel, Walk
 from pettingzoo.classic import tictactoe_v3
-from playing import Dice, ScriptedEnv, after_each_step, decisions_of, play, same_bytes, taken
+from playing import Dice, ScriptedEnv, decisions_of, play, same_bytes, taken
 
 from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError

@@ -8,6 +8,7 @@ import sys
 import pytest
 from lives import FAST, LIVELY, REPLAYING, Guarded, Turns, Weary, digest, either, make, rows, weights
 
+from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, MultiAgentArena, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.envs.absent import AbsentEnv
@@ -130,7 +131,7 @@ def test_learning_moves_no_schedule(tmp_path):
 
 
 def test_learning_is_reported_by_the_thousand_steps_and_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr("rookery.training.halves.ITERATION", 20)
+    monkeypatch.setattr("rookery.training.trainer.ITERATION", 20)
     with replaying(tmp_path) as trainer:
         before = trainer.learners["main"].replay.gradient_steps
         result = trainer.learn(50)
@@ -223,7 +224,7 @@ def test_callbacks_that_are_not_there_find_what_they_kept(tmp_path):
 def test_learning_alone_is_refused_where_there_is_nothing_to_learn_from(tmp_path):
     with make("CartPole-v1") as trainer:
         for refused in (trainer.learn, lambda: trainer.collect(10), trainer.pause_sampling):
-            with pytest.raises(ConfigError, match=r"no policy .* has a replay memory \(learning: main by PPO\); .*dqn"):
+            with pytest.raises(ConfigError, match=r"no policy .* learns from replay \(learning: main by PPO\); .*dqn"):
                 refused()
     with make("CartPole-v1", cfg=REPLAYING) as trainer:
         with pytest.raises(ConfigError, match=r"policy 'main': its replay buffer is empty.*trainer\.collect"):
@@ -273,7 +274,7 @@ def test_collecting_drops_what_other_policies_play_and_says_so(capsys):
         assert trainer.learners["a"].updates == before["updates"] == 0
         assert len(trainer.learners["b"].replay.buffer) == 300  # the last of them
         assert trainer.learners["b"].replay.buffer.total == 498  # the last round is not whole yet
-    assert "policy a has no replay memory: what it plays while collecting is not kept" in capsys.readouterr().err
+    assert "policy a has no replay: what it plays while collecting is not kept" in capsys.readouterr().err
 
 
 def test_an_iteration_that_was_stopped_goes_on_as_far_after_collecting(tmp_path):

@@ -8,6 +8,7 @@ import signal
 import pytest
 from lives import FAST, Restless, Turns, Walk, digest, either, make, rows, weights
 
+from each_step import after_each_step
 from rookery import A2CConfig, ConfigError, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import SWITCH, best_build, kernel_threads

@@ -67,7 +67,7 @@ def test_the_pace_is_told_at_the_start(capsys):
         trainer.train({"iterations": 1})
     told = capsys.readouterr().out
     assert "policy a learns by an update for every 24 decisions of an agent" in told
-    assert "policy b learns by one gradient step for 4 decisions from decision 60 on, memory 300 decisions (" in told
+    assert "policy b learns by one gradient step for 4 decisions from decision 60 on, replay of 300 decisions (" in told
     assert "gradient steps (0." in told
     with make("CartPole-v1", console="plain") as trainer:
         trainer.train({"iterations": 1})
@@ -182,8 +182,8 @@ def test_nothing_is_stored_of_a_rest_and_its_rewards_belong_to_the_decision_befo
         expected = np.ones(24, np.float32)
         expected[[9, 19]] = 1.0 + 20 * 0.1
         np.testing.assert_allclose(piece["reward"], expected, rtol=1e-6)
-        assert (trainer.env_steps, trainer.pool.lane_steps) == (25, 65)
-        assert trainer.pool.counters()["resting_steps"] == 40
+        assert (trainer.env_steps, trainer.lane_steps) == (25, 65)
+        assert trainer.counters["resting_steps"] == 40
         batch = memory.sample(64, n_step=1, gamma=0.9, beta=1.0)
         seen, then = (tree[""].ravel() if "" in tree else next(iter(tree.values())).ravel()
                       for tree in (batch.obs, batch.next_obs))  # fmt: skip
@@ -256,7 +256,7 @@ def test_helpers_change_nothing_where_copies_rest(how, staleness):
         }
         with make(Weary, cfg=REPLAYING, config=config) as trainer:
             trainer.train({"iterations": 2})
-            assert trainer.pool.counters()["resting_steps"] > 10
+            assert trainer.counters["resting_steps"] > 10
             found.append((weights(trainer), trainer.env_steps))
     assert found[0] == found[1]
 
@@ -273,7 +273,7 @@ def test_a_rest_of_all_copies_ends_as_it_would_have_without_being_stopped(tmp_pa
             with trainer:
                 trainer.train({"iterations": number})
                 if number == 1:
-                    assert trainer.pool.resting
+                    assert trainer.resting
                 found.append((digest(trainer), weights(trainer), rows(folder)))
     assert found[0] == found[-1]
 
@@ -282,4 +282,4 @@ def test_walks_do_not_rest():
     with make(Walk, cfg=LIVELY, config={"sampling.iteration_steps": 30}) as trainer:
         result = trainer.train_iteration()
         assert "resting_steps" not in result.counters
-        assert not trainer.pool.resting
+        assert not trainer.resting

@@ -6,7 +6,8 @@ import pytest
 
 from rookery.report.results import WINDOW
 from rookery.rollout.hooks import EpisodeResult
-from rookery.training.results import Windows, mean, mean_rows
+from rookery.training.results import mean, mean_rows
+from rookery.training.run import Windows
 
 
 def episode(total, length=10, index=0):

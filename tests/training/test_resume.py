@@ -32,6 +32,7 @@ from lives import (
     weights,
 )
 
+from each_step import after_each_step
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
 from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
 from rookery.algorithms.q_kernel import QKernels
@@ -155,17 +156,19 @@ def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, un
 def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monkeypatch, uninterrupted):
     name = "normalizers, evaluation"
     expected = uninterrupted(name)
-    play = evaluation_module.play
+    player = evaluation_module.player
     with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
 
+        def come(worker):
+            if worker.vector_steps == 30:
+                trainer.interrupt.number = signal.SIGTERM
+
         def stopped(*arguments, **options):
-            def come(worker):
-                if worker.vector_steps == 30:
-                    trainer.interrupt.number = signal.SIGTERM
+            worker = player(*arguments, **options)
+            after_each_step(worker, come)
+            return worker
 
-            return play(*arguments, **options, after_step=come)
-
-        monkeypatch.setattr(evaluation_module, "play", stopped)
+        monkeypatch.setattr(evaluation_module, "player", stopped)
         with pytest.raises(Interrupted, match="SIGTERM"):
             trainer.train({"iterations": ITERATIONS})
         assert trainer.iteration == 1  # the second iteration has learned, and is not over
@@ -417,9 +420,9 @@ DIFFERS = {
     "WorkerPolicy._source": "found again when weights are next handed out",
     "WorkerPolicy._mine": "likewise",
     "WorkerPolicy._theirs": "likewise",
-    "Desk.routes": "found out again from the desks in the next step",
-    "Desk.acted": "of the last step; the next one sets it before it is read",
-    "Desk.all_acted": "likewise",
+    "RowTable.routes": "found out again in the next step",
+    "RowTable.acted": "of the last step; the next one sets it before it is read",
+    "RowTable.all_acted": "likewise",
     "SlotStore._at": "of the last step; the next one sets it before it is read",
     "SlotStore._due": "likewise",
     "SlotStore._lines": "views of its storage, made when first needed",
@@ -428,7 +431,6 @@ DIFFERS = {
     "ActionNoise._steps": "follows from the streams and the vector step",
     "ActionNoise._slots": "likewise",
     "ActionNoise._number": "likewise",
-    "EpisodeListeners.acting": "of the last step; the next one sets it before it is read",
     "Episode.info": "what the environment said beside the last step",
     "Measure._env": "made when first needed; every evaluation resets it",
     "Rows.reward": "of the last step: it has been recorded",
@@ -709,16 +711,16 @@ RICH = {
 """Trainers in whose state nothing is zero by chance, one or another."""
 
 TWICE = {
-    "Trainer.policies": "the learners hold them too, and nobody changes a frozen one",
+    "Run.policies": "the learners hold them too, and nobody changes a frozen one",
     "Algorithm.policy": "the trainer's policies and the learner's network hold it too",
     "RolloutWorker.layout": "set from the environment",
     "WorkerPolicy.number": "policies are introduced in the same order, if they all are before playing",
-    "Trainer.frozen": "likewise",
+    "Run.frozen": "likewise",
     "Ring.first": "the rows that a memory gets back say it too",
     "Ring.observations": "likewise, of all but pictures, which tests/replay/ looks at",
     "DQN.exploration": "noisy layers keep nothing there; of the others a resumed run asks",
     "Exploration.metrics": "likewise",
-    "Trainer.threads": "the same rule gives the same number on the same machine; a test below asks for it",
+    "Run.threads": "the same rule gives the same number on the same machine; a test below asks for it",
 }
 """Names that are saved and that no test below misses, with the reason."""
 

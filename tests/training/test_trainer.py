@@ -124,7 +124,7 @@ def test_a_learner_goes_on_from_its_state_as_if_nothing_had_happened():
         learner.load_state_dict(old.learners[name].state_dict())
     assert weights(new) == weights(old)
     assert digest(new.policies["main"].state_dict()) == digest(old.policies["main"].state_dict())
-    (rollout,) = old.pool.sample(10_000).values()
+    (rollout,) = old.pool.sample(10_000).rollouts.values()
     for trainer in (old, new):
         trainer.learners["main"].training_step(rollout)
     assert weights(new) == weights(old)
@@ -175,10 +175,10 @@ def test_a_mapping_function_deals_agents_to_policies_episode_by_episode():
     config = {"env.config": {"max_timesteps": 8}, "sampling.num_envs": 1}
     cfg = FAST.replace(fragment_length=32)
     trainer = Trainer(MultiAgentArena, cfg, policies=["a", "b"], policy_mapping=mapping, config=config, seed=0)
-    trainer.pool.sample(max_env_steps=24)
+    sample = trainer.pool.sample(max_env_steps=24)
     assert asked[:6] == [(agent, 0, index) for index in range(3) for agent in ("agent1", "agent2")]
-    finished = trainer.pool.drain_finished()
-    assert [episode.policies for episode in finished[:2]] == [
+    trainer.count_played(sample)
+    assert [episode.policies for episode in sample.finished[:2]] == [
         {"agent1": "a", "agent2": "b"},
         {"agent1": "b", "agent2": "a"},
     ]
@@ -557,12 +557,12 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
     names = {type(thing).__name__ for thing in stateful.values()}
     assert names >= {
         "Trainer",
-        "WorkerPool",
+        "LocalPool",
         "RolloutWorker",
         "WorkerPolicy",
         "SlotStore",
         "SlotMemory",
-        "Desk",
+        "RowTable",
         "PPO",
         "A2C",
         "Reinforce",

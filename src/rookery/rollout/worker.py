@@ -67,7 +67,7 @@ class RolloutWorker(Stateful):
     """
 
     saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "lengths", "finished", "version",
-             "finals_stale", "rewards_unclaimed")  # fmt: skip
+             "finals_stale", "rewards_unclaimed", "asked")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
     fixed = ("env", "mapping", "streams", "seeds", "timers", "deterministic", "interrupt", "listeners", "unheard",
              "now", "_lost")  # fmt: skip
@@ -103,6 +103,8 @@ class RolloutWorker(Stateful):
         self.version = 0
         self.finals_stale = 0
         """Truncated agents that were not on turn: their final observation is an older one."""
+        self.asked: dict[tuple[int, int], str] = {}
+        """Who plays an agent, by the numbers of its kind and row, as long as that policy is not here yet."""
         self.rewards_unclaimed = 0
         """Rewards of agents that had never had to act yet."""
         self._lost = np.zeros(env.num_lanes, dtype=bool)
@@ -290,13 +292,14 @@ class RolloutWorker(Stateful):
                 continue
             waiting = np.flatnonzero(rows.waiting)
             for row in waiting[~table.joined[waiting]].tolist():
-                newcomers |= self._join(number, row)
+                if (name := self._join(number, row)) is not None:
+                    newcomers.setdefault(name, self.env.kinds[number])
             if not newcomers:
                 table.acted = table.route(waiting, list(self.policies.values()))
                 table.routes = table.acted if table.all_acted else None
         return newcomers
 
-    def _join(self, number: int, row: int) -> dict[str, Kind]:
+    def _join(self, number: int, row: int) -> str | None:
         """Asks who plays an agent that must act for the first time in its episode, and sees that it has a slot there.
 
         Args:
@@ -304,18 +307,21 @@ class RolloutWorker(Stateful):
             row: The agent's row.
 
         Returns:
-            Its policy with its kind, if that is not here yet; else nothing.
+            The name of its policy, if that is not here yet; else None.
         """
         table, kind = self.tables[number], self.env.kinds[number]
         lane, column = divmod(row, len(kind.agents))
         agent = kind.agents[column]
-        name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
+        name = self.asked.pop((number, row), None)
+        if name is None:
+            name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
         if name not in self.policies:
-            return {name: kind}
+            self.asked[number, row] = name
+            return name
         mine = self.policies[name]
         table.joined[row] = True
         if table.policy_of[row] == mine.number:
-            return {}
+            return None
         spec = mine.policy
         if spec.obs_spec != kind.obs or spec.action_spec != kind.action:
             raise ConfigError(
@@ -328,7 +334,7 @@ class RolloutWorker(Stateful):
         mine.kind = number
         table.policy_of[row] = mine.number
         table.slot_of[row] = mine.open_slot(row)
-        return {}
+        return None
 
     def _vector_step(self) -> None:
         """Those who must act decide, all copies are stepped, and what came of it is recorded."""
@@ -387,8 +393,8 @@ class RolloutWorker(Stateful):
             any_end = step.any_end and (True in rows.terminated.tobytes() or True in rows.truncated.tobytes())
             for route in table.acted:
                 mine = route.rows
-                ends = (rows.terminated[mine], rows.truncated[mine]) if any_end else (None, None)
-                route.policy.outcome(route.slots, rows.reward[mine], *ends, None)
+                terminated, truncated = (rows.terminated[mine], rows.truncated[mine]) if any_end else (None, None)
+                route.policy.outcome(route.slots, rows.reward[mine], terminated, truncated, None)
         if self.listeners is not None and self.listeners.every_step:
             self.listeners.step(step, self.tables, self.lengths)
         if step.any_end:

@@ -70,16 +70,8 @@ class Trainer(Run):
         EnvError: If the environment cannot be made or used.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = (
-        "reporter",
-        "run_dir",
-        "notes",
-        "stop_function",
-        "callbacks",
-        "silent",
-        "measure",
-        "saved_replays",
-    )
+    fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks", "silent",
+                                        "measure", "saved_replays")  # fmt: skip
 
     def __init__(
         self,
