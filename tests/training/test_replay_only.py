@@ -239,7 +239,7 @@ def test_learning_alone_is_refused_where_there_is_nothing_to_learn_from(tmp_path
         with pytest.raises(ConfigError, match=r"learning to begin \(decisions: main 0 of 60, learning_starts\)"):
             trainer.pause_sampling()
         assert trainer.iteration == 0
-    with make(**MIXED) as trainer, pytest.raises(ConfigError, match="policy 'a' has no replay memory"):
+    with make(**MIXED) as trainer, pytest.raises(ConfigError, match="policy 'a' does not learn from replay"):
         trainer.learn(10, policies=["a"])
 
 
