@@ -1,7 +1,5 @@
 """CartPole-v1 as a `VectorEnv`: all lanes stepped by a few array operations, with Gymnasium's numbers bit for bit.
 
-`BatchedStatelessCartPole` is the same without the velocities.
-
 The equations are those of Florian, "Correct equations for the dynamics of the cart-pole system" (2007), without
 friction, integrated by explicit Euler steps in float64. Sums and products stand in the order in which Gymnasium's
 CartPole-v1 forms them, and episodes are drawn from their seeds as it draws them: an episode is the same here and there.
@@ -309,13 +307,6 @@ class BatchedCartPole(BatchedEnv):
         position, angle = self._position_and_angle[:, lane].tolist()
         timestep = int(self._clock - self._began[lane])
         return drawing.draw_cart_pole(position, angle, timestep, self.max_episode_steps)
-
-
-class BatchedStatelessCartPole(BatchedCartPole):
-    """Many `memory_tasks.StatelessCartPole` in one: an observation is position and angle alone."""
-
-    title = "StatelessCartPole"
-    shows_velocities = False
 
 
 TWINS = {"CartPole-v1": BatchedCartPole}

@@ -21,7 +21,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, describe_end
+from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import EnvError, RemoteError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import Kind

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, describe_end
+from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT, usable_cores
 from rookery.tune.job import Job, Start

@@ -30,14 +30,21 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rookery.core.errors import EnvError
-from rookery.envs.classic import BatchedCartPole, BatchedStatelessCartPole
-from rookery.envs.scripted import UNASKED, Script, ScriptedTask, twin_of
+from rookery.envs.classic import BatchedCartPole
+from rookery.tasks.scripted import UNASKED, Script, ScriptedTask, twin_of
 
 SUITS = "CDHS"  # clubs, diamonds, hearts, spades
 CARDS = 52  # of a deck, as many of each suit
 AGENTS = ("agent1", "agent2")
 CORRIDOR, CUE_LEFT, CUE_RIGHT, JUNCTION = range(4)
 LEFT, RIGHT = range(2)
+
+
+class BatchedStatelessCartPole(BatchedCartPole):
+    """Many copies of `StatelessCartPole` in one: an observation is position and angle alone."""
+
+    title = "StatelessCartPole"
+    shows_velocities = False
 
 
 class StatelessCartPole(CartPoleEnv):
@@ -370,7 +377,7 @@ class TwoCues:
 
     def render(self) -> Any:
         """Both corridors as a picture ``[height, width, 3]`` uint8."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         strips = [self._corridor.strip(agent, self._scripts[agent], self._taken[agent]) for agent in AGENTS]
         timestep = sum(len(taken) for taken in self._taken.values())

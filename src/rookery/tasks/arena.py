@@ -97,7 +97,7 @@ class ArenaSettings:
             timestep: Steps since the episode began.
             returns: What agent1 and agent2 have earned since then.
         """
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         board = visited.reshape(self.height, self.width)
         cells = [divmod(int(tile), self.width) for tile in tiles]

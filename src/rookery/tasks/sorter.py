@@ -358,7 +358,7 @@ def _picture(
     settings: SorterSettings, explorer: tuple[int, int], places: np.ndarray, tiles: np.ndarray, steps: int
 ) -> np.ndarray:
     """Tiles ``[n, 3 + numbers]`` as they are observed, at ``[n, 2]``, and the explorer among them."""
-    from rookery.envs import drawing  # only those who look pay for loading Pillow
+    from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
     shown = [
         (int(row), int(column), int(tile[NUMBER:].argmax()) + 1, bool(tile[VISITED]))

@@ -138,13 +138,13 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
 
     def picture(self, script: Script, taken: Sequence[int]) -> np.ndarray:
         """A picture ``[height, width, 3]`` uint8 of an episode after these actions."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         return drawing.draw_strips([self.strip("return", script, taken)], len(taken), len(script.answer))
 
     def strip(self, label: str, script: Script, taken: Sequence[int]) -> Any:
         """What has been seen and answered, as a `drawing.Strip`."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         cards = [self.card(obs) for obs in script.obs[: len(taken) + 1]]
         asked = zip(taken, script.answer.tolist(), strict=False)
