@@ -15,7 +15,6 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.bulk_seeding import generator_of, seed_words
-from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, SeedPlan, Step
 from rookery.envs.batched import BatchedEnv
@@ -49,6 +48,7 @@ class BatchedCartPole(BatchedEnv):
 
     title: ClassVar[str] = "CartPole-v1"
     shows_velocities: ClassVar[bool] = True
+    saved = ("_motion", "_began", "_clock", "_deadline")
 
     def __init__(
         self,
@@ -83,7 +83,6 @@ class BatchedCartPole(BatchedEnv):
         self._rewards = (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)  # while it goes on, when it terminates
         self._coming: dict[tuple[int, int], np.ndarray] = {}  # of a lane and episode to come, the words of its seed
 
-        self._no_rows = np.zeros(0, dtype=np.int64)
         self._clock = 0  # vector steps since reset
         self._began = np.zeros(num_lanes, dtype=np.int64)  # the clock when a lane's episode began
         self._deadline = 0  # the clock at which the next episode reaches its time limit
@@ -117,45 +116,19 @@ class BatchedCartPole(BatchedEnv):
         constants = (GRAVITY, HALF_POLE, POLE_MASS_LENGTH, 4.0 / 3.0)
         self._constants = tuple(np.full(num_lanes, value) for value in constants)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where every lane is."""
-        return {
-            "motion": self._motion.copy(),
-            "episode": self.episode.copy(),
-            "began": self._began.copy(),
-            "clock": self._clock,
-            "deadline": self._deadline,
-        }
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane.
+
+        Args:
+            seeds: Seeds of these and of all later episodes.
+        """
+        self._coming, self._clock, self._deadline = {}, 0, self.max_episode_steps
+        return super().reset(seeds)
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; no lane is ever lost.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
-        if set(state) != set(self.state_dict()) or state["motion"].shape != self._motion.shape:
-            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
-        self._seeds, self._clock, self._deadline = seeds, state["clock"], state["deadline"]
+        """Goes on from a state instead of `reset`; see `BatchedEnv.load_state_dict`."""
         self._coming = {}
-        self._motion[:], self.episode[:], self._began[:] = state["motion"], state["episode"], state["began"]
-        self._rows.waiting[:] = True
-        self._rows.reward[:] = 0.0
-        self._clear_ends()
-        self._obs_by_state[...] = self._state_by_obs
-        return self._step, np.zeros(self.num_lanes, dtype=bool)
-
-    def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        self._seeds, self._coming = seeds, {}
-        self._clock = 0
-        self.episode[:] = 0
-        self._begin(np.arange(self.num_lanes), seeds)
-        self._deadline = self.max_episode_steps
-        self._rows.waiting[:] = True
-        self._rows.reward[:] = 0.0
-        self._clear_ends()
-        self._obs_by_state[...] = self._state_by_obs
-        return self._step
+        return super().load_state_dict(state, seeds)
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once.
@@ -236,25 +209,24 @@ class BatchedCartPole(BatchedEnv):
         np.divide(work, self._total_masses[0], work)
         np.subtract(thrust, work, self._acceleration)
 
-    def _begin(self, lanes: np.ndarray, seeds: SeedPlan) -> None:
-        """Starts the episodes of some lanes that `episode` numbers: their states, not yet their observations."""
+    def _begin(self, lanes: np.ndarray) -> None:
         for lane, episode in zip(lanes.tolist(), self.episode[lanes].tolist(), strict=True):
             if (lane, episode) not in self._coming:
-                self._seed_ahead(seeds)
+                self._seed_ahead()
             rng = generator_of(self._coming.pop((lane, episode)))
             self._start_by_draw[..., lane] = rng.uniform(low=-0.05, high=0.05, size=(2, 2))
         self._began[lanes] = self._clock
 
-    def _seed_ahead(self, seeds: SeedPlan) -> None:
+    def _seed_ahead(self) -> None:
         """Seeds the episodes that come next in every lane, all at once: to seed one alone costs as much as a step."""
+        seeds = self._seeds
+        assert seeds is not None, "reset() or load_state_dict() gave them"
         num = max(SEEDS_AT_ONCE // self.num_lanes, SEEDS_A_LANE)
         coming = [(lane, first + k) for lane, first in enumerate(self.episode.tolist()) for k in range(num)]
         self._coming = dict(zip(coming, seed_words([seeds(*episode) for episode in coming]), strict=True))
 
     def _end(self) -> None:
         """Marks the lanes that fell or reached the time limit and starts their next episodes."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
         rows, ended = self._rows, self._step.ended
         np.logical_or(self._fallen[0], self._fallen[1], rows.terminated)
         rows.reward[rows.terminated] = self._rewards[1]
@@ -265,48 +237,23 @@ class BatchedCartPole(BatchedEnv):
             rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
             rows.final_obs = {"obs": rows.obs["obs"][rows.final_index]}
         self.episode += ended
-        self._begin(ended.nonzero()[0], self._seeds)
-        self._obs_by_state[...] = self._state_by_obs
+        self._begin(ended.nonzero()[0])
+        self._show()
         self._deadline = self._began.item(self._began.argmin()) + self.max_episode_steps
         self._step.any_end = True
 
-    def _clear_ends(self) -> None:
-        """Makes the slab that of a step in which nothing ended."""
-        rows = self._rows
-        for flags in (rows.terminated, rows.truncated, self._step.ended):
-            flags.fill(False)
-        rows.final_index = self._no_rows
-        rows.final_obs = self._no_obs
-        self._step.any_end = False
+    def _show(self) -> None:
+        self._obs_by_state[...] = self._state_by_obs
 
-    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
-        """The actions of the one kind, if they can be played."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
-        if len(actions) != 1:
-            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
-        action = actions[0]
-        if action.shape != self._began.shape or action.dtype.kind not in "iu":
-            raise EnvError(
-                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
-                f"expected {self._began.shape} integers, one for each lane"
-            )
-        if action.item(action.argmin()) < 0 or action.item(action.argmax()) > 1:  # faster than min and max
-            lane = int(np.flatnonzero((action < 0) | (action > 1))[0])
-            episode = int(self.episode[lane])
-            raise EnvError(
-                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
-                f"step {self._clock - self._began[lane]}: action {action[lane]} of agent is not 0 or 1"
-            )
-        return action
+    def _timestep(self, lane: int) -> int:
+        return int(self._clock - self._began[lane])
 
     def render(self, lane: int) -> np.ndarray:
         """A picture ``[height, width, 3]`` uint8 of a lane."""
         from rookery.envs import drawing  # only those who look pay for loading Pillow
 
         position, angle = self._position_and_angle[:, lane].tolist()
-        timestep = int(self._clock - self._began[lane])
-        return drawing.draw_cart_pole(position, angle, timestep, self.max_episode_steps)
+        return drawing.draw_cart_pole(position, angle, self._timestep(lane), self.max_episode_steps)
 
 
 TWINS = {"CartPole-v1": BatchedCartPole}

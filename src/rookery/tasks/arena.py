@@ -27,7 +27,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import Kind, Step
 from rookery.envs.batched import BatchedEnv
 
 AGENTS = ("agent1", "agent2")
@@ -248,6 +248,8 @@ class BatchedArena(BatchedEnv):
     An episode ends only at its time limit, so all lanes begin and end theirs together and one clock serves all.
     """
 
+    saved = ("_place", "_visited", "_leads", "_returns", "timestep")
+
     def __init__(
         self,
         num_lanes: int,
@@ -271,7 +273,6 @@ class BatchedArena(BatchedEnv):
         super().__init__(num_lanes, kind, f"MultiAgentArena {self.settings.width}x{self.settings.height}, batched")
         self.timestep = 0
 
-        self._all_rows = np.arange(num_lanes * 2)
         self._moves = _move_table(self.settings.width, self.settings.height)
         self._rewards = np.array(REWARDS)
         self._lane_start = np.arange(num_lanes) * self.settings.num_tiles  # in `_visited`
@@ -295,44 +296,6 @@ class BatchedArena(BatchedEnv):
         self._tile1 = slab[:, 0, 0]
         self._reward = self._rows.reward.reshape(num_lanes, 2)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where every lane is."""
-        arrays = {name: getattr(self, f"_{name}").copy() for name in ("place", "visited", "leads", "returns")}
-        return {
-            **arrays,
-            "episode": self.episode.copy(),
-            "timestep": self.timestep,
-            "obs": self._rows.obs["obs"].copy(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; no lane is ever lost.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
-        if set(state) != set(self.state_dict()) or state["visited"].shape != self._visited.shape:
-            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
-        self._seeds, self.timestep = seeds, state["timestep"]
-        for name in ("place", "visited", "leads", "returns"):
-            getattr(self, f"_{name}")[:] = state[name]
-        self.episode[:] = state["episode"]
-        self._rows.obs["obs"][:] = state["obs"]
-        self._rows.reward[:] = 0.0
-        self._rows.waiting[:] = True
-        self._clear_ends()
-        return self._step, np.zeros(self.num_lanes, dtype=bool)
-
-    def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        self._seeds = seeds
-        self.episode[:] = 0
-        self._begin(seeds)
-        self._rows.reward[:] = 0.0
-        self._rows.waiting[:] = True
-        self._clear_ends()
-        return self._step
-
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once.
 
@@ -343,7 +306,7 @@ class BatchedArena(BatchedEnv):
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
         """
         action = self._checked(actions)
-        if self._rows.final_index.size:
+        if self._step.any_end:
             self._clear_ends()
         place, target, free, seen, event = self._place, self._target, self._free, self._seen, self._event
 
@@ -377,57 +340,30 @@ class BatchedArena(BatchedEnv):
             self._end()
         return self._step
 
-    def _begin(self, seeds: SeedPlan) -> None:
-        """Starts the episodes that `episode` numbers."""
-        plan = [seeds(lane, int(episode)) for lane, episode in enumerate(self.episode)]
-        coins = np.stack([self.settings.coins(np.random.default_rng(seed)) for seed in plan], axis=1)
+    def _begin(self, lanes: np.ndarray) -> None:
+        coins = np.stack([self.settings.coins(np.random.default_rng(self._seed(lane))) for lane in lanes], axis=1)
         self._leads[:, 0], self._leads[:, 1] = coins, ~coins
         self.timestep = 0
         self._visited[:] = False
         self._returns[:] = 0.0
         self._place[0], self._place[1] = 0, 4 * (self.settings.num_tiles - 1)
-        self._own_tile[:] = self._other_tile[:] = self._place >> 2
 
     def _end(self) -> None:
         """Truncates all episodes and starts the next ones."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
         rows = self._rows
         rows.truncated[:] = True
-        rows.final_index = self._all_rows
+        rows.final_index = np.arange(len(rows.reward))
         rows.final_obs = {"obs": rows.obs["obs"].copy()}
-        self._step.ended[:] = True
+        self._step.ended[:] = self._step.any_end = True
         self.episode += 1
-        self._begin(self._seeds)
+        self._begin(np.arange(self.num_lanes))
+        self._show()
 
-    def _clear_ends(self) -> None:
-        """Makes the slab that of a step in which nothing ended."""
-        rows = self._rows
-        rows.truncated[:] = False
-        rows.final_index = self._all_rows[:0]
-        rows.final_obs = self._no_obs
-        self._step.ended[:] = False
+    def _show(self) -> None:
+        self._own_tile[:] = self._other_tile[:] = self._place >> 2
 
-    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
-        """The actions of the one kind, if they can be played."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
-        if len(actions) != 1:
-            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
-        action = actions[0]
-        if action.shape != self._all_rows.shape or action.dtype.kind not in "iu":
-            raise EnvError(
-                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
-                f"expected {self._all_rows.shape} integers, one for each agent of each lane"
-            )
-        if np.bitwise_or.reduce(action) & ~3:  # some bit above those of 0 to 3, or a sign
-            row = int(np.flatnonzero((action < 0) | (action > 3))[0])
-            lane, episode = row // 2, int(self.episode[row // 2])
-            raise EnvError(
-                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
-                f"step {self.timestep}: action {action[row]} of {AGENTS[row % 2]} is not 0, 1, 2 or 3"
-            )
-        return action
+    def _timestep(self, lane: int) -> int:
+        return self.timestep
 
     def render(self, lane: int) -> np.ndarray:
         """A picture ``[height, width, 3]`` uint8 of a lane."""

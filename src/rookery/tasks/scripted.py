@@ -19,7 +19,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import Kind, Step
 from rookery.envs.batched import BatchedEnv
 
 UNASKED = -1
@@ -164,6 +164,7 @@ class BatchedTask(BatchedEnv):
     """
 
     task: ClassVar[type[ScriptedTask]]
+    saved = ("_time", "_length", "_shown", "_answer", "_taken")
 
     def __init__(self, num_lanes: int, **settings: Any) -> None:
         """Makes `num_lanes` copies.
@@ -182,24 +183,11 @@ class BatchedTask(BatchedEnv):
         kind = Kind(("agent",), obs_spec(space, action_space), action_spec(action_space))
         super().__init__(num_lanes, kind, f"{self.task.__name__}, batched")
 
-        self._rows.waiting[:] = True
-        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool), any_end=False)
-        self._no_rows = np.zeros(0, dtype=np.int64)
         self._lanes = np.arange(num_lanes)
         self._time, self._length = np.zeros((2, num_lanes), dtype=np.int64)  # of each lane's episode
         # the scripts of all lanes, [step, lane], of meaning up to each one's length
         self._shown = np.zeros((self._one.max_steps + 1, num_lanes, *space.shape), dtype=np.int64)
         self._answer, self._taken = np.zeros((2, self._one.max_steps, num_lanes), dtype=np.int64)
-
-    def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        self._seeds = seeds
-        self.episode[:] = 0
-        self._begin(self._lanes)
-        self._clear_ends()
-        self._rows.reward[:] = 0.0
-        self._show()
-        return self._step
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once.
@@ -229,10 +217,8 @@ class BatchedTask(BatchedEnv):
         self._rows.obs["obs"][:] = self._shown[self._time, self._lanes]
 
     def _begin(self, lanes: np.ndarray) -> None:
-        """Writes the scripts of the episodes of some lanes that `episode` numbers."""
-        assert self._seeds is not None, "reset() or load_state_dict() gave them"
         for lane in lanes.tolist():
-            script = self._one.draw(np.random.default_rng(self._seeds(lane, int(self.episode[lane]))))
+            script = self._one.draw(np.random.default_rng(self._seed(lane)))
             length = len(script.answer)
             self._shown[: length + 1, lane], self._answer[:length, lane] = script.obs, script.answer
             self._length[lane] = length
@@ -253,62 +239,14 @@ class BatchedTask(BatchedEnv):
         self.episode += ended
         self._begin(lanes)
 
-    def _clear_ends(self) -> None:
-        """Makes the slab that of a step in which nothing ended."""
-        rows = self._rows
-        for flags in (rows.terminated, rows.truncated, self._step.ended):
-            flags.fill(False)
-        rows.final_index, rows.final_obs = self._no_rows, self._no_obs
-        self._step.any_end = False
-
-    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
-        """The actions of the one kind, if they can be played."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
-        if len(actions) != 1:
-            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
-        action, num = actions[0], int(self._one.action_space.n)
-        if action.shape != self._lanes.shape or action.dtype.kind not in "iu":
-            raise EnvError(
-                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
-                f"expected {self._lanes.shape} integers, one for each lane"
-            )
-        if action.min() < 0 or action.max() >= num:
-            lane = int(np.flatnonzero((action < 0) | (action >= num))[0])
-            episode = int(self.episode[lane])
-            raise EnvError(
-                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
-                f"step {self._time[lane]}: action {action[lane]} of agent is not from 0 to {num - 1}"
-            )
-        return action
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where every lane is."""
-        arrays = {name: getattr(self, f"_{name}").copy() for name in ("time", "length", "shown", "answer", "taken")}
-        return {**arrays, "episode": self.episode.copy()}
-
-    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; no lane is ever lost.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
-        if set(state) != set(self.state_dict()) or state["shown"].shape != self._shown.shape:
-            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
-        self._seeds = seeds
-        for name in ("time", "length", "shown", "answer", "taken"):
-            getattr(self, f"_{name}")[:] = state[name]
-        self.episode[:] = state["episode"]
-        self._clear_ends()
-        self._rows.reward[:] = 0.0
-        self._show()
-        return self._step, np.zeros(self.num_lanes, dtype=bool)
+    def _timestep(self, lane: int) -> int:
+        return int(self._time[lane])
 
     def render(self, lane: int) -> np.ndarray:
         """A picture ``[height, width, 3]`` uint8 of a lane."""
         length = int(self._length[lane])
         script = Script(self._shown[: length + 1, lane], self._answer[:length, lane])
-        return self._one.picture(script, self._taken[: int(self._time[lane]), lane].tolist())
+        return self._one.picture(script, self._taken[: self._timestep(lane), lane].tolist())
 
 
 def twin_of(task: type[ScriptedTask]) -> type[BatchedTask]:

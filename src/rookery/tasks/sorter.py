@@ -22,7 +22,7 @@ from gymnasium import spaces
 from rookery.core.entity_set import EntitySet
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import Kind, Step
 from rookery.envs.batched import BatchedEnv
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
@@ -191,6 +191,8 @@ class Sorter(gymnasium.Env[Any, Any]):
 class BatchedSorter(BatchedEnv):
     """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, one row a lane."""
 
+    saved = ("_place", "_places", "_rank", "_shown", "_count", "_visited", "_steps", "_entities")
+
     def __init__(
         self,
         num_lanes: int,
@@ -211,7 +213,6 @@ class BatchedSorter(BatchedEnv):
         kind = Kind(("agent",), obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
         super().__init__(num_lanes, kind, f"Sorter with up to {max_tiles} tiles, batched")
 
-        self._no_rows = np.zeros(0, dtype=np.int64)
         self._lanes = np.arange(num_lanes)
         self._span = np.float32(side - 1)
         self._place = np.zeros((num_lanes, 2), dtype=np.int64)
@@ -219,46 +220,8 @@ class BatchedSorter(BatchedEnv):
         self._rank = np.zeros((num_lanes, side, side), dtype=np.int64)  # of the tile at each place, -1 where none is
         self._shown = np.zeros((num_lanes, side, side), dtype=np.int64)  # as which tile it is shown
         self._count, self._visited, self._steps = np.zeros((3, num_lanes), dtype=np.int64)
-        entities = self._rows.obs["tiles"]
-        self._present, self._tiles = entities[:, :, 0], entities[:, :, 1:]
-        self._saved: dict[str, np.ndarray] = {
-            "place": self._place,
-            "places": self._places,
-            "rank": self._rank,
-            "shown": self._shown,
-            "count": self._count,
-            "visited": self._visited,
-            "steps": self._steps,
-            "episode": self.episode,
-            "tiles": entities,
-        }
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where every lane is."""
-        return {name: array.copy() for name, array in self._saved.items()}
-
-    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; no lane is ever lost.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
-        if {name: np.shape(array) for name, array in state.items()} != {n: a.shape for n, a in self._saved.items()}:
-            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
-        for name, array in self._saved.items():
-            array[...] = state[name]
-        self._seeds = seeds
-        self._show_start()
-        return self._step, np.zeros(self.num_lanes, dtype=bool)
-
-    def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        self._seeds = seeds
-        self.episode[:] = 0
-        for lane in range(self.num_lanes):
-            self._begin(lane, seeds)
-        self._show_start()
-        return self._step
+        self._entities = self._rows.obs["tiles"]
+        self._present, self._tiles = self._entities[:, :, 0], self._entities[:, :, 1:]
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once.
@@ -269,7 +232,7 @@ class BatchedSorter(BatchedEnv):
         Raises:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
         """
-        action, seeds = self._checked(actions)
+        action = self._checked(actions)
         rows, ended, lanes = self._rows, self._step.ended, self._lanes
         self._place += MOVES[action]
         np.clip(self._place, 0, self.settings.side - 1, out=self._place)
@@ -285,73 +248,45 @@ class BatchedSorter(BatchedEnv):
         np.greater_equal(self._steps, self.settings.max_steps, out=rows.truncated)
         np.logical_or(rows.terminated, rows.truncated, out=ended)
         self._step.any_end = bool(ended.any())
-        self._observe()
+        self._show()
         rows.final_index, rows.final_obs = self._no_rows, self._no_obs
         if self._step.any_end:
             rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
             rows.final_obs = {path: array[rows.final_index] for path, array in rows.obs.items()}
             self.episode += ended
-            for lane in ended.nonzero()[0].tolist():
-                self._begin(lane, seeds)
-            self._observe()
+            self._begin(ended.nonzero()[0])
+            self._show()
         return self._step
 
-    def _begin(self, lane: int, seeds: SeedPlan) -> None:
-        """Starts the episode of a lane that `episode` numbers."""
-        rng = np.random.default_rng(seeds(lane, int(self.episode[lane])))
-        places, numbers = self.settings.lay_out(rng)
-        num, (row, column) = len(numbers), places[1:].T
-        self._place[lane] = places[0]
-        self._places[lane, :num] = places[1:]
-        self._rank[lane] = -1
-        self._rank[lane, row, column] = np.argsort(np.argsort(numbers))
-        self._shown[lane, row, column] = np.arange(num)
-        self._count[lane], self._visited[lane], self._steps[lane] = num, 0, 0
-        self._present[lane] = np.arange(self.settings.max_tiles) < num
-        self._tiles[lane] = 0.0
-        self._tiles[lane, np.arange(num), NUMBER + numbers] = 1.0
+    def _begin(self, lanes: np.ndarray) -> None:
+        for lane in lanes.tolist():
+            places, numbers = self.settings.lay_out(np.random.default_rng(self._seed(lane)))
+            num, (row, column) = len(numbers), places[1:].T
+            self._place[lane] = places[0]
+            self._places[lane, :num] = places[1:]
+            self._rank[lane] = -1
+            self._rank[lane, row, column] = np.argsort(np.argsort(numbers))
+            self._shown[lane, row, column] = np.arange(num)
+            self._count[lane], self._visited[lane], self._steps[lane] = num, 0, 0
+            self._present[lane] = np.arange(self.settings.max_tiles) < num
+            self._tiles[lane] = 0.0
+            self._tiles[lane, np.arange(num), NUMBER + numbers] = 1.0
 
-    def _show_start(self) -> None:
-        """Makes the slab that of a step in which nothing was earned and nothing ended."""
-        rows = self._rows
-        for flags in (rows.terminated, rows.truncated, self._step.ended):
-            flags.fill(False)
-        rows.waiting[:], rows.reward[:] = True, 0.0
-        rows.final_index, rows.final_obs, self._step.any_end = self._no_rows, self._no_obs, False
-        self._observe()
-
-    def _observe(self) -> None:
-        """Writes what depends on where the explorers are."""
+    def _show(self) -> None:
         here = self._place.astype(np.float32)
         self._rows.obs["own"][...] = here / self._span * np.float32(2) - np.float32(1)
         distance = (self._places - here[:, None]) / self._span
         np.copyto(self._tiles[:, :, DISTANCE], distance, where=self._present[:, :, None] > 0)
 
-    def _checked(self, actions: Sequence[np.ndarray]) -> tuple[np.ndarray, SeedPlan]:
-        """The actions of the one kind, if they can be played."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
-        action = actions[0]
-        if action.shape != (self.num_lanes,) or action.dtype.kind not in "iu":
-            raise EnvError(
-                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
-                f"expected ({self.num_lanes},) integers, one for each lane"
-            )
-        if ((action < 0) | (action >= len(MOVES))).any():
-            lane = int(np.flatnonzero((action < 0) | (action >= len(MOVES)))[0])
-            episode = int(self.episode[lane])
-            raise EnvError(
-                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
-                f"step {self._steps[lane]}: action {action[lane]} of agent is not 0, 1, 2 or 3"
-            )
-        return action, self._seeds
+    def _timestep(self, lane: int) -> int:
+        return int(self._steps[lane])
 
     def render(self, lane: int) -> np.ndarray:
         """A picture ``[height, width, 3]`` uint8 of a lane."""
         there = np.flatnonzero(self._present[lane])
         place = int(self._place[lane, 0]), int(self._place[lane, 1])
         places, tiles = self._places[lane, there], self._tiles[lane, there]
-        return _picture(self.settings, place, places, tiles, int(self._steps[lane]))
+        return _picture(self.settings, place, places, tiles, self._timestep(lane))
 
 
 def _picture(
