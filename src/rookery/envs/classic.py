@@ -35,15 +35,15 @@ SEEDS_A_LANE = 8
 
 
 class BatchedCartPole(BatchedEnv):
-    """Many CartPole-v1 in one: a `VectorEnv` of one agent, one row a lane.
+    """Many copies of CartPole-v1 in one: a `VectorEnv` of one agent, a row a lane.
 
     An observation is position, velocity, angle and angular velocity, float32; action 0 pushes left, 1 right. The reward
     is 1 for every step. As in Gymnasium, a pole that falls in the very last step is both terminated and truncated; it
     is then not among the `final_index` rows, since it has no future.
 
     Attributes:
-        title: What one copy is called.
-        shows_velocities: Whether they are part of an observation.
+        title: Name of one copy.
+        shows_velocities: Whether the velocities are part of an observation.
     """
 
     title: ClassVar[str] = "CartPole-v1"
@@ -61,10 +61,10 @@ class BatchedCartPole(BatchedEnv):
         """Makes `num_lanes` cart-poles.
 
         Args:
-            num_lanes: Copies.
-            sutton_barto_reward: The reward is -1 for the step that terminates and 0 for others.
+            num_lanes: Number of copies.
+            sutton_barto_reward: Whether the reward is -1 for the step that terminates and 0 for others.
             render_mode: ``"rgb_array"`` or None; pictures are drawn either way.
-            max_episode_steps: Steps after which an episode is truncated.
+            max_episode_steps: Number of steps after which an episode is truncated.
 
         Raises:
             ValueError: If a setting is out of range.
@@ -134,7 +134,7 @@ class BatchedCartPole(BatchedEnv):
         """Steps every lane once.
 
         Args:
-            actions: One array ``[lanes]`` of integers, 0 or 1.
+            actions: One array ``[lanes]`` of integers: 0 pushes left, 1 right.
 
         Raises:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
@@ -150,7 +150,7 @@ class BatchedCartPole(BatchedEnv):
         return self._step
 
     def _move(self, action: np.ndarray) -> bool:
-        """Moves every lane on by a step and shows it; whether one of them fell."""
+        """Moves every lane on by a step and shows it; returns whether one of them fell."""
         self._accelerate(action)
         np.multiply(self._slope, self._tau, self._change)
         np.add(self._state, self._change, self._state)
@@ -160,7 +160,7 @@ class BatchedCartPole(BatchedEnv):
         return True in self._fallen.tobytes()
 
     def _move_one(self, action: int) -> bool:
-        """The same for a single lane, number by number: that costs a quarter of operations on arrays of one."""
+        """Does the same for a single lane, number by number: a quarter of the cost of operations on arrays of one."""
         position, angle, velocity, turning = self._state.ravel().tolist()
         sin, cos = np.sin(angle).item(), np.cos(angle).item()  # NumPy's, whose last bits are not those of `math`
         thrust = ((FORCE if action else -FORCE) + POLE_MASS_LENGTH * (turning * turning) * sin) / TOTAL_MASS
@@ -249,7 +249,7 @@ class BatchedCartPole(BatchedEnv):
         return int(self._clock - self._began[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         from rookery.envs import drawing  # only those who look pay for loading Pillow
 
         position, angle = self._position_and_angle[:, lane].tolist()

@@ -37,12 +37,12 @@ REWARDS = ((-1.0, 1.0), (-1.0, 1.0), (-0.5, -0.1), (1.0, -0.1))  # of both agent
 
 @dataclass(frozen=True)
 class ArenaSettings:
-    """What an arena is built with.
+    """Settings of an arena.
 
     Attributes:
-        width: Columns, at least 1.
-        height: Rows, at least 1; there must be two tiles, one for each agent.
-        max_timesteps: Steps after which an episode is truncated, at least 1.
+        width: Number of columns, at least 1.
+        height: Number of rows, at least 1; there must be two tiles, one for each agent.
+        max_timesteps: Number of steps after which an episode is truncated, at least 1.
         render_mode: ``"rgb_array"`` or None; for callers that ask, pictures are drawn either way.
     """
 
@@ -63,7 +63,7 @@ class ArenaSettings:
             raise ValueError(f"MultiAgentArena: render_mode is {self.render_mode!r}, it must be 'rgb_array' or None")
 
     def updated(self, config: Mapping[str, Any] | None) -> ArenaSettings:
-        """These settings with those named in `config` replaced.
+        """Returns these settings with those named in `config` replaced.
 
         Raises:
             ValueError: For a key that is no setting; names the nearest one.
@@ -77,25 +77,25 @@ class ArenaSettings:
 
     @property
     def num_tiles(self) -> int:
-        """Tiles of the grid."""
+        """Number of tiles of the grid."""
         return self.width * self.height
 
     def observation_space(self) -> spaces.MultiDiscrete:
-        """What either agent sees: its own tile and the other's."""
+        """Returns the space of what either agent sees: its own tile and the tile of the other agent."""
         return spaces.MultiDiscrete([self.num_tiles, self.num_tiles])
 
     def coins(self, rng: np.random.Generator) -> np.ndarray:
-        """Whether agent1 moves first in each step of an episode, ``[max_timesteps]``, drawn as one block."""
+        """Draws as one block whether agent1 moves first in each step of an episode, ``[max_timesteps]`` bool."""
         return rng.random(self.max_timesteps) > 0.5
 
     def draw(self, tiles: np.ndarray, visited: np.ndarray, timestep: int, returns: Sequence[float]) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of an arena.
+        """Draws a picture ``[height, width, 3]`` uint8 of an arena.
 
         Args:
-            tiles: ``[2]``, where agent1 and agent2 are.
-            visited: ``[num_tiles]`` bool, the tiles agent1 has covered.
+            tiles: Tiles that agent1 and agent2 are on, ``[2]``.
+            visited: Whether agent1 has visited each tile, ``[num_tiles]`` bool.
             timestep: Steps since the episode began.
-            returns: What agent1 and agent2 have earned since then.
+            returns: Returns of agent1 and agent2 since then.
         """
         from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
@@ -105,17 +105,17 @@ class ArenaSettings:
 
 
 class MultiAgentArena:
-    """One arena, keyed by agent.
+    """One arena, a dict-style environment of two agents.
 
     ``reset() -> obs, infos`` and ``step(actions) -> obs, rewards, terminateds, truncateds, infos`` give and take dicts.
 
     Attributes:
         possible_agents: ``["agent1", "agent2"]``.
-        agents: Those in the running episode: both, or none after it ended.
-        observation_spaces: MultiDiscrete ``[own tile, other tile]`` for each agent.
-        action_spaces: Discrete(4) for each agent.
-        batched: The vector env that plays many copies with the same numbers. A subclass may have other rules, so it has
-            None unless it names its own.
+        agents: Agents in the running episode: both, or none after it ended.
+        observation_spaces: Space of each agent's observation, a MultiDiscrete ``[own tile, other tile]``.
+        action_spaces: Space of each agent's action, Discrete(4).
+        batched: Vector env that plays many copies with the same numbers, or None. A subclass may have other rules, so
+            it has None unless it names its own.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "multi_agent_arena", "render_modes": ["rgb_array"], "render_fps": 10}
@@ -138,11 +138,11 @@ class MultiAgentArena:
         """Makes an arena, ready to be stepped.
 
         Args:
-            width: Columns; or `config`, for callers that pass it as the only argument.
-            height: Rows.
-            max_timesteps: Steps after which an episode is truncated.
+            width: Number of columns; or `config`, for callers that pass it as the only argument.
+            height: Number of rows.
+            max_timesteps: Number of steps after which an episode is truncated.
             render_mode: ``"rgb_array"`` or None.
-            config: The same settings as a dict; those it names replace the arguments.
+            config: Settings by name, which replace the arguments.
 
         Raises:
             ValueError: If a setting is out of range or unknown.
@@ -164,8 +164,8 @@ class MultiAgentArena:
         """Starts an episode.
 
         Args:
-            seed: Fixes the episode's coin flips; None goes on with the arena's own random numbers.
-            options: Not used.
+            seed: Seed of the episode's coin flips; None goes on with the arena's own random numbers.
+            options: Options that the arena does not use.
 
         Returns:
             Observations ``[2]`` int64 and empty infos, by agent.
@@ -186,7 +186,7 @@ class MultiAgentArena:
         """Moves both agents, in the order of this step's coin.
 
         Args:
-            action_dict: 0 up, 1 right, 2 down or 3 left for each agent.
+            action_dict: Action of each agent: 0 up, 1 right, 2 down or 3 left.
 
         Returns:
             obs, rewards, terminateds, truncateds and infos by agent; the ends have an ``"__all__"`` too.
@@ -217,7 +217,7 @@ class MultiAgentArena:
         return self._observe(), rewards, dict.fromkeys(ends, False), dict.fromkeys(ends, over), infos
 
     def _move(self, agent: str, action: int) -> str:
-        """Moves an agent and says what came of it: ``"collision"``, ``"new_field"`` or ``""``."""
+        """Moves an agent and returns what happened: ``"collision"``, ``"new_field"`` or ``""``."""
         row, column = self._position[agent]
         row, column = row + MOVES[action][0], column + MOVES[action][1]
         if (row, column) == self._position["agent2" if agent == "agent1" else "agent1"]:
@@ -234,12 +234,12 @@ class MultiAgentArena:
         return {"agent1": np.array([own, other]), "agent2": np.array([other, own])}
 
     def render(self) -> np.ndarray:
-        """The arena as a picture ``[height, width, 3]`` uint8."""
+        """Returns a picture ``[height, width, 3]`` uint8 of the arena."""
         tiles = self._observe()["agent1"]
         return self.settings.draw(tiles, self._visited.ravel(), self.timestep, list(self._returns.values()))
 
     def close(self) -> None:
-        """Nothing is held; there so that the arena is closed like any other environment."""
+        """Does nothing; the arena is closed like any other environment."""
 
 
 class BatchedArena(BatchedEnv):
@@ -300,7 +300,7 @@ class BatchedArena(BatchedEnv):
         """Steps every lane once.
 
         Args:
-            actions: One array ``[lanes * 2]`` of integers from 0 to 3, in row order.
+            actions: One array ``[lanes * 2]`` of integers from 0 to 3, in the order of rows.
 
         Raises:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
@@ -366,14 +366,14 @@ class BatchedArena(BatchedEnv):
         return self.timestep
 
     def render(self, lane: int) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         tiles = self.settings.num_tiles
         visited = self._visited[lane * tiles : (lane + 1) * tiles]
         return self.settings.draw(self._own_tile[:, lane], visited, self.timestep, self._returns[lane].tolist())
 
 
 def _move_table(width: int, height: int) -> np.ndarray:
-    """Where a move leads on an empty grid: ``4 * tile`` of the new tile, by ``4 * tile + action``."""
+    """Returns where a move leads on an empty grid: ``4 * tile`` of the new tile, by ``4 * tile + action``."""
     tile = np.arange(width * height)
     row, column = tile // width, tile % width
     moved = [

@@ -1,4 +1,4 @@
-"""Tasks whose episodes are written before they are played: what is shown, and what is the right answer to it.
+"""Tasks whose episodes are written before they are played: what is shown, and which answer to it is right.
 
 There actions decide the rewards and nothing else, so an episode is a `Script`, drawn whole from its seed. One class
 plays a script at a time (`ScriptedTask`, a Gymnasium environment), another many at once with the same numbers, bit for
@@ -23,16 +23,16 @@ from rookery.envs.base import Kind, Step
 from rookery.envs.batched import BatchedEnv
 
 UNASKED = -1
-"""The answer where none is asked for."""
+"""Stands for the right answer where no answer is asked for."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """One episode of T steps.
+    """An episode of T steps, written before it is played.
 
     Attributes:
-        obs: ``[T + 1, ...]`` int64, what is shown before each step, and after the last.
-        answer: ``[T]`` int64, the right action of each step, or `UNASKED`.
+        obs: Observation before each step and after the last, ``[T + 1, ...]`` int64.
+        answer: Right action of each step, or `UNASKED`, ``[T]`` int64.
     """
 
     obs: np.ndarray
@@ -40,13 +40,13 @@ class Script:
 
 
 class ScriptedTask(gymnasium.Env[Any, int], ABC):
-    """Plays scripts: a right answer earns `reward`, a wrong one as much less than nothing.
+    """A task that plays scripts: a right answer earns `reward`, a wrong one ``-reward``.
 
     Attributes:
-        reward: Of a right answer.
-        max_steps: Steps of the longest script.
+        reward: Reward of a right answer.
+        max_steps: Number of steps of the longest script.
         truncates: Whether the end of a script is a time limit (truncated) or the end of the task (terminated).
-        batched: The vector env that plays many copies with the same numbers, or None.
+        batched: Vector env that plays many copies with the same numbers, or None.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}
@@ -61,17 +61,17 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         max_steps: int,
         render_mode: str | None,
     ) -> None:
-        """Makes a task; called by the class of one.
+        """Makes a task; the constructor of a subclass calls this one.
 
         Args:
-            observation_space: Of what scripts show.
-            num_actions: Answers there are.
-            reward: Of a right answer.
-            max_steps: Steps of the longest script.
+            observation_space: Space of what scripts show.
+            num_actions: Number of answers.
+            reward: Reward of a right answer.
+            max_steps: Number of steps of the longest script.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
-            ValueError: If the render mode is another.
+            ValueError: If the render mode is another one.
         """
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"{type(self).__name__}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
@@ -83,18 +83,18 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Script:
-        """Writes an episode, from these random numbers alone."""
+        """Writes an episode from the random numbers of `rng` alone."""
 
     @abstractmethod
     def card(self, obs: Any) -> str:
-        """What pictures show for an observation: a few letters, or nothing."""
+        """Returns the letters that pictures show for an observation; an empty text if there are none."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode.
 
         Args:
-            seed: Fixes its script; None goes on with the task's own random numbers.
-            options: Not used.
+            seed: Seed of the script; None goes on with the task's own random numbers.
+            options: Options that the task does not use.
 
         Returns:
             The first observation, and an empty dict.
@@ -106,8 +106,11 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Answers what is shown.
 
+        Args:
+            action: Number of the answer.
+
         Raises:
-            EnvError: If the action is none of the answers there are, or no episode is under way.
+            EnvError: If there is no such answer, or no episode is under way.
         """
         script, time = self._script, len(self._taken)
         if script is None or time == len(script.answer):
@@ -121,7 +124,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         return script.obs[time + 1].copy(), reward, ended and not self.truncates, ended and self.truncates, {}
 
     def get_state(self) -> dict[str, Any]:
-        """Where the episode is, and the random numbers of the next."""
+        """Returns the state of the episode, and of the random numbers of the next one."""
         assert self._script is not None, "asked for between two steps"
         return {
             "obs": self._script.obs.copy(),
@@ -131,19 +134,19 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Puts the task where `get_state` found it, here or in another copy."""
+        """Goes on from a state that `get_state` gave, of this copy or of another."""
         self._script = Script(state["obs"].copy(), state["answer"].copy())
         self._taken = list(state["taken"])
         self.np_random.bit_generator.state = state["rng"]
 
     def picture(self, script: Script, taken: Sequence[int]) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of an episode after these actions."""
+        """Returns a picture ``[height, width, 3]`` uint8 of an episode after the actions `taken`."""
         from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         return drawing.draw_strips([self.strip("return", script, taken)], len(taken), len(script.answer))
 
     def strip(self, label: str, script: Script, taken: Sequence[int]) -> Any:
-        """What has been seen and answered, as a `drawing.Strip`."""
+        """Returns what has been seen and answered so far as a `drawing.Strip`."""
         from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         cards = [self.card(obs) for obs in script.obs[: len(taken) + 1]]
@@ -152,15 +155,15 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         return drawing.Strip(label, cards, right, self.reward * (right.count(True) - right.count(False)))
 
     def render(self) -> Any:
-        """The episode so far as a picture, or None before the first."""
+        """Returns a picture of the episode so far, or None before the first episode."""
         return None if self._script is None else self.picture(self._script, self._taken)
 
 
 class BatchedTask(BatchedEnv):
-    """Many copies of a `ScriptedTask` in one: a `VectorEnv` of one agent, one row a lane.
+    """Many copies of a `ScriptedTask` in one: a `VectorEnv` of one agent, a row a lane.
 
     Attributes:
-        task: What is played.
+        task: Class of the task that is played.
     """
 
     task: ClassVar[type[ScriptedTask]]
@@ -170,8 +173,8 @@ class BatchedTask(BatchedEnv):
         """Makes `num_lanes` copies.
 
         Args:
-            num_lanes: Copies.
-            settings: Those of `task`.
+            num_lanes: Number of copies.
+            settings: Settings of `task`.
 
         Raises:
             ValueError: If a setting is out of range.
@@ -193,7 +196,7 @@ class BatchedTask(BatchedEnv):
         """Steps every lane once.
 
         Args:
-            actions: One array ``[lanes]`` of integers, the answers.
+            actions: One array ``[lanes]`` of integers: the answers.
 
         Raises:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
@@ -243,14 +246,14 @@ class BatchedTask(BatchedEnv):
         return int(self._time[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         length = int(self._length[lane])
         script = Script(self._shown[: length + 1, lane], self._answer[:length, lane])
         return self._one.picture(script, self._taken[: self._timestep(lane), lane].tolist())
 
 
 def twin_of(task: type[ScriptedTask]) -> type[BatchedTask]:
-    """The class of vector envs that play `task`: a `BatchedTask` whose constructor says which settings it takes."""
+    """Makes the class of vector envs that play `task`; the signature of its constructor names the task's settings."""
     lanes = inspect.Parameter("num_lanes", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="int")
     signature = inspect.Signature([lanes, *inspect.signature(task).parameters.values()])
     about = f"Many `{task.__name__}` in one: a `VectorEnv` of one agent, one row a lane."

@@ -34,13 +34,13 @@ DISTANCE, VISITED, NUMBER = slice(0, 2), 2, 3
 
 @dataclass(frozen=True)
 class SorterSettings:
-    """What a sorter is built with.
+    """Settings of a sorter.
 
     Attributes:
-        max_tiles: Most tiles of an episode, at least 2.
-        side: Rows and columns of the grid, which must have room for the tiles and the explorer.
-        numbers: Largest number of a tile, at least `max_tiles`.
-        max_steps: Steps after which an episode is truncated.
+        max_tiles: Largest number of tiles in an episode, at least 2.
+        side: Number of rows and of columns of the grid, which must have room for the tiles and the explorer.
+        numbers: Largest number on a tile, at least `max_tiles`.
+        max_steps: Number of steps after which an episode is truncated.
     """
 
     max_tiles: int = 6
@@ -61,24 +61,24 @@ class SorterSettings:
             )
 
     def observation_space(self) -> spaces.Dict:
-        """What the explorer sees: ``own`` ``[2]`` and the set ``tiles`` of vectors ``[3 + numbers]``."""
+        """Returns the space of observations: ``own`` ``[2]`` and the set ``tiles`` of vectors ``[3 + numbers]``."""
         tile = spaces.Box(-1, 1, (NUMBER + self.numbers,))
         return spaces.Dict(own=spaces.Box(-1, 1, (2,)), tiles=EntitySet(tile, self.max_tiles, stack=True))
 
     def lay_out(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and columns of explorer and tiles in an episode, ``[1 + n, 2]``, and their numbers, ``[n]`` from 0."""
+        """Draws row and column of the explorer and each tile, ``[1 + n, 2]``, and numbers of the tiles, ``[n]`` from 0."""
         num = int(rng.integers(2, self.max_tiles + 1))
         places = np.stack(np.divmod(rng.permutation(self.side**2)[: num + 1], self.side), 1)
         return places, rng.permutation(self.numbers)[:num]
 
 
 class Sorter(gymnasium.Env[Any, Any]):
-    """One sorter.
+    """One sorter, a Gymnasium environment.
 
     Attributes:
-        settings: What it was built with.
-        batched: The vector env that plays many copies with the same numbers. A subclass may have other rules, so it has
-            None unless it names its own.
+        settings: Settings of the sorter.
+        batched: Vector env that plays many copies with the same numbers, or None. A subclass may have other rules, so
+            it has None unless it names its own.
     """
 
     metadata: dict[str, Any] = {"name": "sorter", "render_modes": ["rgb_array"], "render_fps": 6}  # as gymnasium.Env
@@ -97,10 +97,10 @@ class Sorter(gymnasium.Env[Any, Any]):
         max_steps: int = SorterSettings.max_steps,
         render_mode: str | None = None,
     ) -> None:
-        """Makes a sorter; the arguments are those of `SorterSettings`, and a render mode, ``"rgb_array"`` or None.
+        """Makes a sorter; beside the settings of `SorterSettings` it takes a render mode, ``"rgb_array"`` or None.
 
         Raises:
-            ValueError: If one is out of range.
+            ValueError: If a setting is out of range.
         """
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"Sorter: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
@@ -116,11 +116,11 @@ class Sorter(gymnasium.Env[Any, Any]):
         """Starts an episode.
 
         Args:
-            seed: Fixes it; None goes on with the sorter's own random numbers.
-            options: Not used.
+            seed: Seed of the episode; None goes on with the sorter's own random numbers.
+            options: Options that the sorter does not use.
 
         Returns:
-            What is observed, and an empty info.
+            The observation, and an empty info.
         """
         super().reset(seed=seed)
         places, numbers = self.settings.lay_out(self.np_random)
@@ -134,13 +134,13 @@ class Sorter(gymnasium.Env[Any, Any]):
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Moves by one place; a wall stops the move.
+        """Moves the explorer by one place; a wall stops the move.
 
         Args:
-            action: 0 up, 1 right, 2 down or 3 left.
+            action: Direction of the move: 0 up, 1 right, 2 down or 3 left.
 
         Raises:
-            EnvError: If it is none of these.
+            EnvError: If the action is none of these.
         """
         if not 0 <= action < len(MOVES):
             raise EnvError(f"Sorter: step {self._steps}: action {action!r} is not 0, 1, 2 or 3")
@@ -164,13 +164,13 @@ class Sorter(gymnasium.Env[Any, Any]):
         return {"own": here / self._span * np.float32(2) - np.float32(1), "tiles": tiles}
 
     def render(self) -> Any:
-        """A picture ``[height, width, 3]`` uint8, or None before the first episode."""
+        """Returns a picture ``[height, width, 3]`` uint8, or None before the first episode."""
         if not hasattr(self, "_tiles"):
             return None
         return _picture(self.settings, self._place, self._places, self._tiles, self._steps)
 
     def get_state(self) -> dict[str, Any]:
-        """Where the episode is."""
+        """Returns the state of the episode."""
         return {
             "place": list(self._place),
             "places": self._places.copy(),
@@ -181,7 +181,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there."""
+        """Goes on from a state that `get_state` gave."""
         self._place = (int(state["place"][0]), int(state["place"][1]))
         self._places, self._tiles = state["places"].copy(), state["tiles"].copy()
         self._at = {(int(row), int(column)): k for k, (row, column) in enumerate(self._places)}
@@ -189,7 +189,7 @@ class Sorter(gymnasium.Env[Any, Any]):
 
 
 class BatchedSorter(BatchedEnv):
-    """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, one row a lane."""
+    """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, a row a lane."""
 
     saved = ("_place", "_places", "_rank", "_shown", "_count", "_visited", "_steps", "_entities")
 
@@ -204,7 +204,7 @@ class BatchedSorter(BatchedEnv):
         """Makes `num_lanes` sorters; the other arguments are those of `SorterSettings`.
 
         Raises:
-            ValueError: If one is out of range.
+            ValueError: If a setting is out of range.
         """
         if num_lanes < 1:
             raise ValueError(f"BatchedSorter: num_lanes is {num_lanes}, it must be at least 1")
@@ -227,7 +227,7 @@ class BatchedSorter(BatchedEnv):
         """Steps every lane once.
 
         Args:
-            actions: One array ``[lanes]`` of integers, 0 to 3.
+            actions: One array ``[lanes]`` of integers from 0 to 3.
 
         Raises:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
@@ -282,7 +282,7 @@ class BatchedSorter(BatchedEnv):
         return int(self._steps[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         there = np.flatnonzero(self._present[lane])
         place = int(self._place[lane, 0]), int(self._place[lane, 1])
         places, tiles = self._places[lane, there], self._tiles[lane, there]
@@ -292,7 +292,15 @@ class BatchedSorter(BatchedEnv):
 def _picture(
     settings: SorterSettings, explorer: tuple[int, int], places: np.ndarray, tiles: np.ndarray, steps: int
 ) -> np.ndarray:
-    """Tiles ``[n, 3 + numbers]`` as they are observed, at ``[n, 2]``, and the explorer among them."""
+    """Draws a sorter.
+
+    Args:
+        settings: Settings of the sorter.
+        explorer: Row and column of the explorer.
+        places: Row and column of each tile, ``[n, 2]``.
+        tiles: Tiles as they are observed, ``[n, 3 + numbers]``.
+        steps: Steps of the episode so far.
+    """
     from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
     shown = [
