@@ -165,7 +165,7 @@ class RepeatPrevious(ScriptedTask):
 
         Args:
             num_decks: Number of decks that are shuffled together.
-            k: Number of the card that is asked for, back from the present one, which is 1; less than the number of cards.
+            k: Number of the card that is asked for, counted back from the present one, which is 1.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:

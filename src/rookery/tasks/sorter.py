@@ -66,7 +66,7 @@ class SorterSettings:
         return spaces.Dict(own=spaces.Box(-1, 1, (2,)), tiles=EntitySet(tile, self.max_tiles, stack=True))
 
     def lay_out(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Draws row and column of the explorer and each tile, ``[1 + n, 2]``, and numbers of the tiles, ``[n]`` from 0."""
+        """Draws places of the explorer and the tiles, ``[1 + n, 2]``, and numbers of the tiles, ``[n]`` from 0."""
         num = int(rng.integers(2, self.max_tiles + 1))
         places = np.stack(np.divmod(rng.permutation(self.side**2)[: num + 1], self.side), 1)
         return places, rng.permutation(self.numbers)[:num]
