@@ -13,12 +13,12 @@ from playing import Dice, ScriptedEnv, decisions_of, play, same_bytes, taken
 from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
-from rookery.envs.arena import MultiAgentArena
 from rookery.envs.make import make_env
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.rollout.slots import SlotStore
+from rookery.tasks.arena import MultiAgentArena
 
 
 class EndsBothWays(Counting):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from rookery import EnvError
-from rookery.envs.grids import OneHotView
 from rookery.envs.make import make_env
+from rookery.tasks.grids import OneHotView
 
 
 def test_a_view_becomes_one_flag_for_thing_colour_and_state_of_each_cell_and_one_for_the_direction():
@@ -26,7 +26,7 @@ def test_a_view_becomes_one_flag_for_thing_colour_and_state_of_each_cell_and_one
 
 def test_it_is_named_by_its_import_path_and_gives_a_vector():
     pytest.importorskip("minigrid")
-    env = make_env("MiniGrid-MemoryS7-v0", None, ["rookery.envs.grids:OneHotView"], 2, "serial")
+    env = make_env("MiniGrid-MemoryS7-v0", None, ["rookery.tasks.grids:OneHotView"], 2, "serial")
     assert env.kinds[0].obs.leaves[0].shape == (7 * 7 * 20 + 4,)
     env.close()
 

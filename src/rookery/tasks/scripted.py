@@ -1,4 +1,4 @@
-"""Tasks whose episodes are written before they are played: what is shown, and what is the right answer to it.
+"""Tasks whose episodes are written before they are played: what is shown, and which answer to it is right.
 
 There actions decide the rewards and nothing else, so an episode is a `Script`, drawn whole from its seed. One class
 plays a script at a time (`ScriptedTask`, a Gymnasium environment), another many at once with the same numbers, bit for
@@ -19,20 +19,20 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import Kind, Step
 from rookery.envs.batched import BatchedEnv
 
 UNASKED = -1
-"""The answer where none is asked for."""
+"""Stands for the right answer where no answer is asked for."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """One episode of T steps.
+    """An episode of T steps, written before it is played.
 
     Attributes:
-        obs: ``[T + 1, ...]`` int64, what is shown before each step, and after the last.
-        answer: ``[T]`` int64, the right action of each step, or `UNASKED`.
+        obs: Observation before each step and after the last, ``[T + 1, ...]`` int64.
+        answer: Right action of each step, or `UNASKED`, ``[T]`` int64.
     """
 
     obs: np.ndarray
@@ -40,13 +40,13 @@ class Script:
 
 
 class ScriptedTask(gymnasium.Env[Any, int], ABC):
-    """Plays scripts: a right answer earns `reward`, a wrong one as much less than nothing.
+    """A task that plays scripts: a right answer earns `reward`, a wrong one ``-reward``.
 
     Attributes:
-        reward: Of a right answer.
-        max_steps: Steps of the longest script.
+        reward: Reward of a right answer.
+        max_steps: Number of steps of the longest script.
         truncates: Whether the end of a script is a time limit (truncated) or the end of the task (terminated).
-        batched: The vector env that plays many copies with the same numbers, or None.
+        batched: Vector env that plays many copies with the same numbers, or None.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}
@@ -61,17 +61,17 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         max_steps: int,
         render_mode: str | None,
     ) -> None:
-        """Makes a task; called by the class of one.
+        """Makes a task; the constructor of a subclass calls this one.
 
         Args:
-            observation_space: Of what scripts show.
-            num_actions: Answers there are.
-            reward: Of a right answer.
-            max_steps: Steps of the longest script.
+            observation_space: Space of what scripts show.
+            num_actions: Number of answers.
+            reward: Reward of a right answer.
+            max_steps: Number of steps of the longest script.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
-            ValueError: If the render mode is another.
+            ValueError: If the render mode is another one.
         """
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"{type(self).__name__}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
@@ -83,18 +83,18 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Script:
-        """Writes an episode, from these random numbers alone."""
+        """Writes an episode from the random numbers of `rng` alone."""
 
     @abstractmethod
     def card(self, obs: Any) -> str:
-        """What pictures show for an observation: a few letters, or nothing."""
+        """Returns the letters that pictures show for an observation; an empty text if there are none."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode.
 
         Args:
-            seed: Fixes its script; None goes on with the task's own random numbers.
-            options: Not used.
+            seed: Seed of the script; None goes on with the task's own random numbers.
+            options: Options that the task does not use.
 
         Returns:
             The first observation, and an empty dict.
@@ -106,8 +106,11 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Answers what is shown.
 
+        Args:
+            action: Number of the answer.
+
         Raises:
-            EnvError: If the action is none of the answers there are, or no episode is under way.
+            EnvError: If there is no such answer, or no episode is under way.
         """
         script, time = self._script, len(self._taken)
         if script is None or time == len(script.answer):
@@ -121,7 +124,7 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         return script.obs[time + 1].copy(), reward, ended and not self.truncates, ended and self.truncates, {}
 
     def get_state(self) -> dict[str, Any]:
-        """Where the episode is, and the random numbers of the next."""
+        """Returns the state of the episode, and of the random numbers of the next one."""
         assert self._script is not None, "asked for between two steps"
         return {
             "obs": self._script.obs.copy(),
@@ -131,20 +134,20 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Puts the task where `get_state` found it, here or in another copy."""
+        """Goes on from a state that `get_state` gave, of this copy or of another."""
         self._script = Script(state["obs"].copy(), state["answer"].copy())
         self._taken = list(state["taken"])
         self.np_random.bit_generator.state = state["rng"]
 
     def picture(self, script: Script, taken: Sequence[int]) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of an episode after these actions."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        """Returns a picture ``[height, width, 3]`` uint8 of an episode after the actions `taken`."""
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         return drawing.draw_strips([self.strip("return", script, taken)], len(taken), len(script.answer))
 
     def strip(self, label: str, script: Script, taken: Sequence[int]) -> Any:
-        """What has been seen and answered, as a `drawing.Strip`."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        """Returns what has been seen and answered so far as a `drawing.Strip`."""
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         cards = [self.card(obs) for obs in script.obs[: len(taken) + 1]]
         asked = zip(taken, script.answer.tolist(), strict=False)
@@ -152,25 +155,26 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         return drawing.Strip(label, cards, right, self.reward * (right.count(True) - right.count(False)))
 
     def render(self) -> Any:
-        """The episode so far as a picture, or None before the first."""
+        """Returns a picture of the episode so far, or None before the first episode."""
         return None if self._script is None else self.picture(self._script, self._taken)
 
 
 class BatchedTask(BatchedEnv):
-    """Many copies of a `ScriptedTask` in one: a `VectorEnv` of one agent, one row a lane.
+    """Many copies of a `ScriptedTask` in one: a `VectorEnv` of one agent, a row a lane.
 
     Attributes:
-        task: What is played.
+        task: Class of the task that is played.
     """
 
     task: ClassVar[type[ScriptedTask]]
+    saved = ("_time", "_length", "_shown", "_answer", "_taken")
 
     def __init__(self, num_lanes: int, **settings: Any) -> None:
         """Makes `num_lanes` copies.
 
         Args:
-            num_lanes: Copies.
-            settings: Those of `task`.
+            num_lanes: Number of copies.
+            settings: Settings of `task`.
 
         Raises:
             ValueError: If a setting is out of range.
@@ -182,30 +186,17 @@ class BatchedTask(BatchedEnv):
         kind = Kind(("agent",), obs_spec(space, action_space), action_spec(action_space))
         super().__init__(num_lanes, kind, f"{self.task.__name__}, batched")
 
-        self._rows.waiting[:] = True
-        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool), any_end=False)
-        self._no_rows = np.zeros(0, dtype=np.int64)
         self._lanes = np.arange(num_lanes)
         self._time, self._length = np.zeros((2, num_lanes), dtype=np.int64)  # of each lane's episode
         # the scripts of all lanes, [step, lane], of meaning up to each one's length
         self._shown = np.zeros((self._one.max_steps + 1, num_lanes, *space.shape), dtype=np.int64)
         self._answer, self._taken = np.zeros((2, self._one.max_steps, num_lanes), dtype=np.int64)
 
-    def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        self._seeds = seeds
-        self.episode[:] = 0
-        self._begin(self._lanes)
-        self._clear_ends()
-        self._rows.reward[:] = 0.0
-        self._show()
-        return self._step
-
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once.
 
         Args:
-            actions: One array ``[lanes]`` of integers, the answers.
+            actions: One array ``[lanes]`` of integers: the answers.
 
         Raises:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
@@ -229,10 +220,8 @@ class BatchedTask(BatchedEnv):
         self._rows.obs["obs"][:] = self._shown[self._time, self._lanes]
 
     def _begin(self, lanes: np.ndarray) -> None:
-        """Writes the scripts of the episodes of some lanes that `episode` numbers."""
-        assert self._seeds is not None, "reset() or load_state_dict() gave them"
         for lane in lanes.tolist():
-            script = self._one.draw(np.random.default_rng(self._seeds(lane, int(self.episode[lane]))))
+            script = self._one.draw(np.random.default_rng(self._seed(lane)))
             length = len(script.answer)
             self._shown[: length + 1, lane], self._answer[:length, lane] = script.obs, script.answer
             self._length[lane] = length
@@ -253,66 +242,18 @@ class BatchedTask(BatchedEnv):
         self.episode += ended
         self._begin(lanes)
 
-    def _clear_ends(self) -> None:
-        """Makes the slab that of a step in which nothing ended."""
-        rows = self._rows
-        for flags in (rows.terminated, rows.truncated, self._step.ended):
-            flags.fill(False)
-        rows.final_index, rows.final_obs = self._no_rows, self._no_obs
-        self._step.any_end = False
-
-    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
-        """The actions of the one kind, if they can be played."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
-        if len(actions) != 1:
-            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
-        action, num = actions[0], int(self._one.action_space.n)
-        if action.shape != self._lanes.shape or action.dtype.kind not in "iu":
-            raise EnvError(
-                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
-                f"expected {self._lanes.shape} integers, one for each lane"
-            )
-        if action.min() < 0 or action.max() >= num:
-            lane = int(np.flatnonzero((action < 0) | (action >= num))[0])
-            episode = int(self.episode[lane])
-            raise EnvError(
-                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
-                f"step {self._time[lane]}: action {action[lane]} of agent is not from 0 to {num - 1}"
-            )
-        return action
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where every lane is."""
-        arrays = {name: getattr(self, f"_{name}").copy() for name in ("time", "length", "shown", "answer", "taken")}
-        return {**arrays, "episode": self.episode.copy()}
-
-    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; no lane is ever lost.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
-        if set(state) != set(self.state_dict()) or state["shown"].shape != self._shown.shape:
-            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
-        self._seeds = seeds
-        for name in ("time", "length", "shown", "answer", "taken"):
-            getattr(self, f"_{name}")[:] = state[name]
-        self.episode[:] = state["episode"]
-        self._clear_ends()
-        self._rows.reward[:] = 0.0
-        self._show()
-        return self._step, np.zeros(self.num_lanes, dtype=bool)
+    def _timestep(self, lane: int) -> int:
+        return int(self._time[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         length = int(self._length[lane])
         script = Script(self._shown[: length + 1, lane], self._answer[:length, lane])
-        return self._one.picture(script, self._taken[: int(self._time[lane]), lane].tolist())
+        return self._one.picture(script, self._taken[: self._timestep(lane), lane].tolist())
 
 
 def twin_of(task: type[ScriptedTask]) -> type[BatchedTask]:
-    """The class of vector envs that play `task`: a `BatchedTask` whose constructor says which settings it takes."""
+    """Makes the class of vector envs that play `task`; the signature of its constructor names the task's settings."""
     lanes = inspect.Parameter("num_lanes", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="int")
     signature = inspect.Signature([lanes, *inspect.signature(task).parameters.values()])
     about = f"Many `{task.__name__}` in one: a `VectorEnv` of one agent, one row a lane."

@@ -8,7 +8,7 @@ from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
-from rookery.envs.sorter import DISTANCE, MOVES, NUMBER, VISITED, BatchedSorter, Sorter
+from rookery.tasks.sorter import DISTANCE, MOVES, NUMBER, VISITED, BatchedSorter, Sorter
 
 
 def plan(lane, episode):

@@ -1,4 +1,4 @@
-"""MiniGrid's views as flags, for networks that should not have to learn which number stands for what."""
+"""Wraps MiniGrid tasks: their views become flags, so that a network need not learn what each number stands for."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 
 CODES = (11, 6, 3)
-"""How many things, colours and states of doors the three numbers of a cell name (``minigrid/core/constants.py``)."""
+"""Number of things, colours and states of doors that the numbers of a cell name (``minigrid/core/constants.py``)."""
 
 DIRECTIONS = 4
 
 
 class OneHotView(gymnasium.ObservationWrapper[np.ndarray, Any, Any]):
-    """What the explorer of a MiniGrid task sees as one vector of flags ``[rows * columns * 20 + 4]``, uint8.
+    """A wrapper that shows the view of a MiniGrid task as a vector of flags ``[rows * columns * 20 + 4]`` uint8.
 
     Each cell has 11 flags for what is there, 6 for its colour and 3 for the state of a door; the last 4 are the
     direction in which the explorer looks. The mission is left out.
@@ -27,7 +27,7 @@ class OneHotView(gymnasium.ObservationWrapper[np.ndarray, Any, Any]):
         """Wraps a MiniGrid task.
 
         Raises:
-            EnvError: If its observations are not those of one.
+            EnvError: If the observations of `env` are not those of a MiniGrid task.
         """
         super().__init__(env)
         space = env.observation_space
@@ -40,7 +40,7 @@ class OneHotView(gymnasium.ObservationWrapper[np.ndarray, Any, Any]):
         self.observation_space = spaces.Box(0, 1, (self._size + DIRECTIONS,), np.uint8)
 
     def observation(self, observation: Any) -> np.ndarray:
-        """The flags of a view."""
+        """Returns the flags of a view."""
         flags = np.zeros(self._size + DIRECTIONS, np.uint8)
         flags[self._cells + self._offsets + observation["image"].reshape(-1, len(CODES))] = 1
         flags[self._size + int(observation["direction"])] = 1

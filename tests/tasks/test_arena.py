@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from rookery.core.errors import EnvError
-from rookery.envs.arena import BatchedArena, MultiAgentArena
 from rookery.envs.base import VectorEnv
+from rookery.tasks.arena import BatchedArena, MultiAgentArena
 
 UP, RIGHT, DOWN, LEFT = range(4)
 

@@ -22,7 +22,7 @@ from gymnasium import spaces
 from rookery.core.entity_set import EntitySet
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import Kind, Step
 from rookery.envs.batched import BatchedEnv
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
@@ -34,13 +34,13 @@ DISTANCE, VISITED, NUMBER = slice(0, 2), 2, 3
 
 @dataclass(frozen=True)
 class SorterSettings:
-    """What a sorter is built with.
+    """Settings of a sorter.
 
     Attributes:
-        max_tiles: Most tiles of an episode, at least 2.
-        side: Rows and columns of the grid, which must have room for the tiles and the explorer.
-        numbers: Largest number of a tile, at least `max_tiles`.
-        max_steps: Steps after which an episode is truncated.
+        max_tiles: Largest number of tiles in an episode, at least 2.
+        side: Number of rows and of columns of the grid, which must have room for the tiles and the explorer.
+        numbers: Largest number on a tile, at least `max_tiles`.
+        max_steps: Number of steps after which an episode is truncated.
     """
 
     max_tiles: int = 6
@@ -61,24 +61,24 @@ class SorterSettings:
             )
 
     def observation_space(self) -> spaces.Dict:
-        """What the explorer sees: ``own`` ``[2]`` and the set ``tiles`` of vectors ``[3 + numbers]``."""
+        """Returns the space of observations: ``own`` ``[2]`` and the set ``tiles`` of vectors ``[3 + numbers]``."""
         tile = spaces.Box(-1, 1, (NUMBER + self.numbers,))
         return spaces.Dict(own=spaces.Box(-1, 1, (2,)), tiles=EntitySet(tile, self.max_tiles, stack=True))
 
     def lay_out(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and columns of explorer and tiles in an episode, ``[1 + n, 2]``, and their numbers, ``[n]`` from 0."""
+        """Draws places of the explorer and the tiles, ``[1 + n, 2]``, and numbers of the tiles, ``[n]`` from 0."""
         num = int(rng.integers(2, self.max_tiles + 1))
         places = np.stack(np.divmod(rng.permutation(self.side**2)[: num + 1], self.side), 1)
         return places, rng.permutation(self.numbers)[:num]
 
 
 class Sorter(gymnasium.Env[Any, Any]):
-    """One sorter.
+    """One sorter, a Gymnasium environment.
 
     Attributes:
-        settings: What it was built with.
-        batched: The vector env that plays many copies with the same numbers. A subclass may have other rules, so it has
-            None unless it names its own.
+        settings: Settings of the sorter.
+        batched: Vector env that plays many copies with the same numbers, or None. A subclass may have other rules, so
+            it has None unless it names its own.
     """
 
     metadata: dict[str, Any] = {"name": "sorter", "render_modes": ["rgb_array"], "render_fps": 6}  # as gymnasium.Env
@@ -97,10 +97,10 @@ class Sorter(gymnasium.Env[Any, Any]):
         max_steps: int = SorterSettings.max_steps,
         render_mode: str | None = None,
     ) -> None:
-        """Makes a sorter; the arguments are those of `SorterSettings`, and a render mode, ``"rgb_array"`` or None.
+        """Makes a sorter; beside the settings of `SorterSettings` it takes a render mode, ``"rgb_array"`` or None.
 
         Raises:
-            ValueError: If one is out of range.
+            ValueError: If a setting is out of range.
         """
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"Sorter: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
@@ -116,11 +116,11 @@ class Sorter(gymnasium.Env[Any, Any]):
         """Starts an episode.
 
         Args:
-            seed: Fixes it; None goes on with the sorter's own random numbers.
-            options: Not used.
+            seed: Seed of the episode; None goes on with the sorter's own random numbers.
+            options: Options that the sorter does not use.
 
         Returns:
-            What is observed, and an empty info.
+            The observation, and an empty info.
         """
         super().reset(seed=seed)
         places, numbers = self.settings.lay_out(self.np_random)
@@ -134,13 +134,13 @@ class Sorter(gymnasium.Env[Any, Any]):
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Moves by one place; a wall stops the move.
+        """Moves the explorer by one place; a wall stops the move.
 
         Args:
-            action: 0 up, 1 right, 2 down or 3 left.
+            action: Direction of the move: 0 up, 1 right, 2 down or 3 left.
 
         Raises:
-            EnvError: If it is none of these.
+            EnvError: If the action is none of these.
         """
         if not 0 <= action < len(MOVES):
             raise EnvError(f"Sorter: step {self._steps}: action {action!r} is not 0, 1, 2 or 3")
@@ -164,13 +164,13 @@ class Sorter(gymnasium.Env[Any, Any]):
         return {"own": here / self._span * np.float32(2) - np.float32(1), "tiles": tiles}
 
     def render(self) -> Any:
-        """A picture ``[height, width, 3]`` uint8, or None before the first episode."""
+        """Returns a picture ``[height, width, 3]`` uint8, or None before the first episode."""
         if not hasattr(self, "_tiles"):
             return None
         return _picture(self.settings, self._place, self._places, self._tiles, self._steps)
 
     def get_state(self) -> dict[str, Any]:
-        """Where the episode is."""
+        """Returns the state of the episode."""
         return {
             "place": list(self._place),
             "places": self._places.copy(),
@@ -181,7 +181,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there."""
+        """Goes on from a state that `get_state` gave."""
         self._place = (int(state["place"][0]), int(state["place"][1]))
         self._places, self._tiles = state["places"].copy(), state["tiles"].copy()
         self._at = {(int(row), int(column)): k for k, (row, column) in enumerate(self._places)}
@@ -189,7 +189,9 @@ class Sorter(gymnasium.Env[Any, Any]):
 
 
 class BatchedSorter(BatchedEnv):
-    """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, one row a lane."""
+    """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, a row a lane."""
+
+    saved = ("_place", "_places", "_rank", "_shown", "_count", "_visited", "_steps", "_entities")
 
     def __init__(
         self,
@@ -202,7 +204,7 @@ class BatchedSorter(BatchedEnv):
         """Makes `num_lanes` sorters; the other arguments are those of `SorterSettings`.
 
         Raises:
-            ValueError: If one is out of range.
+            ValueError: If a setting is out of range.
         """
         if num_lanes < 1:
             raise ValueError(f"BatchedSorter: num_lanes is {num_lanes}, it must be at least 1")
@@ -211,7 +213,6 @@ class BatchedSorter(BatchedEnv):
         kind = Kind(("agent",), obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
         super().__init__(num_lanes, kind, f"Sorter with up to {max_tiles} tiles, batched")
 
-        self._no_rows = np.zeros(0, dtype=np.int64)
         self._lanes = np.arange(num_lanes)
         self._span = np.float32(side - 1)
         self._place = np.zeros((num_lanes, 2), dtype=np.int64)
@@ -219,57 +220,19 @@ class BatchedSorter(BatchedEnv):
         self._rank = np.zeros((num_lanes, side, side), dtype=np.int64)  # of the tile at each place, -1 where none is
         self._shown = np.zeros((num_lanes, side, side), dtype=np.int64)  # as which tile it is shown
         self._count, self._visited, self._steps = np.zeros((3, num_lanes), dtype=np.int64)
-        entities = self._rows.obs["tiles"]
-        self._present, self._tiles = entities[:, :, 0], entities[:, :, 1:]
-        self._saved: dict[str, np.ndarray] = {
-            "place": self._place,
-            "places": self._places,
-            "rank": self._rank,
-            "shown": self._shown,
-            "count": self._count,
-            "visited": self._visited,
-            "steps": self._steps,
-            "episode": self.episode,
-            "tiles": entities,
-        }
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where every lane is."""
-        return {name: array.copy() for name, array in self._saved.items()}
-
-    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; no lane is ever lost.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
-        if {name: np.shape(array) for name, array in state.items()} != {n: a.shape for n, a in self._saved.items()}:
-            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
-        for name, array in self._saved.items():
-            array[...] = state[name]
-        self._seeds = seeds
-        self._show_start()
-        return self._step, np.zeros(self.num_lanes, dtype=bool)
-
-    def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        self._seeds = seeds
-        self.episode[:] = 0
-        for lane in range(self.num_lanes):
-            self._begin(lane, seeds)
-        self._show_start()
-        return self._step
+        self._entities = self._rows.obs["tiles"]
+        self._present, self._tiles = self._entities[:, :, 0], self._entities[:, :, 1:]
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once.
 
         Args:
-            actions: One array ``[lanes]`` of integers, 0 to 3.
+            actions: One array ``[lanes]`` of integers from 0 to 3.
 
         Raises:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
         """
-        action, seeds = self._checked(actions)
+        action = self._checked(actions)
         rows, ended, lanes = self._rows, self._step.ended, self._lanes
         self._place += MOVES[action]
         np.clip(self._place, 0, self.settings.side - 1, out=self._place)
@@ -285,80 +248,60 @@ class BatchedSorter(BatchedEnv):
         np.greater_equal(self._steps, self.settings.max_steps, out=rows.truncated)
         np.logical_or(rows.terminated, rows.truncated, out=ended)
         self._step.any_end = bool(ended.any())
-        self._observe()
+        self._show()
         rows.final_index, rows.final_obs = self._no_rows, self._no_obs
         if self._step.any_end:
             rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
             rows.final_obs = {path: array[rows.final_index] for path, array in rows.obs.items()}
             self.episode += ended
-            for lane in ended.nonzero()[0].tolist():
-                self._begin(lane, seeds)
-            self._observe()
+            self._begin(ended.nonzero()[0])
+            self._show()
         return self._step
 
-    def _begin(self, lane: int, seeds: SeedPlan) -> None:
-        """Starts the episode of a lane that `episode` numbers."""
-        rng = np.random.default_rng(seeds(lane, int(self.episode[lane])))
-        places, numbers = self.settings.lay_out(rng)
-        num, (row, column) = len(numbers), places[1:].T
-        self._place[lane] = places[0]
-        self._places[lane, :num] = places[1:]
-        self._rank[lane] = -1
-        self._rank[lane, row, column] = np.argsort(np.argsort(numbers))
-        self._shown[lane, row, column] = np.arange(num)
-        self._count[lane], self._visited[lane], self._steps[lane] = num, 0, 0
-        self._present[lane] = np.arange(self.settings.max_tiles) < num
-        self._tiles[lane] = 0.0
-        self._tiles[lane, np.arange(num), NUMBER + numbers] = 1.0
+    def _begin(self, lanes: np.ndarray) -> None:
+        for lane in lanes.tolist():
+            places, numbers = self.settings.lay_out(np.random.default_rng(self._seed(lane)))
+            num, (row, column) = len(numbers), places[1:].T
+            self._place[lane] = places[0]
+            self._places[lane, :num] = places[1:]
+            self._rank[lane] = -1
+            self._rank[lane, row, column] = np.argsort(np.argsort(numbers))
+            self._shown[lane, row, column] = np.arange(num)
+            self._count[lane], self._visited[lane], self._steps[lane] = num, 0, 0
+            self._present[lane] = np.arange(self.settings.max_tiles) < num
+            self._tiles[lane] = 0.0
+            self._tiles[lane, np.arange(num), NUMBER + numbers] = 1.0
 
-    def _show_start(self) -> None:
-        """Makes the slab that of a step in which nothing was earned and nothing ended."""
-        rows = self._rows
-        for flags in (rows.terminated, rows.truncated, self._step.ended):
-            flags.fill(False)
-        rows.waiting[:], rows.reward[:] = True, 0.0
-        rows.final_index, rows.final_obs, self._step.any_end = self._no_rows, self._no_obs, False
-        self._observe()
-
-    def _observe(self) -> None:
-        """Writes what depends on where the explorers are."""
+    def _show(self) -> None:
         here = self._place.astype(np.float32)
         self._rows.obs["own"][...] = here / self._span * np.float32(2) - np.float32(1)
         distance = (self._places - here[:, None]) / self._span
         np.copyto(self._tiles[:, :, DISTANCE], distance, where=self._present[:, :, None] > 0)
 
-    def _checked(self, actions: Sequence[np.ndarray]) -> tuple[np.ndarray, SeedPlan]:
-        """The actions of the one kind, if they can be played."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
-        action = actions[0]
-        if action.shape != (self.num_lanes,) or action.dtype.kind not in "iu":
-            raise EnvError(
-                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
-                f"expected ({self.num_lanes},) integers, one for each lane"
-            )
-        if ((action < 0) | (action >= len(MOVES))).any():
-            lane = int(np.flatnonzero((action < 0) | (action >= len(MOVES)))[0])
-            episode = int(self.episode[lane])
-            raise EnvError(
-                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
-                f"step {self._steps[lane]}: action {action[lane]} of agent is not 0, 1, 2 or 3"
-            )
-        return action, self._seeds
+    def _timestep(self, lane: int) -> int:
+        return int(self._steps[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         there = np.flatnonzero(self._present[lane])
         place = int(self._place[lane, 0]), int(self._place[lane, 1])
         places, tiles = self._places[lane, there], self._tiles[lane, there]
-        return _picture(self.settings, place, places, tiles, int(self._steps[lane]))
+        return _picture(self.settings, place, places, tiles, self._timestep(lane))
 
 
 def _picture(
     settings: SorterSettings, explorer: tuple[int, int], places: np.ndarray, tiles: np.ndarray, steps: int
 ) -> np.ndarray:
-    """Tiles ``[n, 3 + numbers]`` as they are observed, at ``[n, 2]``, and the explorer among them."""
-    from rookery.envs import drawing  # only those who look pay for loading Pillow
+    """Draws a sorter.
+
+    Args:
+        settings: Settings of the sorter.
+        explorer: Row and column of the explorer.
+        places: Row and column of each tile, ``[n, 2]``.
+        tiles: Tiles as they are observed, ``[n, 3 + numbers]``.
+        steps: Steps of the episode so far.
+    """
+    from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
     shown = [
         (int(row), int(column), int(tile[NUMBER:].argmax()) + 1, bool(tile[VISITED]))

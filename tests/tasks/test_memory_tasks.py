@@ -10,10 +10,12 @@ from rookery.core.encoding import decode, encode
 from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
 from rookery.envs.check import check_env
-from rookery.envs.classic import BatchedCartPole, BatchedStatelessCartPole
+from rookery.envs.classic import BatchedCartPole
 from rookery.envs.make import OURS, make_env
-from rookery.envs.memory_tasks import (
+from rookery.envs.snapshot import can_capture, capture, restore
+from rookery.tasks.memory_tasks import (
     Autoencode,
+    BatchedStatelessCartPole,
     CountRecall,
     CueCorridor,
     RepeatAfterMe,
@@ -21,7 +23,6 @@ from rookery.envs.memory_tasks import (
     StatelessCartPole,
     TwoCues,
 )
-from rookery.envs.snapshot import can_capture, capture, restore
 
 LEFT, RIGHT = 0, 1
 
@@ -381,7 +382,7 @@ def test_turns_are_taken_up_again_after_a_restart():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_known_by_its_name_and_keeps_the_contract(name):
-    assert OURS[name] == f"rookery.envs.memory_tasks:{name}"
+    assert OURS[name] == f"rookery.tasks.memory_tasks:{name}"
     assert not [finding for finding in check_env(name, {}, (), episodes=3, max_steps=600, seed=0)
                 if finding.severity == "error"]  # fmt: skip
     assert (make_env(name, None, (), 2, "auto").name.endswith("batched")) == (name != "TwoCues")

@@ -27,7 +27,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import Kind, Step
 from rookery.envs.batched import BatchedEnv
 
 AGENTS = ("agent1", "agent2")
@@ -37,12 +37,12 @@ REWARDS = ((-1.0, 1.0), (-1.0, 1.0), (-0.5, -0.1), (1.0, -0.1))  # of both agent
 
 @dataclass(frozen=True)
 class ArenaSettings:
-    """What an arena is built with.
+    """Settings of an arena.
 
     Attributes:
-        width: Columns, at least 1.
-        height: Rows, at least 1; there must be two tiles, one for each agent.
-        max_timesteps: Steps after which an episode is truncated, at least 1.
+        width: Number of columns, at least 1.
+        height: Number of rows, at least 1; there must be two tiles, one for each agent.
+        max_timesteps: Number of steps after which an episode is truncated, at least 1.
         render_mode: ``"rgb_array"`` or None; for callers that ask, pictures are drawn either way.
     """
 
@@ -63,7 +63,7 @@ class ArenaSettings:
             raise ValueError(f"MultiAgentArena: render_mode is {self.render_mode!r}, it must be 'rgb_array' or None")
 
     def updated(self, config: Mapping[str, Any] | None) -> ArenaSettings:
-        """These settings with those named in `config` replaced.
+        """Returns these settings with those named in `config` replaced.
 
         Raises:
             ValueError: For a key that is no setting; names the nearest one.
@@ -77,27 +77,27 @@ class ArenaSettings:
 
     @property
     def num_tiles(self) -> int:
-        """Tiles of the grid."""
+        """Number of tiles of the grid."""
         return self.width * self.height
 
     def observation_space(self) -> spaces.MultiDiscrete:
-        """What either agent sees: its own tile and the other's."""
+        """Returns the space of what either agent sees: its own tile and the tile of the other agent."""
         return spaces.MultiDiscrete([self.num_tiles, self.num_tiles])
 
     def coins(self, rng: np.random.Generator) -> np.ndarray:
-        """Whether agent1 moves first in each step of an episode, ``[max_timesteps]``, drawn as one block."""
+        """Draws as one block whether agent1 moves first in each step of an episode, ``[max_timesteps]`` bool."""
         return rng.random(self.max_timesteps) > 0.5
 
     def draw(self, tiles: np.ndarray, visited: np.ndarray, timestep: int, returns: Sequence[float]) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of an arena.
+        """Draws a picture ``[height, width, 3]`` uint8 of an arena.
 
         Args:
-            tiles: ``[2]``, where agent1 and agent2 are.
-            visited: ``[num_tiles]`` bool, the tiles agent1 has covered.
+            tiles: Tiles that agent1 and agent2 are on, ``[2]``.
+            visited: Whether agent1 has visited each tile, ``[num_tiles]`` bool.
             timestep: Steps since the episode began.
-            returns: What agent1 and agent2 have earned since then.
+            returns: Returns of agent1 and agent2 since then.
         """
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         board = visited.reshape(self.height, self.width)
         cells = [divmod(int(tile), self.width) for tile in tiles]
@@ -105,17 +105,17 @@ class ArenaSettings:
 
 
 class MultiAgentArena:
-    """One arena, keyed by agent.
+    """One arena, a dict-style environment of two agents.
 
     ``reset() -> obs, infos`` and ``step(actions) -> obs, rewards, terminateds, truncateds, infos`` give and take dicts.
 
     Attributes:
         possible_agents: ``["agent1", "agent2"]``.
-        agents: Those in the running episode: both, or none after it ended.
-        observation_spaces: MultiDiscrete ``[own tile, other tile]`` for each agent.
-        action_spaces: Discrete(4) for each agent.
-        batched: The vector env that plays many copies with the same numbers. A subclass may have other rules, so it has
-            None unless it names its own.
+        agents: Agents in the running episode: both, or none after it ended.
+        observation_spaces: Space of each agent's observation, a MultiDiscrete ``[own tile, other tile]``.
+        action_spaces: Space of each agent's action, Discrete(4).
+        batched: Vector env that plays many copies with the same numbers, or None. A subclass may have other rules, so
+            it has None unless it names its own.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "multi_agent_arena", "render_modes": ["rgb_array"], "render_fps": 10}
@@ -138,11 +138,11 @@ class MultiAgentArena:
         """Makes an arena, ready to be stepped.
 
         Args:
-            width: Columns; or `config`, for callers that pass it as the only argument.
-            height: Rows.
-            max_timesteps: Steps after which an episode is truncated.
+            width: Number of columns; or `config`, for callers that pass it as the only argument.
+            height: Number of rows.
+            max_timesteps: Number of steps after which an episode is truncated.
             render_mode: ``"rgb_array"`` or None.
-            config: The same settings as a dict; those it names replace the arguments.
+            config: Settings by name, which replace the arguments.
 
         Raises:
             ValueError: If a setting is out of range or unknown.
@@ -164,8 +164,8 @@ class MultiAgentArena:
         """Starts an episode.
 
         Args:
-            seed: Fixes the episode's coin flips; None goes on with the arena's own random numbers.
-            options: Not used.
+            seed: Seed of the episode's coin flips; None goes on with the arena's own random numbers.
+            options: Options that the arena does not use.
 
         Returns:
             Observations ``[2]`` int64 and empty infos, by agent.
@@ -186,7 +186,7 @@ class MultiAgentArena:
         """Moves both agents, in the order of this step's coin.
 
         Args:
-            action_dict: 0 up, 1 right, 2 down or 3 left for each agent.
+            action_dict: Action of each agent: 0 up, 1 right, 2 down or 3 left.
 
         Returns:
             obs, rewards, terminateds, truncateds and infos by agent; the ends have an ``"__all__"`` too.
@@ -217,7 +217,7 @@ class MultiAgentArena:
         return self._observe(), rewards, dict.fromkeys(ends, False), dict.fromkeys(ends, over), infos
 
     def _move(self, agent: str, action: int) -> str:
-        """Moves an agent and says what came of it: ``"collision"``, ``"new_field"`` or ``""``."""
+        """Moves an agent and returns what happened: ``"collision"``, ``"new_field"`` or ``""``."""
         row, column = self._position[agent]
         row, column = row + MOVES[action][0], column + MOVES[action][1]
         if (row, column) == self._position["agent2" if agent == "agent1" else "agent1"]:
@@ -234,12 +234,12 @@ class MultiAgentArena:
         return {"agent1": np.array([own, other]), "agent2": np.array([other, own])}
 
     def render(self) -> np.ndarray:
-        """The arena as a picture ``[height, width, 3]`` uint8."""
+        """Returns a picture ``[height, width, 3]`` uint8 of the arena."""
         tiles = self._observe()["agent1"]
         return self.settings.draw(tiles, self._visited.ravel(), self.timestep, list(self._returns.values()))
 
     def close(self) -> None:
-        """Nothing is held; there so that the arena is closed like any other environment."""
+        """Does nothing; the arena is closed like any other environment."""
 
 
 class BatchedArena(BatchedEnv):
@@ -247,6 +247,8 @@ class BatchedArena(BatchedEnv):
 
     An episode ends only at its time limit, so all lanes begin and end theirs together and one clock serves all.
     """
+
+    saved = ("_place", "_visited", "_leads", "_returns", "timestep")
 
     def __init__(
         self,
@@ -271,7 +273,6 @@ class BatchedArena(BatchedEnv):
         super().__init__(num_lanes, kind, f"MultiAgentArena {self.settings.width}x{self.settings.height}, batched")
         self.timestep = 0
 
-        self._all_rows = np.arange(num_lanes * 2)
         self._moves = _move_table(self.settings.width, self.settings.height)
         self._rewards = np.array(REWARDS)
         self._lane_start = np.arange(num_lanes) * self.settings.num_tiles  # in `_visited`
@@ -295,55 +296,17 @@ class BatchedArena(BatchedEnv):
         self._tile1 = slab[:, 0, 0]
         self._reward = self._rows.reward.reshape(num_lanes, 2)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where every lane is."""
-        arrays = {name: getattr(self, f"_{name}").copy() for name in ("place", "visited", "leads", "returns")}
-        return {
-            **arrays,
-            "episode": self.episode.copy(),
-            "timestep": self.timestep,
-            "obs": self._rows.obs["obs"].copy(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; no lane is ever lost.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
-        if set(state) != set(self.state_dict()) or state["visited"].shape != self._visited.shape:
-            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
-        self._seeds, self.timestep = seeds, state["timestep"]
-        for name in ("place", "visited", "leads", "returns"):
-            getattr(self, f"_{name}")[:] = state[name]
-        self.episode[:] = state["episode"]
-        self._rows.obs["obs"][:] = state["obs"]
-        self._rows.reward[:] = 0.0
-        self._rows.waiting[:] = True
-        self._clear_ends()
-        return self._step, np.zeros(self.num_lanes, dtype=bool)
-
-    def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        self._seeds = seeds
-        self.episode[:] = 0
-        self._begin(seeds)
-        self._rows.reward[:] = 0.0
-        self._rows.waiting[:] = True
-        self._clear_ends()
-        return self._step
-
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once.
 
         Args:
-            actions: One array ``[lanes * 2]`` of integers from 0 to 3, in row order.
+            actions: One array ``[lanes * 2]`` of integers from 0 to 3, in the order of rows.
 
         Raises:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
         """
         action = self._checked(actions)
-        if self._rows.final_index.size:
+        if self._step.any_end:
             self._clear_ends()
         place, target, free, seen, event = self._place, self._target, self._free, self._seen, self._event
 
@@ -377,67 +340,40 @@ class BatchedArena(BatchedEnv):
             self._end()
         return self._step
 
-    def _begin(self, seeds: SeedPlan) -> None:
-        """Starts the episodes that `episode` numbers."""
-        plan = [seeds(lane, int(episode)) for lane, episode in enumerate(self.episode)]
-        coins = np.stack([self.settings.coins(np.random.default_rng(seed)) for seed in plan], axis=1)
+    def _begin(self, lanes: np.ndarray) -> None:
+        coins = np.stack([self.settings.coins(np.random.default_rng(self._seed(lane))) for lane in lanes], axis=1)
         self._leads[:, 0], self._leads[:, 1] = coins, ~coins
         self.timestep = 0
         self._visited[:] = False
         self._returns[:] = 0.0
         self._place[0], self._place[1] = 0, 4 * (self.settings.num_tiles - 1)
-        self._own_tile[:] = self._other_tile[:] = self._place >> 2
 
     def _end(self) -> None:
         """Truncates all episodes and starts the next ones."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
         rows = self._rows
         rows.truncated[:] = True
-        rows.final_index = self._all_rows
+        rows.final_index = np.arange(len(rows.reward))
         rows.final_obs = {"obs": rows.obs["obs"].copy()}
-        self._step.ended[:] = True
+        self._step.ended[:] = self._step.any_end = True
         self.episode += 1
-        self._begin(self._seeds)
+        self._begin(np.arange(self.num_lanes))
+        self._show()
 
-    def _clear_ends(self) -> None:
-        """Makes the slab that of a step in which nothing ended."""
-        rows = self._rows
-        rows.truncated[:] = False
-        rows.final_index = self._all_rows[:0]
-        rows.final_obs = self._no_obs
-        self._step.ended[:] = False
+    def _show(self) -> None:
+        self._own_tile[:] = self._other_tile[:] = self._place >> 2
 
-    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
-        """The actions of the one kind, if they can be played."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
-        if len(actions) != 1:
-            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
-        action = actions[0]
-        if action.shape != self._all_rows.shape or action.dtype.kind not in "iu":
-            raise EnvError(
-                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
-                f"expected {self._all_rows.shape} integers, one for each agent of each lane"
-            )
-        if np.bitwise_or.reduce(action) & ~3:  # some bit above those of 0 to 3, or a sign
-            row = int(np.flatnonzero((action < 0) | (action > 3))[0])
-            lane, episode = row // 2, int(self.episode[row // 2])
-            raise EnvError(
-                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
-                f"step {self.timestep}: action {action[row]} of {AGENTS[row % 2]} is not 0, 1, 2 or 3"
-            )
-        return action
+    def _timestep(self, lane: int) -> int:
+        return self.timestep
 
     def render(self, lane: int) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         tiles = self.settings.num_tiles
         visited = self._visited[lane * tiles : (lane + 1) * tiles]
         return self.settings.draw(self._own_tile[:, lane], visited, self.timestep, self._returns[lane].tolist())
 
 
 def _move_table(width: int, height: int) -> np.ndarray:
-    """Where a move leads on an empty grid: ``4 * tile`` of the new tile, by ``4 * tile + action``."""
+    """Returns where a move leads on an empty grid: ``4 * tile`` of the new tile, by ``4 * tile + action``."""
     tile = np.arange(width * height)
     row, column = tile // width, tile % width
     moved = [

@@ -30,14 +30,21 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rookery.core.errors import EnvError
-from rookery.envs.classic import BatchedCartPole, BatchedStatelessCartPole
-from rookery.envs.scripted import UNASKED, Script, ScriptedTask, twin_of
+from rookery.envs.classic import BatchedCartPole
+from rookery.tasks.scripted import UNASKED, Script, ScriptedTask, twin_of
 
 SUITS = "CDHS"  # clubs, diamonds, hearts, spades
 CARDS = 52  # of a deck, as many of each suit
 AGENTS = ("agent1", "agent2")
 CORRIDOR, CUE_LEFT, CUE_RIGHT, JUNCTION = range(4)
 LEFT, RIGHT = range(2)
+
+
+class BatchedStatelessCartPole(BatchedCartPole):
+    """Many copies of `StatelessCartPole` in one: an observation is position and angle alone."""
+
+    title = "StatelessCartPole"
+    shows_velocities = False
 
 
 class StatelessCartPole(CartPoleEnv):
@@ -55,9 +62,9 @@ class StatelessCartPole(CartPoleEnv):
         """Makes a cart-pole.
 
         Args:
-            sutton_barto_reward: The reward is -1 for the step that terminates and 0 for others.
-            render_mode: ``"rgb_array"`` or None.
-            max_episode_steps: Steps after which an episode is truncated.
+            sutton_barto_reward: Whether the reward is -1 for the step that terminates and 0 for others.
+            render_mode: ``"rgb_array"``, or None for no pictures.
+            max_episode_steps: Number of steps after which an episode is truncated.
 
         Raises:
             ValueError: If a setting is out of range.
@@ -85,7 +92,7 @@ class StatelessCartPole(CartPoleEnv):
         return obs[::2].copy(), float(reward), bool(terminated), self._timestep >= self.max_episode_steps, info
 
     def get_state(self) -> dict[str, Any]:
-        """Where cart and pole are, and the random numbers of the next episode."""
+        """Returns the state of cart and pole, and of the random numbers of the next episode."""
         return {
             "motion": np.array(self.state),
             "steps_beyond_terminated": self.steps_beyond_terminated,
@@ -94,13 +101,13 @@ class StatelessCartPole(CartPoleEnv):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Puts the cart-pole where `get_state` found it, here or in another copy."""
+        """Goes on from a state that `get_state` gave, of this copy or of another."""
         self.state, self._timestep = state["motion"].copy(), state["timestep"]
         self.steps_beyond_terminated = state["steps_beyond_terminated"]
         self.np_random.bit_generator.state = copy.deepcopy(state["rng"])
 
     def render(self) -> Any:
-        """A picture ``[400, 600, 3]`` uint8, or None before the first episode."""
+        """Returns a picture ``[400, 600, 3]`` uint8, or None before the first episode."""
         from rookery.envs import drawing  # only those who look pay for loading Pillow
 
         if self.state is None:
@@ -122,8 +129,8 @@ class RepeatAfterMe(ScriptedTask):
         """Makes a task.
 
         Args:
-            delay: How far back what must be repeated lies; 0 is what is shown now.
-            max_episode_steps: Steps of an episode.
+            delay: Number of steps after which an observation is to be repeated; 0 = at once.
+            max_episode_steps: Number of steps of an episode.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
@@ -139,7 +146,7 @@ class RepeatAfterMe(ScriptedTask):
         return Script(obs, np.concatenate((np.zeros(self.delay, dtype=np.int64), obs))[: self.max_steps])
 
     def card(self, obs: Any) -> str:
-        """0 or 1."""
+        """Returns the number that is shown, 0 or 1."""
         return str(obs)
 
 
@@ -157,8 +164,8 @@ class RepeatPrevious(ScriptedTask):
         """Makes a task.
 
         Args:
-            num_decks: Decks shuffled together.
-            k: Which card is asked for, from 1, the present one, to the number of cards less 1.
+            num_decks: Number of decks that are shuffled together.
+            k: Number of the card that is asked for, counted back from the present one, which is 1.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
@@ -177,7 +184,7 @@ class RepeatPrevious(ScriptedTask):
         return Script(suits, np.concatenate((np.full(self.k - 1, UNASKED), suits))[: self.max_steps])
 
     def card(self, obs: Any) -> str:
-        """The suit's letter."""
+        """Returns the letter of the suit."""
         return SUITS[obs]
 
 
@@ -193,7 +200,7 @@ class Autoencode(ScriptedTask):
         """Makes a task.
 
         Args:
-            num_decks: Decks shuffled together.
+            num_decks: Number of decks that are shuffled together.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
@@ -211,7 +218,7 @@ class Autoencode(ScriptedTask):
         return Script(obs, np.concatenate((np.full(self.num_cards - 1, UNASKED), suits[::-1])))
 
     def card(self, obs: Any) -> str:
-        """The suit's letter; that of the last card and none after it while reciting."""
+        """Returns the letter of the suit; while the deck is recited, that of the last card and then none."""
         return "?" if obs[0] else SUITS[obs[1]]
 
 
@@ -227,7 +234,7 @@ class CountRecall(ScriptedTask):
         """Makes a task.
 
         Args:
-            num_decks: Decks shuffled together.
+            num_decks: Number of decks that are shuffled together.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
@@ -244,7 +251,7 @@ class CountRecall(ScriptedTask):
         return Script(np.stack((dealt, asked), axis=1), counts[: self.max_steps])
 
     def card(self, obs: Any) -> str:
-        """The colour dealt, B or R, and the one asked for, b or r."""
+        """Returns the colour dealt, B or R, and the colour asked for, b or r."""
         return f"{'BR'[obs[0]]}{'br'[obs[1]]}"
 
 
@@ -260,8 +267,8 @@ class CueCorridor(ScriptedTask):
         """Makes a corridor.
 
         Args:
-            length: Steps from the cue to the junction.
-            min_length: Each episode's corridor has this many to `length`, drawn evenly; None = always `length`.
+            length: Number of steps from the cue to the junction.
+            min_length: Smallest length; that of each episode is drawn evenly from here to `length`. None = `length`.
             render_mode: ``"rgb_array"`` or None.
 
         Raises:
@@ -282,7 +289,7 @@ class CueCorridor(ScriptedTask):
         return Script(obs, np.array([UNASKED] * steps + [(LEFT, RIGHT)[turn]]))
 
     def card(self, obs: Any) -> str:
-        """The cue, a question mark at the junction, nothing in between."""
+        """Returns the cue, a question mark at the junction, nothing in between."""
         return ("", "L", "R", "?")[obs]
 
 
@@ -295,9 +302,9 @@ class TwoCues:
 
     Attributes:
         possible_agents: ``["agent1", "agent2"]``.
-        agents: Those still walking.
-        observation_spaces: Discrete(4) for each agent.
-        action_spaces: Discrete(2) for each agent.
+        agents: Agents that are still walking.
+        observation_spaces: Space of each agent's observation, Discrete(4).
+        action_spaces: Space of each agent's action, Discrete(2).
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "two_cues", "render_modes": ["rgb_array"], "render_fps": 4}
@@ -322,8 +329,8 @@ class TwoCues:
         """Starts an episode.
 
         Args:
-            seed: Fixes cues and lengths; None goes on with the environment's own random numbers.
-            options: Not used.
+            seed: Seed of cues and lengths; None goes on with the environment's own random numbers.
+            options: Options that the task does not use.
 
         Returns:
             The observation of `agent1`, which acts first, and an empty info.
@@ -342,7 +349,7 @@ class TwoCues:
         """Moves the agent on turn.
 
         Args:
-            action_dict: 0 left or 1 right, of that agent alone.
+            action_dict: Action of that agent alone: 0 left or 1 right.
 
         Returns:
             The observation of the agent that acts next, the reward and end of the one that acted.
@@ -369,19 +376,19 @@ class TwoCues:
         return obs, {actor: reward}, terminateds, {actor: False, "__all__": False}, {agent: {} for agent in obs}
 
     def render(self) -> Any:
-        """Both corridors as a picture ``[height, width, 3]`` uint8."""
-        from rookery.envs import drawing  # only those who look pay for loading Pillow
+        """Returns a picture ``[height, width, 3]`` uint8 of both corridors."""
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         strips = [self._corridor.strip(agent, self._scripts[agent], self._taken[agent]) for agent in AGENTS]
         timestep = sum(len(taken) for taken in self._taken.values())
         return drawing.draw_strips(strips, timestep, sum(len(script.answer) for script in self._scripts.values()))
 
     def close(self) -> None:
-        """Nothing is held; there so that it is closed like any other environment."""
+        """Does nothing; the task is closed like any other environment."""
 
 
 def _at_least(env: Any, least: int, **setting: Any) -> int:
-    """The value of a setting, if it is an integer of at least so much."""
+    """Returns the value of a setting, if it is an integer of at least `least`."""
     ((name, value),) = setting.items()
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{type(env).__name__}: {name} is {value!r}, it must be an integer of at least {least}")
