@@ -208,7 +208,10 @@ def test_a_checkpoint_says_what_its_memories_are(tmp_path):
     last = checkpoints(folder)[-1]
     mapped = mapped_files(last, read_manifest(last))
     assert mapped.keys() == segments(last).keys()
-    assert not json.loads((last / "state.json").read_text())["learners"]["main"]["replay"]["buffer"].keys() & {"obs", "rows"}
+    assert not json.loads((last / "state.json").read_text())["learners"]["main"]["replay"]["buffer"].keys() & {
+        "obs",
+        "rows",
+    }
 
 
 # --- from elsewhere -------------------------------------------------------------------------------------------------

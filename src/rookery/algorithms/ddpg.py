@@ -35,7 +35,7 @@ from rookery.models.deterministic import Deterministic
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
 
 

@@ -38,7 +38,7 @@ from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
 from rookery.models.recall import rows_of
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rookery.algorithms.algorithm import Algorithm, Row
-from rookery.replay.room import bytes_needed, gigabytes
+from rookery.replay.budget import gigabytes
 from rookery.training.results import Progress
 
 if TYPE_CHECKING:
@@ -78,13 +78,5 @@ def told_replay(learner: Algorithm[Any]) -> str:
     """The replay memory of a learner, in a few words; empty if it has none."""
     if learner.replay is None:
         return ""
-    policy, cfg = learner.policy, learner.replay.own.cfg
-    needed = bytes_needed(
-        policy.obs_spec,
-        policy.action_spec,
-        cfg.capacity,
-        memory_size=policy.memory_size,
-        memory_every=learner.replay.own.memory_every,
-        frame_stacks=cfg.frame_stacks,
-    )
-    return f"memory {cfg.capacity:,} decisions ({gigabytes(needed)})"
+    own = learner.replay.own
+    return f"replay {own.capacity:,} decisions ({gigabytes(own.full_bytes)})"
