@@ -25,10 +25,11 @@ from rookery import PPOConfig, Trainer
 from rookery.algorithms.actor_critic import Outputs
 from rookery.algorithms.ppo import ppo_gradient, ppo_loss
 from rookery.core.batch import Minibatch, Sequences
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.native import ADDRESS, FLOATS, Head, Leaf, Linear, Network, best_build
 from rookery.core.native_memory import Cell, Recurrence
-from rookery.core.optim import apply_gradients, compute_gradients, flatten, with_gradient
+from rookery.core.optim import apply_gradients, compute_gradients, with_gradient
 from rookery.core.runtime import keep_large_blocks
 from rookery.models.memory import MemoryConfig, build_memory
 from rookery.rollout.slots import Decisions

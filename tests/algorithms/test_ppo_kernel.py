@@ -13,7 +13,8 @@ from rookery import ModelConfig, PPOConfig
 from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
 from rookery.algorithms.ppo_kernel import ppo_kernel
-from rookery.core.optim import ByHand, flatten
+from rookery.core.flat import flatten
+from rookery.core.optim import ByHand
 from rookery.core.spaces import MASK, obs_spec
 from rookery.policies.policy import Policy
 

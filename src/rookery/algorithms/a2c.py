@@ -16,8 +16,9 @@ from torch.nn import functional
 from rookery.algorithms.actor_critic import ActorCritic, advantage_targets, importance_metrics
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import RMSprop, flatten, gradient_step, with_gradient
+from rookery.core.optim import RMSprop, gradient_step, with_gradient
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig

@@ -20,9 +20,10 @@ from rookery.algorithms.experience import Along, Experience
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.ops import quantile_huber
-from rookery.core.optim import Adam, ClosedForm, StepConfig, flatten, gradient_step, track, with_gradient
+from rookery.core.optim import Adam, ClosedForm, StepConfig, gradient_step, track, with_gradient
 from rookery.core.settings import NonNegativeInt, PositiveInt, Settings
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful

@@ -28,8 +28,9 @@ from rookery.algorithms.critics import (
 from rookery.algorithms.experience import Experience
 from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.batch import TensorTree, Transitions
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, Optimizer, flatten, gradient_step, track
+from rookery.core.optim import Adam, Optimizer, gradient_step, track
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig

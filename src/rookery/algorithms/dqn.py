@@ -23,8 +23,9 @@ from rookery.algorithms.q_sequences import sequence_priorities, stretches, timel
 from rookery.core.batch import Rollout, TensorTree, Transitions, flat
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, Optimizer, flatten, gradient_step, track
+from rookery.core.optim import Adam, Optimizer, gradient_step, track
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import (
     Fraction,

@@ -20,9 +20,10 @@ from rookery.algorithms.q_kernel import q_kernels
 from rookery.algorithms.q_losses import QBatch, only_played, played
 from rookery.algorithms.q_network import QNetwork
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.ops import lambda_returns
-from rookery.core.optim import Adam, ClosedForm, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, ClosedForm, gradient_step, with_gradient
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled

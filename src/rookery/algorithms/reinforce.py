@@ -28,9 +28,10 @@ from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.kernels import PolicyKernels
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.errors import TrainingError
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.native import places
-from rookery.core.optim import Adam, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, gradient_step, with_gradient
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.core.spaces import MASK

@@ -35,8 +35,9 @@ from rookery.algorithms.off_policy import OffPolicy
 from rookery.algorithms.q_sequences import sequence_priorities
 from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, ClosedForm, Optimizer, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, ClosedForm, Optimizer, gradient_step, with_gradient
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig

@@ -1,26 +1,24 @@
-"""The one place where weights change: `gradient_step`, and the flat memory it works on.
+"""The one place where weights change: `gradient_step`, on the flat memory of `core/flat.py`.
 
 A step goes one of two ways to the same numbers: through torch and its autograd, or, for small networks on the
 processor, through compiled kernels (docs/kernels.md), where `forward` has them.
-
-`flatten` makes all parameters of a learner views of one tensor and their gradients views of another, so that a norm, a
-clip and an optimizer's step are few operations, however many layers there are.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rookery.core.errors import ConfigError
+from rookery.core.flat import Flat
 from rookery.core.metrics import Metrics
 from rookery.core.native import AdamSettings, Build, Counters, RMSpropSettings, best_build, is_plain
 
@@ -65,37 +63,6 @@ class Kernels(Protocol):
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of all weights, given those of what the last `forward` put out."""
         ...
-
-
-@dataclass(frozen=True)
-class Flat:
-    """Parameters and gradients of a learner, one vector each."""
-
-    data: Tensor
-    grad: Tensor
-
-
-def flatten(parts: Iterable[nn.Module]) -> Flat:
-    """Moves the trainable parameters of `parts`, in their order, into one vector, and their gradients into another.
-
-    The modules work as before, on views. Do it again after a copy or a move to another device: those break the views.
-    Gradients are zeroed in place, never None. Parameters without `requires_grad` stay outside.
-    """
-    seen: dict[int, nn.Parameter] = {}
-    for part in parts:
-        for parameter in part.parameters():
-            if parameter.requires_grad:
-                seen.setdefault(id(parameter), parameter)
-    parameters = list(seen.values())
-    data = torch.cat([p.detach().reshape(-1) for p in parameters])
-    grad = torch.zeros_like(data)
-    offset = 0
-    for parameter in parameters:
-        end = offset + parameter.numel()
-        parameter.data = data[offset:end].view_as(parameter)
-        parameter.grad = grad[offset:end].view_as(parameter)
-        offset = end
-    return Flat(data, grad)
 
 
 class Optimizer(ABC):
