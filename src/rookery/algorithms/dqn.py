@@ -177,7 +177,7 @@ class DQN(OffPolicy[DQNConfig]):
         """Decisions that stand for themselves."""
         drawn = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
         batch: Any = self.kernel_rows(drawn) or self.targets(drawn, cfg)
-        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg)
+        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form)
         self.memory.update_priorities(drawn.row, _priority(metrics))
         return metrics
 
@@ -209,7 +209,7 @@ class DQN(OffPolicy[DQNConfig]):
         weight = None if drawn.weight is None else drawn.weight.to(device)
         rollout = drawn.rollout.map(lambda _, tensor: tensor.to(device))
         batch, fragment = self.sequence_targets(rollout, weight, cfg)
-        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg)
+        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form)
         priority = _priority(metrics)
         if weight is not None:
             present, priority = sequence_priorities(priority, fragment, len(drawn.row))
