@@ -11,8 +11,9 @@ import torch
 from rookery.algorithms.actor_critic import ActorCritic, advantage_targets
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import Adam, flatten, gradient_step
+from rookery.core.optim import Adam, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig

@@ -27,7 +27,7 @@ from rookery.core.settings import default_of, describe, fields_of, hints_of, obj
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS
 from rookery.training.settings import (
     SHORTHANDS,

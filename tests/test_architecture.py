@@ -208,7 +208,7 @@ def test_weights_change_in_one_place():
     assert set(files_with(r"\.backward\(")) == {"core/optim.py"}
     assert files_with(r"_fused_adam_\(") == ["core/optim.py"]
     assert set(files_with(r"torch\.optim")) <= {"core/optim.py"}
-    assert set(files_with(r"\.grad\b")) == {"core/optim.py", "core/native.py"}
+    assert set(files_with(r"\.grad\b")) == {"core/flat.py", "core/optim.py", "core/native.py"}
     assert set(files_with(r"'(adam|rmsprop)_flat'")) == {"core/optim.py", "core/native.py"}  # kernels that move weights
     assert files_with(r"def gradient_step\(") == ["core/optim.py"]
 

@@ -27,7 +27,7 @@ _HOME = {
     "TD3": "rookery.algorithms.td3",
     "DDPGConfig": "rookery.algorithms.ddpg",
     "DDPG": "rookery.algorithms.ddpg",
-    "ReplayConfig": "rookery.replay.memory",
+    "ReplayConfig": "rookery.replay.buffer",
     "ModelConfig": "rookery.models.build",
     "EvaluationConfig": "rookery.training.settings",
     "SamplingConfig": "rookery.training.settings",
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from rookery.core.schedules import Piecewise as Piecewise
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.policies.export import load_policy as load_policy
-    from rookery.replay.memory import ReplayConfig as ReplayConfig
+    from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.rollout.hooks import Episode as Episode
     from rookery.tasks.arena import MultiAgentArena as MultiAgentArena
     from rookery.training.callbacks import Callback as Callback

@@ -69,8 +69,10 @@ def test_the_quantile_loss_sums_over_predictions_and_averages_over_targets():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("loss", [mean_loss, categorical_loss, quantile_loss])
-def test_closed_forms_are_the_gradients_of_the_losses_and_give_the_same_metrics(loss, weighted):
+@pytest.mark.parametrize("estimate", [MeanValue, CategoricalValue, QuantileValue])
+def test_closed_forms_are_the_gradients_of_the_losses_and_give_the_same_metrics(estimate, weighted):
+    loss, closed_form = estimate.loss, estimate.closed_form
+    assert closed_form.loss is loss
     generator = torch.Generator().manual_seed(3)
     shape = (7, 3) if loss is mean_loss else (7, 3, 5)
     values = (2 * torch.randn(shape, generator=generator)).requires_grad_()
@@ -79,7 +81,7 @@ def test_closed_forms_are_the_gradients_of_the_losses_and_give_the_same_metrics(
     rows = QBatch({}, torch.randint(3, (7,), generator=generator), target, torch.rand(7) if weighted else None)
     value, metrics = loss(values, rows, CFG)
     (expected,) = torch.autograd.grad(value, values)
-    (found,), closed = loss.by_hand.closed_form(values.detach(), rows, CFG)
+    (found,), closed = closed_form.gradient(values.detach(), rows, CFG)
     assert torch.allclose(found, expected, atol=1e-6)
     assert metrics.keys() == closed.keys()
     assert all(torch.allclose(metrics[name], closed[name], atol=1e-6) for name in metrics)

@@ -7,11 +7,12 @@ import torch
 from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, ReinforceConfig
-from rookery.algorithms.a2c import a2c_loss
-from rookery.algorithms.ppo import PenaltyMinibatch, ppo_loss
-from rookery.algorithms.reinforce import Decisions, reinforce_loss
+from rookery.algorithms.a2c import a2c_gradient, a2c_loss
+from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
+from rookery.algorithms.reinforce import Decisions, reinforce_gradient, reinforce_loss
 from rookery.core.batch import Minibatch
 from rookery.core.spaces import action_spec
+from rookery.models.distributions import Categorical, Composite, Distribution
 from rookery.models.heads import Outputs, distribution_for, noise_for, output_width
 
 SPACES = {
@@ -81,7 +82,8 @@ class Learning:
 
     def closed_form(self, loss, batch, cfg, *, has_value=True):
         distribution, value = self.outputs(self.leaves)
-        return loss.by_hand.closed_form(Outputs(distribution, value) if has_value else distribution, batch, cfg)
+        gradient = {ppo_loss: ppo_gradient, a2c_loss: a2c_gradient, reinforce_loss: reinforce_gradient}[loss]
+        return gradient(Outputs(distribution, value) if has_value else distribution, batch, cfg)
 
     def check(self, loss, batch, cfg, *, has_value=True):
         """Asserts that both ways give the same gradients and the same metrics; returns the gradients."""
@@ -218,3 +220,21 @@ def test_the_batch_and_the_outputs_stay_as_they_are(name):
     batch = Decisions({}, learning.batch.action, learning.batch.advantage)
     learning.closed_form(reinforce_loss, batch, ReinforceConfig(entropy_coef=0.02), has_value=False)
     assert all(torch.equal(now, then) for now, then in zip(given, before, strict=True))
+
+
+class Unknown(Categorical):
+    """A user's distribution, whose gradient nobody has worked out."""
+
+    gradient = Distribution.gradient
+
+
+def test_a_distribution_without_a_gradient_of_its_own_is_left_to_autograd():
+    logits, batch = torch.randn(4, 3), Learning("discrete", 4).batch
+    batch = replaced(batch, obs={})
+    for distribution in (Unknown(logits), Composite([Unknown(logits)], [1])):
+        assert distribution.gradient(torch.zeros(4, 1, dtype=torch.int64), torch.ones(4), 0.0) is None
+    outputs = Outputs(Unknown(logits.double()), torch.zeros(4, dtype=torch.float64))
+    assert ppo_gradient(outputs, batch, PPOConfig()) is None
+    assert a2c_gradient(outputs, batch, A2CConfig()) is None
+    decisions = Decisions({}, batch.action, batch.advantage)
+    assert reinforce_gradient(outputs.distribution, decisions, ReinforceConfig()) is None

@@ -18,7 +18,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 
 VECTOR, NUMBERS = spaces.Box(-1.0, 1.0, (7,), np.float32), spaces.Box(-2.0, 2.0, (3,), np.float32)
 MIXED = spaces.Dict({"place": spaces.Discrete(4), "flags": spaces.MultiBinary(3), "at": VECTOR})

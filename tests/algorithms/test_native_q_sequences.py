@@ -12,7 +12,7 @@ from rookery.algorithms.q_kernel import RecurrentQKernels
 from rookery.algorithms.q_losses import ValuesConfig
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.replay.sequences import SampledSequences
 
 pytestmark = pytest.mark.usefixtures("kernels")

@@ -11,9 +11,10 @@ from test_loss_gradients import Learning, cases, replaced
 
 from rookery import ModelConfig, PPOConfig
 from rookery.algorithms.actor_critic import ActorCritic
-from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
+from rookery.algorithms.ppo import PPO, PenaltyMinibatch, ppo_gradient, ppo_loss
 from rookery.algorithms.ppo_kernel import ppo_kernel
-from rookery.core.optim import ByHand, flatten
+from rookery.core.flat import flatten
+from rookery.core.optim import ClosedForm
 from rookery.core.spaces import MASK, obs_spec
 from rookery.policies.policy import Policy
 
@@ -174,4 +175,4 @@ def test_the_penalty_is_left_to_torch():
 
 
 def test_the_loss_knows_its_kernel_and_its_closed_form():
-    assert ppo_loss.by_hand == ByHand(ppo_loss, ppo_gradient, ppo_kernel)
+    assert PPO.closed_form == ClosedForm(ppo_loss, ppo_gradient, ppo_kernel)

@@ -118,9 +118,9 @@ def test_explain_memory_shows_where_play_is_stored_and_drawn(rookery, dqn, runs)
     code, out, _ = rookery("explain", "dqn", "memory")
     assert code == 0
     stored, drawn = out.split("it is drawn again in ")
-    assert re.match(r"what is played is stored in \S+replay/memory\.py:\d+ ReplayMemory\.add\n", stored)
-    assert functions(stored.splitlines())[-2:] == ["Replay.store", "ReplayMemory.add"]
-    assert functions(drawn.splitlines())[-1] == "ReplayMemory.sample"
+    assert re.match(r"what is played is stored in \S+replay/buffer\.py:\d+ ReplayBuffer\.add\n", stored)
+    assert functions(stored.splitlines())[-2:] == ["Replay.store", "ReplayBuffer.add"]
+    assert functions(drawn.splitlines())[-1] == "ReplayBuffer.sample"
     assert out.endswith("checkpoints hold it as files; what is in them: rookery memory show runs/dqn\n")
     assert "no policy of this run has a replay memory" in rookery("explain", "cart", "memory")[1]
 

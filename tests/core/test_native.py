@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from rookery.core.flat import Flat
 from rookery.core.native import (
     ACTIVATIONS,
     BYTES,
@@ -25,7 +26,7 @@ from rookery.core.native import (
     best_build,
     candidates,
 )
-from rookery.core.optim import Adam, Flat, Optimizer, RMSprop
+from rookery.core.optim import Adam, Optimizer, RMSprop
 
 ROWS = (1, 15, 16, 17, 59, 60, 61, 250)
 SHARP = [name for name in ACTIVATIONS if name != "none"]

@@ -10,9 +10,9 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from each_step import after_each_step
 from playing import Dice, IntroducingWorker, ScriptedEnv, same_bytes
 
+from each_step import after_each_step
 from rookery import PPOConfig, Trainer
 from rookery.core.batch import Demand
 from rookery.core.seeding import Role, Streams

@@ -67,7 +67,7 @@ def test_the_pace_is_told_at_the_start(capsys):
         trainer.train({"iterations": 1})
     told = capsys.readouterr().out
     assert "policy a learns by an update for every 24 decisions of an agent" in told
-    assert "policy b learns by one gradient step for 4 decisions from decision 60 on, replay of 300 decisions (" in told
+    assert "policy b learns by one gradient step for 4 decisions from decision 60 on, replay 300 decisions (" in told
     assert "gradient steps (0." in told
     with make("CartPole-v1", console="plain") as trainer:
         trainer.train({"iterations": 1})

@@ -10,8 +10,8 @@ from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates, kernel_threads
-from rookery.core.optim import flatten
 from rookery.core.seeding import Streams
 from rookery.training.compute import KERNELS_WORTH_THREADS, learning_threads
 

@@ -16,8 +16,9 @@ from torch.nn import functional
 from rookery.algorithms.actor_critic import ActorCritic, advantage_targets, importance_metrics
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import RMSprop, flatten, gradient_step, with_gradient
+from rookery.core.optim import ClosedForm, OutputGradients, RMSprop, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
@@ -79,8 +80,10 @@ def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor
     return loss, {name: metric.detach() for name, metric in metrics.items()}
 
 
-def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[list[Tensor], Metrics]:
-    """The gradient of `a2c_loss` with respect to the outputs, in closed form, and the same metrics.
+def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> OutputGradients | None:
+    """Gives the gradient of `a2c_loss` with respect to the outputs, in closed form, and the same metrics.
+
+    None for a distribution whose own gradient is not known.
 
     Returns:
         With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
@@ -101,11 +104,11 @@ def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[li
         "entropy": outputs.distribution.entropy().mean(),
     }
     entropy_gradient = -cfg.entropy_coef / len(batch)
-    output, log_std = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    gradients = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    if gradients is None:
+        return None
+    output, log_std = gradients
     return [output, value_gradient] if log_std is None else [output, log_std, value_gradient], metrics
-
-
-with_gradient(a2c_gradient)(a2c_loss)
 
 
 class A2C(Algorithm[A2CConfig]):
@@ -115,6 +118,7 @@ class A2C(Algorithm[A2CConfig]):
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(a2c_loss)
+    closed_form = ClosedForm(a2c_loss, a2c_gradient)
 
     def __init__(self, policy: Policy, cfg: A2CConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
@@ -136,7 +140,7 @@ class A2C(Algorithm[A2CConfig]):
             self.net, rollout, reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
         )
         means = Means()
-        means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg))
+        means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg, self.closed_form))
         self.updates += 1
         return {
             **means.result(),

@@ -26,8 +26,9 @@ from rookery.algorithms.critics import (
 )
 from rookery.algorithms.experience import Experience
 from rookery.core.batch import Demand, Rollout, TensorTree, Transitions
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, flatten, gradient_step, track
+from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
@@ -35,7 +36,7 @@ from rookery.models.deterministic import Deterministic
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
 
 

@@ -21,8 +21,9 @@ from rookery.algorithms.q_network import QNetwork
 from rookery.algorithms.q_sequences import stretches, timeline_rows, unroll, windows
 from rookery.core.batch import Demand, Rollout, TensorTree, Transitions, flat
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, flatten, gradient_step, track
+from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import (
     Fraction,
@@ -38,7 +39,7 @@ from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
 from rookery.models.recall import rows_of
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
 
 
@@ -164,14 +165,16 @@ class DQN(Algorithm[DQNConfig]):
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps on decisions, or sequences of them, drawn from replay."""
-        cfg = self.now()
+        cfg, estimate = self.now(), self.estimate
         for _ in range(gradient_steps):
             if self.policy.memory_size:
                 metrics = self.learn_sequences(cfg)
             else:
                 drawn = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
                 batch: Any = self.kernel_rows(drawn) or self.targets(drawn, cfg)
-                metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg)
+                metrics = gradient_step(
+                    self.net, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form
+                )
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
             self.follow(cfg.target)
@@ -201,7 +204,7 @@ class DQN(Algorithm[DQNConfig]):
         length = cfg.replay.burn_in + cfg.model.memory.sequence_length
         drawn = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
         batch, fragment = self.sequence_targets(drawn.rollout, drawn.weight, cfg)
-        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg)
+        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form)
         self.replay.update_priorities(drawn.row, metrics.pop("priority"), fragment)
         return metrics
 

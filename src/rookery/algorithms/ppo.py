@@ -16,8 +16,9 @@ from rookery.algorithms.actor_critic import ActorCritic, advantage_targets, impo
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.ppo_kernel import ppo_kernel
 from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import Adam, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
@@ -134,11 +135,12 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     return loss, metrics
 
 
-def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[list[Tensor], Metrics] | None:
-    """The gradient of `ppo_loss` with respect to the outputs, in closed form, and the same metrics.
+def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGradients | None:
+    """Gives the gradient of `ppo_loss` with respect to the outputs, in closed form, and the same metrics.
 
     The surrogate's derivative with respect to the log-probability is ratio times advantage, unless its clipped twin is
-    smaller, which is constant. None with a penalty, which is rare and whose gradient is autograd's.
+    smaller, which is constant. None with a penalty, which is rare, and for a distribution whose own gradient is not
+    known: there autograd takes over.
 
     Returns:
         With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
@@ -176,11 +178,11 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[li
         "clip_fraction": ratio != clipped,
     }
     entropy_gradient = -cfg.entropy_coef / len(batch)
-    output, log_std = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    gradients = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    if gradients is None:
+        return None
+    output, log_std = gradients
     return [output, value_gradient] if log_std is None else [output, log_std, value_gradient], metrics
-
-
-with_gradient(ppo_gradient, ppo_kernel)(ppo_loss)
 
 
 class PPO(Algorithm[PPOConfig]):
@@ -190,6 +192,7 @@ class PPO(Algorithm[PPOConfig]):
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(ppo_loss)
+    closed_form = ClosedForm(ppo_loss, ppo_gradient, ppo_kernel)
 
     def __init__(self, policy: Policy, cfg: PPOConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
@@ -219,7 +222,7 @@ class PPO(Algorithm[PPOConfig]):
             epochs += 1
             kl = Means()
             for batch in data.shuffled(cfg.minibatch_size, self.rng):
-                metrics = gradient_step(self.net, self.loss, batch, self.optimizer, cfg)
+                metrics = gradient_step(self.net, self.loss, batch, self.optimizer, cfg, self.closed_form)
                 means.add(metrics)
                 if cfg.target_kl is not None:
                     kl.add({"kl": metrics["kl"]})

@@ -20,9 +20,10 @@ from rookery.algorithms.q_kernel import q_kernels
 from rookery.algorithms.q_losses import QBatch, only_played, played
 from rookery.algorithms.q_network import QNetwork
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.ops import lambda_returns
-from rookery.core.optim import Adam, ClosedForm, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled
@@ -76,7 +77,7 @@ def pqn_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
     return loss, {"loss": loss.detach(), "q_mean": value.detach().mean(), "td_error": error.detach().abs().mean()}
 
 
-def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
+def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """The gradient of `pqn_loss` with respect to the values ``[N, A]``: the errors; and its metrics."""
     value = played(values, batch.action)
     error = value - batch.target
@@ -88,9 +89,6 @@ def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
     return [only_played(error / len(batch), values, batch.action)], metrics
 
 
-with_gradient(pqn_gradient)(pqn_loss)
-
-
 class PQN(Algorithm[PQNConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
@@ -98,6 +96,7 @@ class PQN(Algorithm[PQNConfig]):
     fixed = ("net",)
     corrects_staleness = True  # its targets take no account of whose play it was, old or new
     loss = staticmethod(pqn_loss)
+    closed_form = ClosedForm(pqn_loss, pqn_gradient)
 
     def __init__(self, policy: Policy, cfg: PQNConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
@@ -123,7 +122,7 @@ class PQN(Algorithm[PQNConfig]):
         cfg, data, means = self.now(), self.targets(rollout), Means()
         for _ in range(cfg.epochs):
             for batch in shuffled(data, cfg.minibatch_size, self.rng):
-                means.add(gradient_step(self.net, self.loss, batch, self.optimizer, cfg))
+                means.add(gradient_step(self.net, self.loss, batch, self.optimizer, cfg, self.closed_form))
         self.updates += 1
         self.explore()
         return {

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import TensorTree
-from rookery.core.optim import flatten
+from rookery.core.flat import flatten
 from rookery.core.schedules import Linear
 from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Settings
 from rookery.core.spaces import MASK

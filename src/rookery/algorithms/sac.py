@@ -32,8 +32,9 @@ from rookery.algorithms.critics import (
 from rookery.algorithms.experience import Along, Experience, along_time
 from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, ClosedForm, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
@@ -41,7 +42,7 @@ from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed, SquashedGaussian
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
 
 
@@ -181,7 +182,7 @@ def actor_loss(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> tuple[Tens
     return loss, {"actor_loss": loss.detach(), "entropy": -outputs.logp.detach()}
 
 
-def actor_gradient(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> ClosedForm | None:
+def actor_gradient(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
     """The gradient of `actor_loss` with respect to what the policy's last layer puts out, and its metrics; None of
     quantiles.
     """
@@ -193,7 +194,7 @@ def actor_gradient(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> Closed
     return [outputs.back((batch.alpha * each).expand_as(outputs.logp), by_q)], metrics
 
 
-with_gradient(actor_gradient)(actor_loss)
+ACTOR_GRADIENT = ClosedForm(actor_loss, actor_gradient)
 
 
 def discrete_actor_loss(policy: Categorical, batch: DiscreteBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
@@ -390,7 +391,9 @@ class SAC(Algorithm[SACConfig]):
             next_action, next_logp = behavior.sample_logp(ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
         batch = ActorBatch(rows.obs, now, alpha, rows.along)
-        return metrics | named("actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg))
+        return metrics | named(
+            "actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg, ACTOR_GRADIENT)
+        )
 
     def learn_discrete(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """The same, in expectation over all actions (Christodoulou, eq. 10)."""

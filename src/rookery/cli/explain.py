@@ -141,10 +141,10 @@ def memory(run: Path) -> Iterator[str]:
     from rookery.training.call_path import path_to_drawing, path_to_storing
 
     for told, watch, function, way in (
-        ("what is played is stored", path_to_storing, "ReplayMemory.add", TO_STORING),
-        ("it is drawn again", path_to_drawing, "ReplayMemory.sample", TO_DRAWING),
+        ("what is played is stored", path_to_storing, "ReplayBuffer.add", TO_STORING),
+        ("it is drawn again", path_to_drawing, "ReplayBuffer.sample", TO_DRAWING),
     ):
-        yield f"{told} in {find(f'rookery.replay.memory:{function}')} {function}"
+        yield f"{told} in {find(f'rookery.replay.buffer:{function}')} {function}"
         try:
             found = watch(run)
         except Exception as error:  # whatever the user's environment, model or algorithm may raise

@@ -19,7 +19,7 @@ from rookery.core.metrics import Means, Metrics
 from rookery.core.seeding import Role, Streams
 from rookery.core.state import Stateful
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig, ReplayMemory
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.mixture import Mixture
 from rookery.replay.sequences import SampledSequences, sequence_priorities
 
@@ -83,7 +83,7 @@ class Replay(Stateful):
         self.policy = policy
         self.cfg = cfg
         self.name = name
-        self.buffer: ReplayMemory | Mixture = ReplayMemory(
+        self.buffer: ReplayBuffer | Mixture = ReplayBuffer(
             policy.obs_spec,
             policy.action_spec,
             cfg.replay,
@@ -99,7 +99,7 @@ class Replay(Stateful):
         """Metrics of the gradient steps since the last `summary`."""
 
     @property
-    def own(self) -> ReplayMemory:
+    def own(self) -> ReplayBuffer:
         """The buffer that this run's play is added to, where batches are mixed from several."""
         return self.buffer.own if isinstance(self.buffer, Mixture) else self.buffer
 
@@ -127,7 +127,7 @@ class Replay(Stateful):
         return whole
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
-        """Draws decisions, on the networks' device, with normalized observations; see `ReplayMemory.sample`."""
+        """Draws decisions, on the networks' device, with normalized observations; see `ReplayBuffer.sample`."""
         rows = self.buffer.sample(batch_size, n_step=n_step, gamma=gamma, beta=beta)
         if self.device.type != "cpu":
             rows = rows.to(self.device)
@@ -136,7 +136,7 @@ class Replay(Stateful):
         return replace(rows, obs=self.policy.normalize(rows.obs), next_obs=self.policy.normalize(rows.next_obs))
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
-        """Draws sequences, on the networks' device; see `ReplayMemory.sample_sequences`."""
+        """Draws sequences, on the networks' device; see `ReplayBuffer.sample_sequences`."""
         drawn = self.buffer.sample_sequences(number, length=length, beta=beta)
         if self.device.type == "cpu":
             return drawn

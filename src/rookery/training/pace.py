@@ -7,7 +7,7 @@ from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm, Row
 from rookery.core.errors import ConfigError, nearest
-from rookery.replay.room import bytes_needed, gigabytes
+from rookery.replay.budget import gigabytes
 from rookery.training.run import Progress, Run
 
 ITERATION = 1000
@@ -119,13 +119,5 @@ def describe_replay(learner: Algorithm[Any]) -> str:
     """The size of a learner's replay, in a few words; empty if it has none."""
     if learner.replay is None:
         return ""
-    policy, cfg = learner.policy, learner.replay.cfg.replay
-    needed = bytes_needed(
-        policy.obs_spec,
-        policy.action_spec,
-        cfg.capacity,
-        memory_size=policy.memory_size,
-        memory_every=policy.memory_every(learner.demand.fragment_length) if policy.memory_size else 1,
-        frame_stacks=cfg.frame_stacks,
-    )
-    return f"replay of {cfg.capacity:,} decisions ({gigabytes(needed)})"
+    own = learner.replay.own
+    return f"replay {own.capacity:,} decisions ({gigabytes(own.full_bytes)})"

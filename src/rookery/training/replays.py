@@ -14,17 +14,17 @@ from rookery.algorithms.algorithm import Algorithm
 from rookery.core.errors import RookeryError
 from rookery.core.files import Content, FileError, last_good, mapped_files, read_manifest, with_last_good
 from rookery.core.state import Stateful
-from rookery.replay.memory import ReplayMemory
+from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.mixture import Mixture
 from rookery.replay.replay import Replay
 from rookery.replay.segments import (
     FACTS,
     Segment,
-    StoredMemory,
+    StoredReplay,
     check_spaces,
     copy_rows,
     facts_of,
-    find_memory,
+    find_replay,
     new_segments,
     open_segment,
     segments_of,
@@ -129,23 +129,23 @@ def load_sources(policy: str, learner: Algorithm[Any], note: Note) -> None:
             note(f"policies.{policy}.replay.mix: {share:.0%} of each batch from {len(stored):,} decisions of {stored}")
 
 
-def _copy_sources(policy: str, memory: ReplayMemory, note: Note) -> None:
+def _copy_sources(policy: str, memory: ReplayBuffer, note: Note) -> None:
     for source in memory.cfg.start_from:
         stored = _fitting(source, policy, memory)
         count = copy_rows(stored, memory)
         note(f"policies.{policy}.replay.start_from: {count:,} decisions of {stored}")
 
 
-def _fitting(source: str, policy: str, memory: ReplayMemory) -> StoredMemory:
-    stored = find_memory(source, policy)
+def _fitting(source: str, policy: str, memory: ReplayBuffer) -> StoredReplay:
+    stored = find_replay(source, policy)
     check_spaces(stored, spaces_of(memory), f"policy {policy!r}")
     return stored
 
 
-def _only_read(stored: StoredMemory, beside: ReplayMemory) -> ReplayMemory:
+def _only_read(stored: StoredReplay, beside: ReplayBuffer) -> ReplayBuffer:
     """All of a stored memory, drawn from as and with what the memory beside it is."""
     cfg = beside.cfg.replace(capacity=len(stored))
-    memory = ReplayMemory(
+    memory = ReplayBuffer(
         beside.obs_spec,
         beside.action_spec,
         cfg,

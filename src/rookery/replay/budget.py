@@ -21,7 +21,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
 
 COLUMNS = 51
-"""Bytes of a row's numbers besides observation and action: `replay/ring.py:Ring`."""
+"""Bytes of a row's numbers besides observation and action: `replay/buffer.py:ReplayBuffer`."""
 
 _promised: weakref.WeakKeyDictionary[Sized, tuple[int, int]] = weakref.WeakKeyDictionary()
 """Bytes that each memory will take when it is full, and the rows that it has then."""
