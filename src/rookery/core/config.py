@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
+from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from rookery.core.errors import ConfigError
@@ -17,6 +18,7 @@ from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, n
 from rookery.core.settings import (
     FEW,
     LIST,
+    Fixed,
     Settings,
     advice,
     alternatives,
@@ -26,6 +28,7 @@ from rookery.core.settings import (
     default_of,
     describe,
     fields_of,
+    fixed_of,
     hints_of,
     is_undecided,
     object_name,
@@ -64,11 +67,20 @@ class Resolved:
         config: The root settings.
         history: For each path, every (source, value), lowest first; the last one won.
         notes: Lines a user should read once: overrides without effect.
+        fixed: The settings and sections that are marked as keeping their value, by path, with the reason.
+        inherited: The settings of policies that come from the section all policies start from.
     """
 
     config: Any
     history: Mapping[str, list[tuple[str, Any]]]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    fixed: Mapping[str, Fixed] = field(default_factory=dict)
+    inherited: frozenset[str] = frozenset()
+
+    def why_fixed(self, path: str) -> Fixed | None:
+        """Gives the mark of a setting, or of the section it stands in; None if it may change."""
+        way = accumulate(path.split("."), "{}.{}".format)
+        return next((self.fixed[known] for known in way if known in self.fixed), None)
 
     def explain(self, path: str) -> str:
         """Who set `path`: the value that won, then those it beat. For a section, of each setting in it.
@@ -132,7 +144,8 @@ def resolve(
     problems = merge.problems + [merge.about_unknown(*item) for item in merge.unknown]
     if problems:
         raise ConfigError(*problems)
-    return Resolved(config, merge.history, tuple(merge.notes))
+    inherited = frozenset(merge.inherited - merge.winner.keys())
+    return Resolved(config, merge.history, tuple(merge.notes), merge.fixed, inherited)
 
 
 _Parts = list[tuple[int, Any]]
@@ -156,6 +169,8 @@ class _Merge:
         self.winner: dict[str, int] = {}  # the number of the layer that set a path, where one did
         self.chosen: dict[str, type[Settings]] = {}  # the class of each polymorphic section
         self.built: dict[str, Any] = {}
+        self.fixed: dict[str, Fixed] = {}
+        self.inherited: set[str] = set()
 
     def section(self, cls: type[Settings], path: str, parts: _Parts, start: Any, inherits: str) -> Any:
         """The settings of a known class; `start` is an instance to change, or None for a new one."""
@@ -170,6 +185,8 @@ class _Merge:
             found = [(i, part[name]) for i, part in parts if name in part]
             default = values[name] if start is not None else default_of(fields[name])
             source = f"{inherits}.{name}" if inherits else ""
+            if mark := fixed_of(cls, name):
+                self.fixed[f"{dot}{name}"] = mark
             value = self.value(hints[name], f"{dot}{name}", found, default, source)
             if value is MISSING:
                 complete = False
@@ -194,7 +211,7 @@ class _Merge:
             return self.mapping(hint, path, parts, start, inherits, marker)
         if marker or settings_class(hint):
             return self.subsection(hint, path, parts, None if start is MISSING else start, inherits, marker)
-        if hint is Any and parts and type(parts[-1][1]) is dict:  # a mapping inside a free mapping merges by key
+        if bare(hint) is Any and parts and type(parts[-1][1]) is dict:  # a mapping inside a free mapping merges by key
             plain = max((at for at, (_, part) in enumerate(parts) if type(part) is not dict), default=-1)
             return self.mapping(hint, path, parts[plain + 1 :], start, inherits, None)
         return self.leaf(hint, path, parts, start, inherits)
@@ -296,6 +313,8 @@ class _Merge:
             cls, default = (self.lookup(marker.default)[0] if marker.default else None), marker.default
         start_name = MISSING if cls is None else default or self.name_of(cls)
         self.begin(here, start_name, f"{inherits}.name" if inherits else "")
+        self.inherited.discard(here)
+        self.fixed[here] = Fixed.STRUCTURAL
         meant: list[type[Settings] | None] = []
         by, failed = -1, False
         for i, part in kept:
@@ -347,6 +366,8 @@ class _Merge:
         given = {inside} if any(part for _, part in settings) else set()
         for name in own:
             found = [(i, part[name]) for i, part in around if name in part]
+            if mark := fixed_of(cls, name):
+                self.fixed[f"{path}.{name}"] = mark
             default = default_of(fields_of(cls)[name]) if start is None else getattr(start, name)
             values[name] = self.value(hints_of(cls)[name], f"{path}.{name}", found, default, "")
             given |= {name} if found else set()
@@ -375,6 +396,7 @@ class _Merge:
         if inherits in self.history:
             before = self.history[inherits]
             self.history[path] = [(s if s == DEFAULT else f"{s} as {inherits}", value) for s, value in before]
+            self.inherited.add(path)
         elif path not in self.history:
             self.history[path] = [] if start is MISSING else [(DEFAULT, start)]
 

@@ -19,6 +19,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
+from enum import Enum
 from functools import cache, reduce
 from numbers import Integral
 from operator import or_
@@ -67,6 +68,22 @@ class _Scheduled:
 
 Scheduled = Annotated[T | Any, _Scheduled()]
 """A field that takes a value or a schedule: ``Scheduled[PositiveFloat]``. `Settings.at` turns it into a number."""
+
+
+class Fixed(Enum):
+    """Says why a setting keeps its value in the middle of a run; all others may change between two runs, and by PBT."""
+
+    STRUCTURAL = "structural"
+    """It decides what is trained on, or the shapes of weights, of memories and of experience that is not complete."""
+    AT_START = "at start"
+    """It is read when a run begins, and what was read is in each checkpoint: a run that goes on has the default."""
+
+
+Structural = Annotated[T, Fixed.STRUCTURAL]
+"""A field of kind `Fixed.STRUCTURAL`: ``Structural[PositiveInt]``. A section may be one, with everything in it."""
+
+AtStart = Annotated[T, Fixed.AT_START]
+"""A field of kind `Fixed.AT_START`: ``AtStart[str | None]``. Its default says that nothing is to be read."""
 
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
@@ -202,6 +219,13 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
 def hints_of(cls: type) -> dict[str, Any]:
     """The types of a config class's fields, with their ranges."""
     return get_type_hints(cls, include_extras=True)
+
+
+@cache
+def fixed_of(cls: type, name: str) -> Fixed | None:
+    """How a field of a config class is marked, where it or a field of this name in a parent class is."""
+    marks = (item for base in cls.__mro__ for item in get_args(hints_of(base).get(name))[1:])
+    return next((item for item in marks if isinstance(item, Fixed)), None)
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
