@@ -182,6 +182,8 @@ EXPERIMENT = experiment_schema()
 GOOD_EXPERIMENTS = [
     "algorithm: {lr: {loguniform: [1e-4, 1e-2]}, gamma: 0.9, model: {hidden: {grid_search: [[64], [32, 32]]}}}",
     "sampling: {num_envs: {choice: [8, 16]}}",
+    "algorithm: {model: {hidden: [{choice: [32, 64]}, 32]}}",
+    "tune: {search: {}}",
     "policies: {a: {name: a2c, lr: {uniform: {low: 0.1, high: 0.2}}}}",
     "tune: {num_samples: 4, search: optuna, scheduler: {name: asha, max_time: 40}}",
     "tune: {search: {name: optuna, sampler: gp}, metric: [return_mean, length_mean], mode: [max, min]}",

@@ -180,7 +180,9 @@ class _Merge:
         values: dict[str, Any] = {} if start is None else {name: getattr(start, name) for name in fields}
         given: set[str] = set() if start is None else set(start.given)
         complete = True
-        last = {name for name in fields if (marker := _marker(hints[name])) and marker.inherits}  # after what they need
+        last = {
+            name for name in fields if (marker := polymorphic(hints[name])) and marker.inherits
+        }  # after what they need
         for name in [*(name for name in fields if name not in last), *(name for name in fields if name in last)]:
             found = [(i, part[name]) for i, part in parts if name in part]
             default = values[name] if start is not None else default_of(fields[name])
@@ -206,8 +208,8 @@ class _Merge:
 
     def value(self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str) -> Any:
         """The value of a field, whatever its kind."""
-        marker = _marker(hint)
-        if _mapping_hint(hint) is not None:
+        marker = polymorphic(hint)
+        if mapping_hint(hint) is not None:
             return self.mapping(hint, path, parts, start, inherits, marker)
         if marker or settings_class(hint):
             return self.subsection(hint, path, parts, None if start is MISSING else start, inherits, marker)
@@ -235,7 +237,7 @@ class _Merge:
         self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str, marker: Polymorphic | None
     ) -> Any:
         """A dict, merged by key; a dict whose keys are not plain names is taken whole."""
-        key_hint, inner = _mapping_hint(hint) or (str, Any)
+        key_hint, inner = mapping_hint(hint) or (str, Any)
         start = {} if start is MISSING or not isinstance(start, Mapping | None) else start
         kept, start = self.switched(hint, path, parts, start)
         if start is None and not kept:
@@ -383,7 +385,7 @@ class _Merge:
                 self.set(i, path, None)
             elif part is None:
                 kept.append((i, {}))
-            elif isinstance(part, Mapping) or (isinstance(part, Settings) and _mapping_hint(hint) is None):
+            elif isinstance(part, Mapping) or (isinstance(part, Settings) and mapping_hint(hint) is None):
                 self.history.pop(path, None)
                 kept.append((i, mapping_of(part)))
             else:
@@ -486,12 +488,13 @@ def _read(hint: Any, raw: Any) -> tuple[Any, str]:
     return check(hint, raw)
 
 
-def _marker(hint: Any) -> Polymorphic | None:
+def polymorphic(hint: Any) -> Polymorphic | None:
+    """Gives the marker of a field whose class is chosen by name; None for other fields."""
     parts = [part for part in (hint, *alternatives(hint)) if get_origin(part) is Annotated]
     return next((item for part in parts for item in get_args(part)[1:] if isinstance(item, Polymorphic)), None)
 
 
-def _mapping_hint(hint: Any) -> tuple[Any, Any] | None:
+def mapping_hint(hint: Any) -> tuple[Any, Any] | None:
     """The key and value types of a dict field, or of a dict or None; None for other fields."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
     if len(kinds) != 1 or (get_origin(kinds[0]) or kinds[0]) not in (dict, Mapping):

@@ -354,7 +354,7 @@ def _closed(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         limits = [
             Ge(limit.gt) if isinstance(limit, Gt) else Le(limit.lt) if isinstance(limit, Lt) else limit  # type: ignore[arg-type]
-            for limit in _limits(hint)
+            for limit in limits_of(hint)
         ]
         return _annotated(get_args(hint)[0], limits)
     return _union(_closed(part) for part in alternatives(hint)) if len(alternatives(hint)) > 1 else hint
@@ -368,7 +368,7 @@ def _union(hints: Iterable[Any]) -> Any:
     return reduce(or_, hints)
 
 
-def _limits(hint: Any) -> list[Any]:
+def limits_of(hint: Any) -> list[Any]:
     """The single limits of an annotated type, whether they stand alone, in an Interval or in pydantic's Field."""
     found: list[Any] = []
     for item in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
@@ -392,6 +392,11 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 def optional(hint: Any) -> bool:
     """Whether None is one of the values."""
     return types.NoneType in alternatives(hint)
+
+
+def is_scheduled(hint: Any) -> bool:
+    """Says whether a field takes a schedule in place of its value."""
+    return any(isinstance(item, _Scheduled) for item in get_args(hint)[1:])
 
 
 def settings_class(hint: Any) -> type[Settings] | None:
@@ -419,7 +424,7 @@ def describe(hint: Any) -> str:
     """What a field of this type may hold, in words: "a number above 0 and at most 1"."""
     parts = alternatives(hint)
     if len(parts) > 1:
-        scheduled = any(isinstance(item, _Scheduled) for item in get_args(hint)[1:])
+        scheduled = is_scheduled(hint)
         words = [describe(part) for part in parts if not (scheduled and part is Any)]
         return " or ".join(words + ["a schedule of it"] * scheduled)
     inner = bare(hint)
@@ -431,7 +436,7 @@ def describe(hint: Any) -> str:
             return f"a list, each {describe(args[0])}"
         return f"a list of {len(args)}: {', '.join(describe(arg) for arg in args)}"
     if inner in _WORDS:
-        return f"{_WORDS[inner]}{_range(_limits(hint))}"
+        return f"{_WORDS[inner]}{_range(limits_of(hint))}"
     if isinstance(inner, type) and origin is None:
         return f"a section of settings ({inner.__name__})" if issubclass(inner, Settings) else f"a {inner.__name__}"
     return _WORDS.get(origin, str(inner))
