@@ -111,6 +111,7 @@ BAD = [
     ("env: {wrappers: none}", ".env.wrappers: 'none' is no array"),
     ("algorithm: {lr: 0}", ".algorithm.lr: 0 breaks exclusiveMinimum 0"),
     ("algorithm: {gamma: 1.5}", ".algorithm.gamma: 1.5 breaks maximum 1"),
+    ("algorithm: {name: sac, alpha: often}", ".algorithm.alpha"),
     ("algorithm: {gama: 0.9}", ".algorithm.gama: there is no such setting"),
     ("algorithm: {lr: {start: 1e-3}}", ".algorithm.lr"),
     ("algorithm: {clip: {points: [[0, 1, 2]]}}", ".algorithm.clip"),

@@ -45,7 +45,7 @@ class _Scheduled:
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         from pydantic_core import PydanticCustomError, core_schema
 
-        plain = _union(hint for hint in get_args(source) if hint is not Any)
+        plain = _union(part for part in get_args(source) if part is not Any)
         closed = _closed(plain)
 
         def read(value: Any) -> Schedule:
@@ -396,7 +396,14 @@ def optional(hint: Any) -> bool:
 
 def is_scheduled(hint: Any) -> bool:
     """Says whether a field takes a schedule in place of its value."""
-    return any(isinstance(item, _Scheduled) for item in get_args(hint)[1:])
+    parts = [part for part in (hint, *get_args(bare(hint))) if get_origin(part) is Annotated]
+    return any(isinstance(item, _Scheduled) for part in parts for item in get_args(part)[1:])
+
+
+def plain_parts(hint: Any) -> tuple[Any, ...]:
+    """Gives the types of a union but schedules; a tuple of one for other types."""
+    scheduled = is_scheduled(hint)
+    return tuple(part for part in alternatives(hint) if not (scheduled and part is Any))
 
 
 def settings_class(hint: Any) -> type[Settings] | None:
@@ -421,12 +428,9 @@ _WORDS = {
 
 
 def describe(hint: Any) -> str:
-    """What a field of this type may hold, in words: "a number above 0 and at most 1"."""
-    parts = alternatives(hint)
-    if len(parts) > 1:
-        scheduled = is_scheduled(hint)
-        words = [describe(part) for part in parts if not (scheduled and part is Any)]
-        return " or ".join(words + ["a schedule of it"] * scheduled)
+    """Says what a field of this type may hold: "a number above 0 and at most 1"."""
+    if len(alternatives(hint)) > 1:
+        return " or ".join([*map(describe, plain_parts(hint)), *["a schedule of it"] * is_scheduled(hint)])
     inner = bare(hint)
     origin, args = get_origin(inner), get_args(inner)
     if origin is Literal:

@@ -13,7 +13,6 @@ from rookery.core.layers import import_object
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import (
     Settings,
-    alternatives,
     bare,
     default_of,
     describe,
@@ -22,6 +21,7 @@ from rookery.core.settings import (
     is_scheduled,
     limits_of,
     object_name,
+    plain_parts,
     settings_class,
 )
 from rookery.core.source import field_texts
@@ -147,11 +147,8 @@ class SchemaWriter:
         """Describes what a field of a type may hold."""
         if section := settings_class(hint):
             return self.section(section)
-        parts = alternatives(hint)
-        if is_scheduled(hint):
-            found: Schema = {"anyOf": [*(self.plain(part) for part in parts if part is not Any), SCHEDULED]}
-        else:
-            found = {"anyOf": [self.plain(part) for part in parts]} if len(parts) > 1 else self.plain(hint)
+        kinds = [*map(self.plain, plain_parts(hint)), *[SCHEDULED] * is_scheduled(hint)]
+        found = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         return {"anyOf": [found, self.everywhere]} if self.everywhere else found
 
     def plain(self, hint: Any) -> Schema:
