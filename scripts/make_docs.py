@@ -96,7 +96,7 @@ def settings_page() -> str:
     ]
     for title, prefix, cls in SECTIONS:
         lines += [f"## {title}", "", "| path | value | default | meaning |", "|---|---|---|---|"]
-        texts = {name: text for base in reversed(cls.__mro__[:-1]) for name, text in texts_of(base).items()}
+        texts = field_texts(object_name(cls))
         for name, field in fields_of(cls).items():
             if cls is PolicyEntry and name == "algorithm":
                 continue  # its settings stand beside it
@@ -111,11 +111,6 @@ def settings_page() -> str:
     lines += ["## Shorthands of `Trainer`", "", "| argument | path |", "|---|---|"]
     lines += [f"| `{name}` | `{path}` |" for name, path in SHORTHANDS.items()]
     return "\n".join(lines) + "\n"
-
-
-def texts_of(cls: type) -> dict[str, str]:
-    """What stands below the fields that a class declares itself."""
-    return field_texts(object_name(cls)) if dataclasses.is_dataclass(cls) else {}
 
 
 def presets_page() -> str:

@@ -217,6 +217,17 @@ def test_a_schedule_may_end_on_an_open_bound():
     assert PPOConfig(clip=Exponential(0.3, 0.1, 10)).at(10, None).clip == pytest.approx(0.1)
 
 
+def test_an_optional_schedule_is_described_without_the_word_anything():
+    @dataclass(frozen=True)
+    class Temperature(Settings):
+        alpha: Scheduled[NonNegative] | None = None
+
+    for alpha in (None, 0.5, Linear(1, 0)):
+        assert Temperature(alpha=alpha).alpha == alpha
+    with pytest.raises(ConfigError, match="alpha = -1: must be a number of at least 0 or null or a schedule of it$"):
+        Temperature(alpha=-1)
+
+
 def test_a_new_default_that_a_dataclass_would_ignore_is_refused():
     class Undecorated(PPOConfig):
         lr: float = 1.0

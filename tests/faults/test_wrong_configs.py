@@ -20,8 +20,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.cli.main import main
 from rookery.core.config import resolve
 from rookery.core.layers import Layer, flow, import_object
-from rookery.core.settings import _limits as limits_of
-from rookery.core.settings import alternatives, bare, hints_of, settings_class
+from rookery.core.settings import alternatives, bare, hints_of, limits_of, settings_class
 from rookery.training.settings import PolicyEntry, RunConfig, algorithm_class
 
 SEED = 20262

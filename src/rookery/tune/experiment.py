@@ -337,7 +337,9 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     searcher = plan.objects.get("search", cfg.search)
     began_with = before["tune"]["num_samples"] if before else None
     search = make_search(searcher, space, experiment.modes, cfg, streams, plan.config, began_with)
-    scheduler = plan.objects.get("scheduler") or make_scheduler(cfg.scheduler, space, streams)
+    fixed = job.fixed(space)
+    marked = {path: replace(domain, fixed=path in fixed) for path, domain in space.items()}
+    scheduler = plan.objects.get("scheduler") or make_scheduler(cfg.scheduler, marked, streams)
     if before:
         refuse_changes(place, before, record)
     with closing(make_workers(job, cfg)) as workers, closing(Journal(place, anew=not before)) as journal:

@@ -128,6 +128,16 @@ class TrainingJob(Job):
         if first.keys() == space.keys():
             self._try(first)
 
+    def fixed(self, space: Mapping[str, Domain]) -> frozenset[str]:
+        """Gives the paths of settings that are marked as keeping their value, in any of the classes that are tried."""
+        tried = {path: values for path, domain in space.items() if (values := _worth_trying(path, domain))}
+        first = {path: values[0] for path, values in tried.items()}
+        others = [
+            {**first, path: value} for path, values in tried.items() if path.endswith(".name") for value in values[1:]
+        ]
+        settled = [resolve(RunConfig, self._layers(chosen), algorithm_class) for chosen in (first, *others)]
+        return frozenset(path for path in space if any(one.why_fixed(path) for one in settled))
+
     def _problems(self, chosen: Mapping[str, tuple[str, Any]]) -> tuple[str, ...]:
         """What is wrong with the settings of a trial."""
         try:
