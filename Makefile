@@ -16,7 +16,7 @@ test: $(VENV)/.stamp          ## the tests but the slow ones, in parallel
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=20 -m "not slow"
 
 test-all: .venv-all/.stamp    ## every test, every build of the kernels, with every extra (installed in .venv-all)
-	PYTHONDONTWRITEBYTECODE= ROOKERY_FAULTS=5 .venv-all/bin/python -m pytest -n 2 --dist worksteal --durations=20 \
+	PYTHONDONTWRITEBYTECODE= ROOKERY_FAULTS=10 .venv-all/bin/python -m pytest -n 2 --dist worksteal --durations=20 \
 		--hypothesis-profile thorough
 
 test-learning: $(VENV)/.stamp ## every learning test, several seeds; writes benchmarks/results/

@@ -8,10 +8,10 @@ all, with many.
 import pytest
 import torch
 from hypothesis import settings
-from selection import slow_except
 
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates
 from rookery.envs import choice
+from selection import slow_except
 
 torch.set_num_threads(1)
 

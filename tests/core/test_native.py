@@ -17,7 +17,6 @@ from rookery.core.native import (
     FLOATS,
     FOLDER,
     SWITCH,
-    Build,
     Leaf,
     Linear,
     Network,

@@ -42,6 +42,7 @@ from rookery.envs.vector import history
 from rookery.policies.native_actor import NativeActor
 from rookery.replay.memory import ReplayMemory
 from rookery.training import evaluation as evaluation_module
+from selection import slow_except
 
 ITERATIONS = 6
 
@@ -74,7 +75,36 @@ def outcome(trainer, folder):
     return digest(trainer), weights(trainer), rows(folder)
 
 
-@pytest.mark.parametrize("name", CASES)
+STOPPED_ANYWHERE = [
+    "one policy",
+    "serial, by state",
+    "normalizers, evaluation",
+    "random mapping, batched",
+    "random mapping, serial",
+    "iterations of fixed length",
+    "by actions",
+    "turns, late agents",
+    "tictactoe",
+    "memory",
+    "memories, late agents",
+    "dqn",
+    "dqn, prioritized, by actions",
+    "sac",
+    "ppo and dqn",
+    "dqn, late agents",
+    "resting",
+    "mujoco",
+]
+"""Cases that are stopped at several steps, not half way alone."""
+
+HALF_WAY = [
+    "a frozen policy", "a2c", "by its own word", "composite actions", "frozen lake", "ppo with a penalty", "reinforce",
+    "td3",
+]  # fmt: skip
+"""In ``make test``, with others for the other steps."""
+
+
+@pytest.mark.parametrize("name", slow_except(*HALF_WAY, of=CASES))
 def test_stopping_half_way_changes_nothing(name, tmp_path, uninterrupted):
     expected = uninterrupted(name)
     with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
@@ -113,27 +143,12 @@ def interrupted_at(trainer, step, ending=False):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "one policy",
-        "serial, by state",
-        "normalizers, evaluation",
-        "random mapping, batched",
-        "random mapping, serial",
-        "iterations of fixed length",
-        "by actions",
-        "turns, late agents",
-        "tictactoe",
-        "memory",
-        "memories, late agents",
-        "dqn",
-        "dqn, prioritized, by actions",
-        "sac",
-        "ppo and dqn",
-        "dqn, late agents",
-        "resting",
-        "mujoco",
-    ],
-)
+    slow_except(
+        "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
+        "dqn, prioritized, by actions", "resting",
+        of=STOPPED_ANYWHERE,
+    ),
+)  # fmt: skip
 def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, uninterrupted):
     expected = uninterrupted(name)
     # the first step; the middle, the last and the next step of a fragment of 24; twice in one iteration; later ones
