@@ -20,6 +20,7 @@ from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.seats import Seat
 from rookery.rollout.slots import SlotStore
 from rookery.rollout.worker import RolloutWorker
+from selection import slow
 
 REWARD = 3
 """The column of a `Diary` in which rewards are added up."""
@@ -320,7 +321,7 @@ def check_lives(decided):
 
 
 @pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("env", [Lives, Relay])
+@pytest.mark.parametrize("env", [slow(Lives), Relay])
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_real_policies_begin_each_life_with_an_empty_memory_in_training_and_in_evaluation(env, memory, native, decided):
     settings = cfg(memory)

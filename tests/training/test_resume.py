@@ -192,6 +192,7 @@ def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monke
         assert outcome(trainer, tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_a_run_can_be_stopped_after_every_iteration(tmp_path, uninterrupted):
     name = "random mapping, serial"
     expected = uninterrupted(name)
@@ -742,6 +743,7 @@ def subclasses(cls):
     return {cls, *(found for child in cls.__subclasses__() for found in subclasses(child))}
 
 
+@pytest.mark.slow
 def test_every_name_that_is_saved_would_be_missed(tmp_path, monkeypatch):
     # the proof that the comparison above sees what it should: each saved name is left out once
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # there are hundreds of files
