@@ -7,7 +7,7 @@ all, with many.
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates
 from rookery.envs import choice
@@ -15,8 +15,9 @@ from selection import slow_except
 
 torch.set_num_threads(1)
 
-settings.register_profile("thorough", max_examples=200, deadline=None)
-settings.register_profile("quick", max_examples=20, deadline=None)
+UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("thorough", max_examples=300, **UNHURRIED)
+settings.register_profile("quick", max_examples=20, **UNHURRIED)
 settings.load_profile("quick")
 
 BUILDS = [name for name in candidates() if (FOLDER / f"{name}.so").exists()]

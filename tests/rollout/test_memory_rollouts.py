@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from playing import Dice, ScriptedEnv, same_bytes
 
@@ -114,7 +114,6 @@ def sides(agents):
     return {f"agent{number}": "ab"[number % 2] for number in range(agents)}
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     lanes=st.integers(1, 3),
