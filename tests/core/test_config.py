@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -832,7 +832,6 @@ def outcome(make):
         return error
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(some_path, json_like, max_size=3), max_size=3))
 def test_any_layers_resolve_or_fail_with_a_config_error(values):
     resolved = outcome(lambda: run(*(Layer(f"layer {i}", part) for i, part in enumerate(values))))
@@ -843,14 +842,12 @@ def test_any_layers_resolve_or_fail_with_a_config_error(values):
         assert resolved.to_yaml()
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=12) | st.builds("{}={}".format, some_path, st.text(max_size=12)), max_size=3))
 def test_any_overrides_resolve_or_fail_with_a_config_error(overrides):
     resolved = outcome(lambda: run(override_layer(overrides)))
     assert isinstance(resolved, ConfigError) or resolved.config
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from(["lr", "gamma", "epochs", "clip", "model", "gama", "kl"]), json_like))
 def test_any_constructor_call_succeeds_or_fails_with_a_config_error(values):
     cfg = outcome(lambda: PPOConfig(**values))

@@ -19,6 +19,7 @@ from rookery.tune.jobs.trainable import TrainableJob
 from rookery.tune.workers import Failed, Order, Stepped
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
 
 from ray.cluster_utils import Cluster  # noqa: E402
 

@@ -19,6 +19,7 @@ from rookery.core.files import FileError, read_directory, write_directory
 from rookery.replay import segments
 from rookery.replay.segments import check_spaces, copy_rows, find_replay, spaces_of, stored_replays
 from rookery.training.replays import SavedReplays
+from selection import slow
 
 
 class Saver:
@@ -90,7 +91,7 @@ def empty(kind, **settings):
 # --- there and back -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [150, 700], ids=["before the ring is full", "after it went round"])
+@pytest.mark.parametrize("rows", [slow(150), 700], ids=["before the ring is full", "after it went round"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_loaded_is_what_was_saved_and_draws_the_same(tmp_path, kind, rows):
     play = Play(empty(kind))

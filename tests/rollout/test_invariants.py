@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from playing import ScriptedEnv, decisions_of, play
 
@@ -13,7 +13,6 @@ def dealt(seed):
     return lambda agent, episode: "ab"[hash((seed, agent, episode.lane, episode.index)) % 2]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     lanes=st.integers(1, 3),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from playing import Dice, IntroducingWorker, ScriptedEnv, same_bytes
 
@@ -19,6 +19,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.slots import SlotStore, WorkerPolicy
+from selection import slow
 
 REWARD = 3
 """The column of a `Diary` in which rewards are added up."""
@@ -112,7 +113,6 @@ def sides(agents):
     return {f"agent{number}": "ab"[number % 2] for number in range(agents)}
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     lanes=st.integers(1, 3),
@@ -319,7 +319,7 @@ def check_lives(decided):
 
 
 @pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("env", [Lives, Relay])
+@pytest.mark.parametrize("env", [slow(Lives), Relay])
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_real_policies_begin_each_life_with_an_empty_memory_in_training_and_in_evaluation(env, memory, native, decided):
     settings = cfg(memory)

@@ -11,6 +11,7 @@ from lives import FAST, LIVELY, PRIORITIZED, REPLAYING, Forks, Walk, Weary, dige
 
 from rookery import Linear, MultiAgentArena, Trainer
 from rookery.algorithms.algorithm import Algorithm
+from selection import slow
 
 APART = {"agent1": "a", "agent2": "b"}
 
@@ -116,10 +117,10 @@ def test_who_plays_is_the_algorithms_behaviour(monkeypatch):
 # --- who steps the environment ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [("processes", 1), ("processes", 2), ("threads", 2)], ids=str)
-def test_helpers_change_nothing(how):
+@pytest.mark.parametrize(("how", "count"), [("processes", 1), slow("processes", 2), ("threads", 2)])
+def test_helpers_change_nothing(how, count):
     found = []
-    for implementation, helpers in (("serial", None), how):
+    for implementation, helpers in (("serial", None), (how, count)):
         config = {"env.implementation": implementation, "sampling.helpers": helpers, "sampling.iteration_steps": 100}
         with make(Forks, cfg=PRIORITIZED, config=config) as trainer:
             trainer.train({"iterations": 2})
@@ -243,8 +244,7 @@ def test_an_evaluation_goes_through_rests():
         assert 11 <= result.length_mean <= 40, "resting steps are none of an episode's"
 
 
-@pytest.mark.parametrize("staleness", [0, 1])
-@pytest.mark.parametrize("how", ["processes", "threads"])
+@pytest.mark.parametrize(("how", "staleness"), [("processes", 1), slow("processes", 0), ("threads", 0), ("threads", 1)])
 def test_helpers_change_nothing_where_copies_rest(how, staleness):
     found = []
     for implementation, helpers in (("serial", None), (how, 1)):

@@ -18,6 +18,7 @@ from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.rollout import pool
+from selection import slow_except
 
 ITERATIONS = 4
 AHEAD = {"sampling.staleness": 1}
@@ -218,7 +219,7 @@ RESUMED = [
 ]
 
 
-@pytest.mark.parametrize("name", RESUMED)
+@pytest.mark.parametrize("name", slow_except("normalizers, evaluation", "turns, late agents", of=RESUMED))
 def test_stopping_anywhere_changes_nothing(name, tmp_path):
     outcomes = []
     # the first step; the last and the next of a fragment of 24; twice in a later rollout

@@ -12,6 +12,7 @@ from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, MultiAgentArena, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.envs.absent import AbsentEnv
+from selection import slow_except
 
 SHORT = {"config": {"sampling.iteration_steps": 60}}
 MIXED = {
@@ -60,7 +61,7 @@ def replaying(run_dir=None, **arguments):
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EVERYWHERE)
+@pytest.mark.parametrize("name", slow_except("batched", "late agents", of=EVERYWHERE))
 def test_a_run_goes_on_bit_for_bit_after_learning_where_its_environment_is_not(name, tmp_path, forbidding):
     case = EVERYWHERE[name]
     with make(run_dir=tmp_path / "never stopped", **case) as trainer:

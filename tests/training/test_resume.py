@@ -43,6 +43,7 @@ from rookery.envs.vector import history
 from rookery.policies.native_actor import NativeActor
 from rookery.replay.buffer import ReplayBuffer
 from rookery.training import evaluation as evaluation_module
+from selection import slow_except
 
 ITERATIONS = 6
 
@@ -75,7 +76,36 @@ def outcome(trainer, folder):
     return digest(trainer), weights(trainer), rows(folder)
 
 
-@pytest.mark.parametrize("name", CASES)
+STOPPED_ANYWHERE = [
+    "one policy",
+    "serial, by state",
+    "normalizers, evaluation",
+    "random mapping, batched",
+    "random mapping, serial",
+    "iterations of fixed length",
+    "by actions",
+    "turns, late agents",
+    "tictactoe",
+    "memory",
+    "memories, late agents",
+    "dqn",
+    "dqn, prioritized, by actions",
+    "sac",
+    "ppo and dqn",
+    "dqn, late agents",
+    "resting",
+    "mujoco",
+]
+"""Cases that are stopped at several steps, not half way alone."""
+
+HALF_WAY = [
+    "a frozen policy", "a2c", "by its own word", "composite actions", "frozen lake", "ppo with a penalty", "reinforce",
+    "td3",
+]  # fmt: skip
+"""In ``make test``, with others for the other steps."""
+
+
+@pytest.mark.parametrize("name", slow_except(*HALF_WAY, of=CASES))
 def test_stopping_half_way_changes_nothing(name, tmp_path, uninterrupted):
     expected = uninterrupted(name)
     with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
@@ -114,27 +144,12 @@ def interrupted_at(trainer, step, ending=False):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "one policy",
-        "serial, by state",
-        "normalizers, evaluation",
-        "random mapping, batched",
-        "random mapping, serial",
-        "iterations of fixed length",
-        "by actions",
-        "turns, late agents",
-        "tictactoe",
-        "memory",
-        "memories, late agents",
-        "dqn",
-        "dqn, prioritized, by actions",
-        "sac",
-        "ppo and dqn",
-        "dqn, late agents",
-        "resting",
-        "mujoco",
-    ],
-)
+    slow_except(
+        "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
+        "dqn, prioritized, by actions", "resting",
+        of=STOPPED_ANYWHERE,
+    ),
+)  # fmt: skip
 def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, uninterrupted):
     expected = uninterrupted(name)
     # the first step; the middle, the last and the next step of a fragment of 24; twice in one iteration; later ones
@@ -180,6 +195,7 @@ def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monke
         assert outcome(trainer, tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_a_run_can_be_stopped_after_every_iteration(tmp_path, uninterrupted):
     name = "random mapping, serial"
     expected = uninterrupted(name)
@@ -729,6 +745,7 @@ def subclasses(cls):
     return {cls, *(found for child in cls.__subclasses__() for found in subclasses(child))}
 
 
+@pytest.mark.slow
 def test_every_name_that_is_saved_would_be_missed(tmp_path, monkeypatch):
     # the proof that the comparison above sees what it should: each saved name is left out once
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # there are hundreds of files

@@ -24,6 +24,7 @@ from rookery.tune.spec import split_layers
 from rookery.tune.workers import Failed, Order, Stepped, Stopped
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
 
 from rookery.tune.places import ray_workers  # noqa: E402  (needs Ray)
 from rookery.tune.places.ray_workers import RayWorkers, Share, connect  # noqa: E402
