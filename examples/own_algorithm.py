@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from rookery.algorithms.actor_critic import ActorCritic, advantage_targets
+from rookery.algorithms.actor_critic import ActorCritic, ValueColumn, advantage_targets
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
@@ -76,7 +76,7 @@ class AWR(Algorithm[AWRConfig]):
     def training_step(self, rollout: Rollout) -> Row:
         """One update: advantages in standard deviations, then epochs of weighted imitation."""
         cfg, means = self.now(), Means()
-        data = advantage_targets(self.net, rollout, rollout.reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda)
+        data = advantage_targets(self.net, rollout, rollout.reward, [ValueColumn(cfg.gamma)], gae_lambda=cfg.gae_lambda)
         data.advantage.sub_(data.advantage.mean()).div_(data.advantage.std() + 1e-8)
         for _ in range(cfg.epochs):
             for batch in data.shuffled(cfg.minibatch_size, self.rng):

@@ -43,8 +43,8 @@ def batch(obs, action, rows):
         else torch.randn(rows, 2, generator=generator),
         logp=torch.full((rows,), -1.0),
         advantage=torch.randn(rows, generator=generator),
-        value_target=torch.randn(rows, generator=generator),
-        value=torch.zeros(rows),
+        value_target=torch.randn(rows, 1, generator=generator),
+        value=torch.zeros(rows, 1),
     )
 
 

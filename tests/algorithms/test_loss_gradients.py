@@ -38,7 +38,9 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 class Learning:
     """What networks put out for random rows, some way from what they put out when the rows were played."""
 
-    def __init__(self, name, rows, *, masked=False, importance=False, moved=0.3, dtype=torch.float64, seed=0):
+    def __init__(
+        self, name, rows, *, masked=False, importance=False, moved=0.3, dtype=torch.float64, seed=0, columns=1
+    ):
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape):
@@ -55,19 +57,19 @@ class Learning:
         old = distribution_for(self.spec, output, log_std, self.mask)
         uniform = torch.rand(rows, noise.uniform, generator=generator)
         action, logp = old.sample_logp(torch.cat((uniform, normal(rows, noise.normal)), -1).to(dtype))
-        value = normal(rows)
+        value = normal(rows, columns)
         self.batch = Minibatch(
             obs={},
             action=action,
             logp=logp,
             advantage=normal(rows),
-            value_target=value + normal(rows),
+            value_target=value + normal(rows, columns),
             value=value,
             importance=torch.rand(rows, generator=generator).to(dtype) + 0.5 if importance else None,
         )
         self.old = old.parameters
         self.leaves = [output + moved * normal(*output.shape), *([] if log_std is None else [log_std]), value]
-        self.leaves[-1] = value + moved * normal(rows)
+        self.leaves[-1] = value + moved * normal(rows, columns)
 
     def outputs(self, leaves):
         """The last leaf is the value; it is missing for an algorithm that has none."""
@@ -117,7 +119,7 @@ def test_ppo(name, masked, settings):
     cfg = PPOConfig(**settings)
     for rows in (1, 2, 17, 256):
         for importance in (False, True):
-            learning = Learning(name, rows, masked=masked, importance=importance, seed=rows)
+            learning = Learning(name, rows, masked=masked, importance=importance, seed=rows, columns=1 + 2 * importance)
             learning.check(ppo_loss, learning.batch, cfg)
 
 
@@ -127,7 +129,7 @@ def test_a2c(name, masked, settings):
     cfg = A2CConfig(**settings)
     for rows in (1, 2, 17, 256):
         for importance in (False, True):
-            learning = Learning(name, rows, masked=masked, importance=importance, seed=rows)
+            learning = Learning(name, rows, masked=masked, importance=importance, seed=rows, columns=1 + 2 * importance)
             learning.check(a2c_loss, learning.batch, cfg)
 
 
@@ -233,7 +235,7 @@ def test_a_distribution_without_a_gradient_of_its_own_is_left_to_autograd():
     batch = replaced(batch, obs={})
     for distribution in (Unknown(logits), Composite([Unknown(logits)], [1])):
         assert distribution.gradient(torch.zeros(4, 1, dtype=torch.int64), torch.ones(4), 0.0) is None
-    outputs = Outputs(Unknown(logits.double()), torch.zeros(4, dtype=torch.float64))
+    outputs = Outputs(Unknown(logits.double()), torch.zeros(4, 1, dtype=torch.float64))
     assert ppo_gradient(outputs, batch, PPOConfig()) is None
     assert a2c_gradient(outputs, batch, A2CConfig()) is None
     decisions = Decisions({}, batch.action, batch.advantage)

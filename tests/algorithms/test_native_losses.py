@@ -133,7 +133,7 @@ def test_a_row_that_is_not_there_is_refused():
 @pytest.mark.parametrize("change", ["value_target", "action"])
 def test_what_does_not_fit_is_left_to_torch_which_says_so(change):
     mine, _, data = two()
-    wrong = data.action + 50 if change == "action" else data.value_target[:1].expand(len(data))[:3]
+    wrong = data.action + 50 if change == "action" else data.value_target[:3]
     with pytest.raises((RuntimeError, IndexError)):
         gradient(mine, ppo_loss, replace(data, **{change: wrong}))
 

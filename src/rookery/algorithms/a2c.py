@@ -11,9 +11,14 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from rookery.algorithms.actor_critic import ActorCritic, advantage_targets, importance_metrics
+from rookery.algorithms.actor_critic import (
+    ActorCritic,
+    ValueColumn,
+    advantage_targets,
+    importance_metrics,
+    value_error,
+)
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
@@ -73,7 +78,7 @@ def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor
     if batch.importance is not None:
         gain = gain * batch.importance
     policy_loss = -gain.mean()
-    value_loss = functional.mse_loss(outputs.value, batch.value_target)
+    value_loss = value_error(outputs.value, batch.value_target)
     entropy = outputs.distribution.entropy().mean()
     loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
     metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
@@ -87,7 +92,7 @@ def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> OutputGr
 
     Returns:
         With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
-        values ``[N]``.
+        values ``[N, S]``.
     """
     weight = batch.advantage
     if cfg.normalize_advantage and len(weight) > 1:
@@ -98,9 +103,10 @@ def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> OutputGr
     logp_gradient = weight * (-1 / len(batch))
     error = outputs.value - batch.value_target
     value_gradient = error * (2 * cfg.value_coef / len(batch))
+    errors = error.flatten()
     metrics: Metrics = {
         "policy_loss": torch.dot(outputs.distribution.log_prob(batch.action), logp_gradient),
-        "value_loss": torch.dot(error, error) / len(batch),
+        "value_loss": torch.dot(errors, errors) / len(batch),
         "entropy": outputs.distribution.entropy().mean(),
     }
     entropy_gradient = -cfg.entropy_coef / len(batch)
@@ -137,14 +143,19 @@ class A2C(Algorithm[A2CConfig]):
         cfg = self.now()
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
         data = advantage_targets(
-            self.net, rollout, reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
+            self.net,
+            rollout,
+            reward,
+            (ValueColumn(cfg.gamma),),
+            gae_lambda=cfg.gae_lambda,
+            stale=self.staleness > 0,
         )
         means = Means()
         means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg, self.closed_form))
         self.updates += 1
         return {
             **means.result(),
-            "explained_variance": explained_variance(data.value, data.value_target),
+            "explained_variance": explained_variance(data.value[:, 0], data.value_target[:, 0]),
             **importance_metrics(data),
             "lr": cfg.lr,
             "skipped_steps": self.check_finite(self.optimizer),

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.actor_critic import Seen, following_values
+from rookery.algorithms.actor_critic import RolloutValues, following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.q_kernel import q_kernels
 from rookery.algorithms.q_losses import QBatch, only_played, played
@@ -142,16 +142,15 @@ class PQN(Algorithm[PQNConfig]):
         """Q(lambda) returns of every valid decision, ``[N]``."""
         normalize, cfg, rows = self.policy.normalize, self.cfg, rollout.valid_rows()
         obs = normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
-        seen = Seen(
+        seen = RolloutValues(
             obs,
-            self.best(obs).view_as(rollout.reward),
+            self.best(obs).view(*rollout.reward.shape, 1),
             self.best(normalize(rollout.last_obs)),
             self.best(normalize(rollout.final_obs)) if len(rollout.boot_index) else None,
         )
         ended = rollout.terminated | rollout.truncated | rollout.last
-        target = lambda_returns(
-            rollout.reward, following_values(rollout, seen), ended, gamma=cfg.gamma, trace_lambda=cfg.trace_lambda
-        )
+        after = following_values(rollout, seen)[..., 0]
+        target = lambda_returns(rollout.reward, after, ended, gamma=cfg.gamma, trace_lambda=cfg.trace_lambda)
         return QBatch(
             obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()},
             flat(rollout.action, rows),
@@ -159,11 +158,11 @@ class PQN(Algorithm[PQNConfig]):
         )
 
     def best(self, obs: TensorTree) -> Tensor:
-        """The largest value among the actions that are allowed, ``[N]``; 0 where none is."""
+        """Gives the largest value among the actions that are allowed, ``[N, 1]``; 0 where none is."""
         values, mask = self.net.values(obs, None), obs.get(MASK)
         if mask is None:
-            return values.amax(1)
-        return torch.where(mask, values, -torch.inf).amax(1).masked_fill_(~mask.any(1), 0.0)
+            return values.amax(1, keepdim=True)
+        return torch.where(mask, values, -torch.inf).amax(1, keepdim=True).masked_fill_(~mask.any(1, keepdim=True), 0.0)
 
 
 def shuffled(data: QBatch, size: int, rng: np.random.Generator) -> Iterator[QBatch]:
