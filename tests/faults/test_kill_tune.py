@@ -16,7 +16,7 @@ import pytest
 from killable import amount
 from test_kill import SEED
 
-from rookery.tune.journal import History, read
+from rookery.tune.journal import ExperimentState, read
 
 SCRIPT = Path(__file__).with_name("tunable.py")
 KINDS = ("random", "optuna", "asha", "hyperband", "pbt") if amount(0, 1) else ("random", "pbt")
@@ -72,7 +72,7 @@ def command_of(pid):
 
 def outcome(folder):
     """What does not depend on the clock: suggestions, what became of each trial, what it reported."""
-    history = History.of(folder / "here", records(folder))
+    history = ExperimentState.of(folder / "here", records(folder))
     return {
         trial.name: (
             trial.params,

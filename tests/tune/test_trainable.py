@@ -15,11 +15,11 @@ from worker_cases import Counting, checkpoints, rows, start, step
 
 from rookery import tune
 from rookery.core.errors import ConfigError, RookeryError
+from rookery.tune.executor import Failed
+from rookery.tune.executors.in_process import InProcessExecutor
 from rookery.tune.jobs import trainable
 from rookery.tune.jobs.rows import flat, number_of, reached
 from rookery.tune.jobs.trainable import Trainable, trainable_job
-from rookery.tune.places.here import Here
-from rookery.tune.workers import Failed
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def begin(tmp_path):
 
     def begun(trainable, config=None, stop=None, save_every=0, params=None):
         job = trainable_job(trainable, config or {}, stop or {}, save_every)
-        made.append(Here(job, 1.0, 0.0, None))
+        made.append(InProcessExecutor(job, 1.0, 0.0, None))
         made[-1].begin(start(tmp_path, **(params or {})))
         return lambda known=0: step(made[-1], known=known)
 
@@ -229,7 +229,7 @@ def test_a_function_that_does_not_end_is_told_of(tmp_path, monkeypatch):
         finally:
             end.wait()
 
-    workers = Here(trainable_job(stubborn, {}, {}, 0), 1.0, 0.0, None)
+    workers = InProcessExecutor(trainable_job(stubborn, {}, {}, 0), 1.0, 0.0, None)
     workers.begin(start(tmp_path))
     step(workers)
     workers.end("00000", save=False)
@@ -261,7 +261,7 @@ class Walking(Trainable):
 def test_a_class_that_is_taken_up_again_goes_on_as_if_it_had_not_stopped(begin, tmp_path):
     order = begin(Walking)
     whole = [order(known).row["place"] for known in range(6)]
-    again = Here(trainable_job(Walking, {}, {}, 0), 1.0, 0.0, None)
+    again = InProcessExecutor(trainable_job(Walking, {}, {}, 0), 1.0, 0.0, None)
     again.begin(start(tmp_path, "00002"))
     for known in range(3):
         step(again, "00002", known)

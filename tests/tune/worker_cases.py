@@ -12,9 +12,9 @@ import time
 
 from rookery import tune
 from rookery.core.files import list_checkpoints
+from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.job import Start
 from rookery.tune.jobs.trainable import FunctionJob, TrainableJob
-from rookery.tune.workers import Failed, Order, Stepped, Stopped
 
 PATIENCE = 60.0
 """Seconds after which a case gives up; never how long anything should take."""

@@ -15,7 +15,7 @@ _HOME = {
     "run": "rookery.tune.experiment",
     "resume": "rookery.tune.experiment",
     "Analysis": "rookery.tune.analysis",
-    "write_report": "rookery.tune.seeing.reporting",
+    "write_report": "rookery.tune.analysis",
     "Trainable": "rookery.tune.jobs.trainable",
     "report": "rookery.tune.jobs.trainable",
     "checkpoint": "rookery.tune.jobs.trainable",
@@ -52,6 +52,7 @@ __all__ = list(_HOME)
 
 if TYPE_CHECKING:
     from rookery.tune.analysis import Analysis as Analysis
+    from rookery.tune.analysis import write_report as write_report
     from rookery.tune.experiment import resume as resume
     from rookery.tune.experiment import run as run
     from rookery.tune.jobs.trainable import Trainable as Trainable
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from rookery.tune.schedulers.pbt import PBTConfig as PBTConfig
     from rookery.tune.search import RandomConfig as RandomConfig
     from rookery.tune.search import Search as Search
-    from rookery.tune.seeing.reporting import write_report as write_report
     from rookery.tune.settings import TuneConfig as TuneConfig
     from rookery.tune.space import choice as choice
     from rookery.tune.space import grid_search as grid_search

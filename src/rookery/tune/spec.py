@@ -176,6 +176,17 @@ def known(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any
     return tree
 
 
+def takes(function: Any, *arguments: Any) -> bool:
+    """Says whether something can be called with these arguments, as far as its signature says."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that says nothing
+        return True
+    return True
+
+
 def _parts(values: Any) -> list[tuple[Any, Any]]:
     """What stands in a mapping, list or settings object, by key, place or name."""
     if isinstance(values, Settings | Mapping):

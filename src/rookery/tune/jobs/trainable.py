@@ -45,7 +45,7 @@ from rookery.training.metrics_file import append_row, cut_rows, row_at
 from rookery.tune.job import Job, Start, Work, begin_anew
 from rookery.tune.jobs.rows import check_criteria, flat, reached
 from rookery.tune.space import written
-from rookery.tune.spec import fill, split
+from rookery.tune.spec import fill, split, takes
 from rookery.tune.trial import Row
 
 Criteria = Mapping[str, float] | Callable[[Row], bool]
@@ -198,10 +198,10 @@ class TrainableJob(_ConfiguredJob):
                    "cleanup": ()}  # fmt: skip
         for method, arguments in methods.items():
             found = inspect.getattr_static(trainable, method, None)
-            if inspect.isfunction(found) and not _takes(found, None, *arguments):
-                takes = ", ".join(inspect.signature(getattr(Trainable, method)).parameters)
-                raise ConfigError(f"trainable = {name}: its {method} must be {method}({takes})")
-        if not _takes(trainable):
+            if inspect.isfunction(found) and not takes(found, None, *arguments):
+                wanted = ", ".join(inspect.signature(getattr(Trainable, method)).parameters)
+                raise ConfigError(f"trainable = {name}: its {method} must be {method}({wanted})")
+        if not takes(trainable):
             raise ConfigError(
                 f"trainable = {name}: cannot be made without arguments; take what it needs in setup(config)"
             )
@@ -224,23 +224,12 @@ class FunctionJob(_ConfiguredJob):
         super().__init__(trainable, config, stop)
         if inspect.iscoroutinefunction(trainable) or inspect.isasyncgenfunction(trainable):
             raise ConfigError(f"trainable = {self.title}: is async; give a plain function, asyncio.run inside of it")
-        if not _takes(trainable, config):
+        if not takes(trainable, config):
             raise ConfigError(f"trainable = {self.title}: must take one argument, the configuration of a trial")
 
     def start(self, start: Start) -> Work:
         """A thread for the function, which waits at each report."""
         return FunctionWork(self.trainable, fill(self.config, start.params), self.stop, start)
-
-
-def _takes(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether it can be called so, as far as it says."""
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin that says nothing
-        return True
-    return True
 
 
 # --- work -----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from rookery.training.stopping import StopFunction, stop_rule
 from rookery.training.trainer import Trainer
 from rookery.tune.identity import training_spec
 from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.jobs.rows import reached
+from rookery.tune.jobs.rows import GROUPS, is_grouped, reached
 from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, written
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
@@ -33,9 +33,6 @@ Callbacks = Sequence[Callback] | Callable[[], Sequence[Callback]]
 COLUMNS = ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
            "running_length", "seconds")  # fmt: skip
 """Numbers that every training reports."""
-
-GROUPS = ("policies", "agents", "metrics", "evaluation", "counters", "time")
-"""What the names of others begin with."""
 
 INSIDE = 0.382
 """Where in a distribution a value is taken that is no end, nor a round number."""
@@ -138,7 +135,7 @@ class TrainingJob(Job):
             f"stop.{name}: no training reports such a number{nearest(name, known)}; there are {', '.join(known)}, and "
             f"what begins with {', '.join(f'{group}/' for group in GROUPS)}"
             for name in cfg.stop
-            if name not in known and name.replace(".", "/").partition("/")[0] not in GROUPS
+            if name not in known and not is_grouped(name)
         ]
         if cfg.env.name is not None:
             try:

@@ -15,10 +15,10 @@ from worker_cases import CASES, PATIENCE, Counting, event_of, job, rows, sleepin
 
 from rookery import tune
 from rookery.core.errors import ConfigError
+from rookery.tune.executor import Failed, Order, Stepped
+from rookery.tune.executors.in_process import InProcessExecutor
+from rookery.tune.executors.processes import ProcessExecutor, deal
 from rookery.tune.jobs.trainable import FunctionJob, trainable_job
-from rookery.tune.places.here import Here
-from rookery.tune.places.processes import Processes, deal
-from rookery.tune.workers import Failed, Order, Stepped
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def make(request):
     made = []
 
     def workers(job, cpus=0.5, **arguments):
-        cls = getattr(request, "param", Processes)
+        cls = getattr(request, "param", ProcessExecutor)
         made.append(cls(job, cpus, arguments.get("gpus", 0.0), arguments.get("max_concurrent")))
         return made[-1]
 
@@ -36,7 +36,7 @@ def make(request):
         each.close()
 
 
-@pytest.mark.parametrize("make", [Here, Processes], indirect=True, ids=["here", "processes"])
+@pytest.mark.parametrize("make", [InProcessExecutor, ProcessExecutor], indirect=True, ids=["here", "processes"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_workers_agree(case, make, tmp_path):
     case(make, tmp_path)
@@ -227,12 +227,12 @@ import os, signal, sys
 sys.path[:] = eval(sys.argv[2])
 from pathlib import Path
 from rookery import tune
-from rookery.tune.places.processes import Processes
+from rookery.tune.executors.processes import ProcessExecutor
 from rookery.tune.jobs.trainable import FunctionJob
-from rookery.tune.workers import Order
+from rookery.tune.executor import Order
 from worker_cases import sleeping, start, step
 
-workers = Processes(FunctionJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}), 0.5, 0.0, 2)
+workers = ProcessExecutor(FunctionJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}), 0.5, 0.0, 2)
 workers.begin(start(Path(sys.argv[1]), "0", seconds=0))
 workers.begin(start(Path(sys.argv[1]), "1", seconds=0))
 print(*(step(workers, name).row["process"] for name in "01"), flush=True)
@@ -268,6 +268,6 @@ def test_a_class_of_a_script_is_sent_along(make, tmp_path):
 
 def test_here_too_says_that_there_are_no_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert Here(job(), 1.0, 1.0, None).notes == ["tune.gpus = 1: there are none here: trials run without"]
+    assert InProcessExecutor(job(), 1.0, 1.0, None).notes == ["tune.gpus = 1: there are none here: trials run without"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert Here(job(), 1.0, 1.0, None).notes == []
+    assert InProcessExecutor(job(), 1.0, 1.0, None).notes == []
