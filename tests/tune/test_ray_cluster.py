@@ -19,7 +19,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
 from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.executors.in_process import InProcessExecutor
-from rookery.tune.jobs.trainable import FunctionJob
+from rookery.tune.jobs.trainable import TrainableJob
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import split_layers
 
@@ -72,7 +72,7 @@ def busy(two_cores):
 
 def waiting():
     """Trials that take a while for each iteration."""
-    return FunctionJob(sleeping, {"seconds": tune.uniform(0, 99)}, {})
+    return TrainableJob(sleeping, {"seconds": tune.uniform(0, 99)}, {})
 
 
 def noted(workers, words):
@@ -206,7 +206,7 @@ def test_no_more_places_than_trials_may_run(make):
 
 
 def test_a_trial_sees_the_cores_it_was_given(make, tmp_path):
-    workers = make(FunctionJob(cores_seen, {"x": tune.uniform(0, 1)}, {}))
+    workers = make(TrainableJob(cores_seen, {"x": tune.uniform(0, 1)}, {}))
     workers.begin(start(tmp_path, x=0.5))
     assert step(workers).row["cores"] == 1
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from rookery.core.errors import ConfigError
 from rookery.core.settings import Settings, object_name, show
-from rookery.report.experiment import is_number
 from rookery.tune.jobs.trainable import can_save
 from rookery.tune.names import SCHEDULERS, called_here
 from rookery.tune.scheduler import Scheduler
@@ -98,14 +97,9 @@ def check_columns(cfg: TuneConfig, columns: Sequence[str], groups: Sequence[str]
 
 
 def check_trainable(trainable: Any, stop: Any, cfg: TuneConfig, objects: Mapping[str, Any]) -> None:
-    """Refuses criteria that can never be met, classes of which no trial would ever end, and populations of a class that
-    cannot be saved: there is nothing that one trial could take over.
+    """Refuses classes of which no trial would ever end, and populations of a class that cannot be saved: there is
+    nothing that one trial could take over.
     """
-    refuse(
-        f"stop.{name} = {show(value)}: must be a finite number"
-        for name, value in (stop.items() if isinstance(stop, Mapping) else ())
-        if not is_number(value)
-    )
     if not isinstance(trainable, type):
         return  # a function returns
     ours = "scheduler" not in objects and object_name(type(cfg.scheduler)) in SCHEDULERS.values()

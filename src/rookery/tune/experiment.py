@@ -48,7 +48,7 @@ from rookery.tune.identity import (
     training_spec,
 )
 from rookery.tune.job import Job
-from rookery.tune.jobs.trainable import SCORE, trainable_job
+from rookery.tune.jobs.trainable import SCORE, TrainableJob
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, Journal, read
 from rookery.tune.names import EXECUTORS, SCHEDULERS, SEARCHES
@@ -197,8 +197,8 @@ def trainable_plan(
         raise ConfigError(f'code: config = {show(config)}: must be a mapping, such as {{"x": tune.uniform(0, 1)}}')
     config = dict(config)
     cfg = settings_of([Layer("code", {"metric": SCORE, **own})])
+    job = TrainableJob(trainable, config, stop or {}, cfg.save_every)
     check_trainable(trainable, stop, cfg, objects)
-    job = trainable_job(trainable, config, stop or {}, cfg.save_every)
     return Plan(job, cfg, domains_in(config), config, trainable_spec(trainable, config, stop), objects, seed)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, replace
-from difflib import get_close_matches
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
@@ -29,7 +28,7 @@ def read_layer(layer: Layer) -> Layer:
     {low: 0, high: 1}}``, ``{sample_from: my.module:function}``.
 
     Raises:
-        ConfigError: With a line for each whose name or arguments are wrong; says where it stands.
+        ConfigError: With a line for each whose arguments are wrong; says where it stands.
     """
     problems: list[str] = []
 
@@ -43,8 +42,6 @@ def read_layer(layer: Layer) -> Layer:
             try:
                 if name in FUNCTIONS:
                     return _called(name, arguments)
-                if meant := _meant(name, arguments):
-                    raise ConfigError(f"there is no domain {name!r}; did you mean {meant!r}?")
             except ConfigError as error:
                 problems.extend(f"{layer.where(path)}: {path} = {show(dict(node))}: {why}" for why in error.problems)
         return {key: read(part, f"{path}.{key}") for key, part in node.items()}
@@ -140,9 +137,14 @@ def split_layers(layers: Sequence[Layer]) -> tuple[list[Layer], dict[str, Any]]:
     return fixed, undecided
 
 
-def outline(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Values of several layers, lowest first, as one nested dict in which settings objects are dicts of what they were
-    given; domains stay. What functions of `sample_from` look at.
+def outline(parts: Iterable[Mapping[str, Any]], keep_classes: bool = False) -> dict[str, Any]:
+    """Returns values of several layers, lowest first, as one nested dict: what functions of `sample_from` look at.
+
+    Settings objects become dicts of what they were given; domains stay.
+
+    Args:
+        parts: Values by path, of each layer.
+        keep_classes: Whether the dicts of settings objects say their class, under the key `CLASS`.
     """
     tree: dict[str, Any] = {}
 
@@ -151,7 +153,7 @@ def outline(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             if isinstance(part, Mapping | Settings):
                 inside = node[key] = dict(node[key]) if isinstance(node.get(key), dict) else {}
                 lay(inside, mapping_of(part))
-            elif key != CLASS:
+            elif keep_classes or key != CLASS:
                 node[key] = part
 
     for values in parts:
@@ -231,17 +233,3 @@ def _called(name: str, arguments: Any) -> Domain:
         takes = ", ".join(signature.parameters)
         raise ConfigError(f"{name} takes {takes}; write {{{name}: [{takes}]}}") from None
     return function(*args, **keywords)
-
-
-def _meant(name: Any, arguments: Any) -> str:
-    """The function that a misspelled one-key mapping means; empty if it may well be something else."""
-    if not isinstance(name, str):
-        return ""
-    bare = {known.replace("_", ""): known for known in FUNCTIONS}
-    word = name.lower().replace("_", "").replace("-", "")
-    if word in bare:
-        return bare[word]
-    inside = list(arguments.values()) if isinstance(arguments, Mapping) else arguments
-    numbers = isinstance(inside, list) and len(inside) in (2, 3) and all(isinstance(x, int | float) for x in inside)
-    match = get_close_matches(word, [key for key, known in bare.items() if known not in LISTS], n=1, cutoff=0.8)
-    return bare[match[0]] if numbers and match else ""

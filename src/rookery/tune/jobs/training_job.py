@@ -24,7 +24,7 @@ from rookery.training.trainer import Trainer
 from rookery.tune.identity import training_spec
 from rookery.tune.job import Job, Start, Work, begin_anew
 from rookery.tune.jobs.rows import GROUPS, is_grouped, reached
-from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, written
+from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, written
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
 
@@ -116,7 +116,7 @@ class TrainingJob(Job):
                 found = self._problems({**first, path: (source, value)})
                 problems |= dict.fromkeys(found)
                 own = [line for line in found if line.startswith(f"{source}: ")]
-                listed = isinstance(space[path], Grid | Choice)
+                listed = isinstance(space[path], Grid | Choices)
                 if own and (not listed or "there is no such setting" in own[0]):  # the others would say so again
                     break
         if problems:
@@ -219,7 +219,7 @@ class TrainingJob(Job):
 
 def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
     """Values of a domain that show whether a setting can take it, each with what to call it; none of a computed one."""
-    if isinstance(domain, Grid | Choice):
+    if isinstance(domain, Grid | Choices):
         (kind,) = domain.describe()
         return [(f"{kind} value {number} of {path}", value) for number, value in enumerate(domain.values, 1)]
     if isinstance(domain, Float | Integer):
