@@ -12,14 +12,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, replace
+from difflib import get_close_matches
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import CLASS, Layer, import_object, mapping_of, nested
 from rookery.core.settings import Settings, is_undecided, show
+from rookery.report.experiment import is_number
 from rookery.tune.space import FUNCTIONS, Domain
 
-LISTS = ("choice", "grid_search")
+LISTS = {"choice", "grid_search"}
 """Functions whose one argument is a list."""
 
 
@@ -28,7 +30,7 @@ def read_layer(layer: Layer) -> Layer:
     {low: 0, high: 1}}``, ``{sample_from: my.module:function}``.
 
     Raises:
-        ConfigError: With a line for each whose arguments are wrong; says where it stands.
+        ConfigError: With a line for each whose name or arguments are wrong; says where it stands.
     """
     problems: list[str] = []
 
@@ -42,6 +44,8 @@ def read_layer(layer: Layer) -> Layer:
             try:
                 if name in FUNCTIONS:
                     return _called(name, arguments)
+                if meant := _meant(str(name), arguments):
+                    raise ConfigError(f"there is no domain {name!r}; did you mean {meant!r}?")
             except ConfigError as error:
                 problems.extend(f"{layer.where(path)}: {path} = {show(dict(node))}: {why}" for why in error.problems)
         return {key: read(part, f"{path}.{key}") for key, part in node.items()}
@@ -233,3 +237,13 @@ def _called(name: str, arguments: Any) -> Domain:
         takes = ", ".join(signature.parameters)
         raise ConfigError(f"{name} takes {takes}; write {{{name}: [{takes}]}}") from None
     return function(*args, **keywords)
+
+
+def _meant(name: str, arguments: Any) -> str:
+    """The function that a misspelled one-key mapping means; empty if it may well be something else."""
+    bare = {known.replace("_", ""): known for known in FUNCTIONS}
+    word = name.lower().replace("_", "").replace("-", "")
+    inside = list(arguments.values()) if isinstance(arguments, Mapping) else arguments
+    numbers = isinstance(inside, list) and len(inside) in (2, 3) and all(map(is_number, inside))
+    close = get_close_matches(word, [key for key in bare if bare[key] not in LISTS], 1, 0.8) if numbers else []
+    return bare.get(close[0] if close else word, "")
