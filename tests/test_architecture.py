@@ -215,7 +215,7 @@ def test_weights_change_in_one_place():
 
 def test_the_environment_is_stepped_in_one_place():
     assert files_with(r"\benv\.step\(", ignoring=ENVIRONMENTS) == ["rollout/worker.py"]
-    steps_of_trials = "(?<!work)(?<!workplace)(?<!trainable)"  # of tune, which does an iteration at a time
+    steps_of_trials = "(?<!work)(?<!trial_worker)(?<!trainable)"  # of tune, which does an iteration at a time
     assert files_with(steps_of_trials + r"\.step\(", ignoring=ENVIRONMENTS) == ["rollout/worker.py"]
     assert "self.now = self.env.step(actions)" in code_of(SOURCE / "rollout" / "worker.py")
 

@@ -16,7 +16,7 @@ import pytest
 from killable import amount
 from test_kill import SEED
 
-from rookery.tune.journal import History, read
+from rookery.tune.journal import ExperimentState, read
 
 SCRIPT = Path(__file__).with_name("tunable.py")
 pytestmark = pytest.mark.slow  # tests/tune/test_runner.py kills each kind at each record, in its own process
@@ -74,7 +74,7 @@ def command_of(pid):
 
 def outcome(folder):
     """What does not depend on the clock: suggestions, what became of each trial, what it reported."""
-    history = History.of(folder / "here", records(folder))
+    history = ExperimentState.of(folder / "here", records(folder))
     return {
         trial.name: (
             trial.params,

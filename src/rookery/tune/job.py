@@ -119,7 +119,10 @@ class Job(ABC):
         return ()
 
 
-KEPT = ("params.json", "log.txt", "error.txt", "run.lock")
+PARAMS = "params.json"
+"""File in a trial's folder that says what was chosen for it."""
+
+KEPT = (PARAMS, "log.txt", "error.txt", "run.lock")
 """Files in a trial's folder that are not its work's own."""
 
 

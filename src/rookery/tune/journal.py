@@ -1,7 +1,7 @@
-"""The journal of an experiment: what happened, a line of JSON each, and History, the state that follows from it.
+"""The journal of an experiment: what happened, a line of JSON each; and ExperimentState, which follows from it.
 
 The journal is the only memory of the runner. It writes a record, and changes its own state by nothing but that record
-(`History.apply`), so that reading the journal again after a kill gives exactly the state there was.
+(`ExperimentState.apply`), so that reading the journal again after a kill gives exactly the state there was.
 
     experiment  what is tried, how, with which seed                 resume   somebody went on
     trial       a trial was made                                    begin    it got a place
@@ -140,7 +140,7 @@ def following(folder: Path, number: int) -> Iterator[None]:
         ) from error
 
 
-class History:
+class ExperimentState:
     """Where an experiment stands: what follows from the records so far.
 
     Args:
@@ -169,7 +169,7 @@ class History:
         self.is_exhausted = False
 
     @classmethod
-    def of(cls, folder: Path, records: Iterable[Record]) -> History:
+    def of(cls, folder: Path, records: Iterable[Record]) -> ExperimentState:
         """What follows from a whole journal; parameters are as JSON has them."""
         history = cls(folder, {})
         for number, record in enumerate(records, 1):
@@ -252,6 +252,11 @@ class History:
     def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters that the journal holds as JSON, as the objects that were chosen."""
         return {path: chosen(self.space.get(path), value) for path, value in params.items()}
+
+    def stop_running(self) -> None:
+        """Lets trials at work wait: nobody works on them any more."""
+        for trial in self.with_status(Status.RUNNING):
+            trial.status = Status.PENDING
 
     def with_status(self, status: Status) -> list[Trial]:
         """Trials that stand there, in the order they were made."""

@@ -24,8 +24,8 @@ from rookery.training.stopping import StopFunction, stop_rule
 from rookery.training.trainer import Trainer
 from rookery.tune.identity import training_spec
 from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.jobs.rows import reached
-from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, written
+from rookery.tune.jobs.rows import GROUPS, is_grouped, reached
+from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, written
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
 
@@ -34,9 +34,6 @@ Callbacks = Sequence[EpisodeListener] | Callable[[], Sequence[EpisodeListener]]
 COLUMNS = ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
            "running_length", "seconds")  # fmt: skip
 """Numbers that every training reports."""
-
-GROUPS = ("policies", "agents", "metrics", "evaluation", "counters", "time")
-"""What the names of others begin with."""
 
 INSIDE = 0.382
 """Where in a distribution a value is taken that is no end, nor a round number."""
@@ -120,7 +117,7 @@ class TrainingJob(Job):
                 found = self._problems({**first, path: (source, value)})
                 problems |= dict.fromkeys(found)
                 own = [line for line in found if line.startswith(f"{source}: ")]
-                listed = isinstance(space[path], Grid | Choice)
+                listed = isinstance(space[path], Grid | Choices)
                 if own and (not listed or "there is no such setting" in own[0]):  # the others would say so again
                     break
         if problems:
@@ -149,7 +146,7 @@ class TrainingJob(Job):
             f"stop.{name}: no training reports such a number{nearest(name, known)}; there are {', '.join(known)}, and "
             f"what begins with {', '.join(f'{group}/' for group in GROUPS)}"
             for name in cfg.stop
-            if name not in known and name.replace(".", "/").partition("/")[0] not in GROUPS
+            if name not in known and not is_grouped(name)
         ]
         if cfg.env.name is not None:
             try:
@@ -233,7 +230,7 @@ class TrainingJob(Job):
 
 def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
     """Values of a domain that show whether a setting can take it, each with what to call it; none of a computed one."""
-    if isinstance(domain, Grid | Choice):
+    if isinstance(domain, Grid | Choices):
         (kind,) = domain.describe()
         return [(f"{kind} value {number} of {path}", value) for number, value in enumerate(domain.values, 1)]
     if isinstance(domain, Float | Integer):

@@ -1,4 +1,4 @@
-"""What a worker process of tune runs: ``python -m rookery.tune.places.child LINE CORES DRIVER DEATH_SIGNAL``.
+"""What a worker process runs: ``python -m rookery.tune.executors.worker_process LINE CORES DRIVER DEATH_SIGNAL``.
 
 LINE is an inherited socket; CORES are those it may use, ``0,1``. It ends when its driver does, however that ends, and
 ignores Ctrl-C, which only the driver answers; SIGTERM asks the trial to save and stop.
@@ -16,9 +16,9 @@ from types import FrameType
 import cloudpickle
 
 from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
+from rookery.tune.executor import Order
+from rookery.tune.executors.trial_worker import LOG, TrialWorker
 from rookery.tune.job import Job, Start
-from rookery.tune.places.workplace import LOG, Workplace
-from rookery.tune.workers import Order
 
 
 class Child:
@@ -31,7 +31,7 @@ class Child:
     def __init__(self, line: socket.socket) -> None:
         self._line = line
         self._pickled = b""
-        self._workplace = Workplace(self._job)
+        self._trial_worker = TrialWorker(self._job)
 
     def _job(self) -> Job:
         job: Job = cloudpickle.loads(self._pickled)
@@ -51,25 +51,25 @@ class Child:
     def begin(self, start: Start) -> None:
         """Begins a trial; what it prints goes to its log."""
         send_prints(start.folder / LOG)
-        self._workplace.begin(start)
+        self._trial_worker.begin(start)
 
     def step(self, order: Order) -> None:
         """Does an iteration."""
         try:
-            event = self._workplace.step(order)
+            event = self._trial_worker.step(order)
         except KeyboardInterrupt:  # a second signal, from whoever also sent one to the driver
-            event = self._workplace.stopped()
+            event = self._trial_worker.stopped()
         send_frame(self._line, event)
 
     def end(self, save: bool) -> None:
         """Ends the trial."""
-        problem = self._workplace.end(save)
+        problem = self._trial_worker.end(save)
         send_prints(os.devnull)
         send_frame(self._line, problem)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """SIGTERM, while no trainer is there that has its own way with it."""
-        self._workplace.interrupt()
+        self._trial_worker.interrupt()
 
 
 def send_prints(path: str | os.PathLike[str]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rookery.core.processor import usable_cores
+from rookery.tune.executor import Event, Executor, Order
+from rookery.tune.executors.processes import visible_gpus
+from rookery.tune.executors.trial_worker import TrialWorker, prints_to
 from rookery.tune.job import Job, Start
-from rookery.tune.places.processes import visible_gpus
-from rookery.tune.places.workplace import Workplace, prints_to
-from rookery.tune.workers import Event, Order, Workers
 
 
-class Here(Workers):
+class InProcessExecutor(Executor):
     """One place, in this process: `wait` does what was ordered.
 
     Args:
@@ -29,7 +29,7 @@ class Here(Workers):
             self.notes.append(
                 f"tune.max_concurrent = {max_concurrent}: with tune.workers = here, one trial runs at a time"
             )
-        self._workplace = Workplace(lambda: job)
+        self._trial_worker = TrialWorker(lambda: job)
         self._start: Start | None = None
         self._order: Order | None = None
 
@@ -42,7 +42,7 @@ class Here(Workers):
         """Begins a trial."""
         self._start = start
         with prints_to(start.folder):
-            self._workplace.begin(start)
+            self._trial_worker.begin(start)
 
     def order(self, trial: str, order: Order) -> None:
         """Notes what `wait` is to do."""
@@ -54,21 +54,21 @@ class Here(Workers):
             return None
         order, self._order = self._order, None
         with prints_to(self._start.folder):
-            return self._workplace.step(order)
+            return self._trial_worker.step(order)
 
     def end(self, trial: str, save: bool) -> None:
         """Ends the trial."""
         if self._start is None:
             return
         with prints_to(self._start.folder):
-            problem = self._workplace.end(save)
+            problem = self._trial_worker.end(save)
         if problem:
             self.notes.append(f"{trial}: {problem}")
         self._start = self._order = None
 
     def interrupt(self) -> None:
         """Asks the trial to save and stop; between two iterations, the next is not begun."""
-        self._workplace.interrupt()
+        self._trial_worker.interrupt()
 
     def close(self) -> None:
         """Ends the trial that is here, if any."""

@@ -15,10 +15,10 @@ from worker_cases import CASES, PATIENCE, Counting, event_of, job, rows, sleepin
 
 from rookery import tune
 from rookery.core.errors import ConfigError
-from rookery.tune.jobs.trainable import FunctionJob, trainable_job
-from rookery.tune.places.here import Here
-from rookery.tune.places.processes import Processes, deal
-from rookery.tune.workers import Failed, Order, Stepped
+from rookery.tune.executor import Failed, Order, Stepped
+from rookery.tune.executors.in_process import InProcessExecutor
+from rookery.tune.executors.processes import ProcessExecutor, deal
+from rookery.tune.jobs.trainable import TrainableJob
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def make(request):
     made = []
 
     def workers(job, cpus=0.5, **arguments):
-        cls = getattr(request, "param", Processes)
+        cls = getattr(request, "param", ProcessExecutor)
         made.append(cls(job, cpus, arguments.get("gpus", 0.0), arguments.get("max_concurrent")))
         return made[-1]
 
@@ -36,7 +36,7 @@ def make(request):
         each.close()
 
 
-@pytest.mark.parametrize("make", [Here, Processes], indirect=True, ids=["here", "processes"])
+@pytest.mark.parametrize("make", [InProcessExecutor, ProcessExecutor], indirect=True, ids=["here", "processes"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_workers_agree(case, make, tmp_path):
     case(make, tmp_path)
@@ -78,7 +78,7 @@ def test_a_process_that_ends_in_a_trial_is_told_as_lost_with_the_end_of_its_log(
 
 @pytest.mark.parametrize("at_work", [True, False])
 def test_a_killed_process_is_told_as_lost_whether_it_was_at_work_or_not(make, tmp_path, at_work):
-    workers = make(FunctionJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}))
+    workers = make(TrainableJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}))
     workers.begin(start(tmp_path, seconds=0))
     process = step(workers).row["process"]
     if at_work:
@@ -164,7 +164,7 @@ def surroundings(config):
 def test_a_trial_sees_its_own_cores_and_gpus_only(make, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     cores = sorted(os.sched_getaffinity(0))
-    workers = make(FunctionJob(surroundings, {}, {}), cpus=1, gpus=1, max_concurrent=2)
+    workers = make(TrainableJob(surroundings, {}, {}), cpus=1, gpus=1, max_concurrent=2)
     names = ["00000", "00001"][: workers.free]
     for name in names:
         workers.begin(start(tmp_path, name))
@@ -214,7 +214,7 @@ def with_a_child(config):
 
 
 def test_close_ends_processes_at_work_and_what_they_started(make, tmp_path):
-    workers = make(FunctionJob(with_a_child, {}, {}))
+    workers = make(TrainableJob(with_a_child, {}, {}))
     workers.begin(start(tmp_path))
     row = step(workers).row
     workers.order("00000", Order(1))
@@ -227,12 +227,12 @@ import os, signal, sys
 sys.path[:] = eval(sys.argv[2])
 from pathlib import Path
 from rookery import tune
-from rookery.tune.places.processes import Processes
-from rookery.tune.jobs.trainable import FunctionJob
-from rookery.tune.workers import Order
+from rookery.tune.executors.processes import ProcessExecutor
+from rookery.tune.jobs.trainable import TrainableJob
+from rookery.tune.executor import Order
 from worker_cases import sleeping, start, step
 
-workers = Processes(FunctionJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}), 0.5, 0.0, 2)
+workers = ProcessExecutor(TrainableJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}), 0.5, 0.0, 2)
 workers.begin(start(Path(sys.argv[1]), "0", seconds=0))
 workers.begin(start(Path(sys.argv[1]), "1", seconds=0))
 print(*(step(workers, name).row["process"] for name in "01"), flush=True)
@@ -253,7 +253,7 @@ def test_no_process_is_left_when_the_driver_is_killed(tmp_path):
 
 def test_a_job_that_cannot_be_sent_is_refused(make):
     with pytest.raises(ConfigError, match=r"cannot be sent.*cannot pickle '_thread.lock'.*tune.workers=here"):
-        make(FunctionJob(surroundings, {"lock": threading.Lock()}, {}))
+        make(TrainableJob(surroundings, {"lock": threading.Lock()}, {}))
 
 
 def test_a_class_of_a_script_is_sent_along(make, tmp_path):
@@ -261,13 +261,13 @@ def test_a_class_of_a_script_is_sent_along(make, tmp_path):
         def step(self):
             return {"count": -1.0}
 
-    workers = make(trainable_job(Local, {"by": tune.uniform(0, 9)}, {}, 0))
+    workers = make(TrainableJob(Local, {"by": tune.uniform(0, 9)}, {}, 0))
     workers.begin(start(tmp_path, by=1))
     assert step(workers).row["count"] == -1
 
 
 def test_here_too_says_that_there_are_no_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert Here(job(), 1.0, 1.0, None).notes == ["tune.gpus = 1: there are none here: trials run without"]
+    assert InProcessExecutor(job(), 1.0, 1.0, None).notes == ["tune.gpus = 1: there are none here: trials run without"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert Here(job(), 1.0, 1.0, None).notes == []
+    assert InProcessExecutor(job(), 1.0, 1.0, None).notes == []

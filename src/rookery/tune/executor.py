@@ -1,7 +1,7 @@
 """Where trials run: the messages between the runner and its workers, and what every set of workers is.
 
-A worker runs one trial at a time, an iteration for each order. `places/` holds the one in this process, those in
-local processes, and those on Ray; all of them work through `places/workplace.py`.
+A worker runs one trial at a time, an iteration for each order. `executors/` holds the one in this process, those in
+local processes, and those on Ray; all of them work through `executors/trial_worker.py`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Stopped:
 Event = Stepped | Failed | Stopped
 
 
-class Workers(ABC):
+class Executor(ABC):
     """Places for trials.
 
     Attributes:

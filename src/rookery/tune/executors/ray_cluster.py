@@ -1,4 +1,4 @@
-"""Trials on Ray: each place is an actor on whichever node has room for it, and holds a `Workplace`.
+"""Trials on Ray: each place is an actor on whichever node has room for it, and holds a `TrialWorker`.
 
 Ray decides on which node a place stands, by the cores and GPUs that a trial is said to need. A place that is lost with
 its node makes a `Failed` event; the trial goes on from its last checkpoint at another place, so the experiment's folder
@@ -29,10 +29,10 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 
 from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT
+from rookery.tune.executor import Event, Executor, Failed, Order, Stopped
+from rookery.tune.executors.trial_worker import LOG, TrialWorker
+from rookery.tune.executors.worker_process import send_prints
 from rookery.tune.job import Job, Start
-from rookery.tune.places.child import send_prints
-from rookery.tune.places.workplace import LOG, Workplace
-from rookery.tune.workers import Event, Failed, Order, Stopped, Workers
 
 PROBE = ".visible"
 """In a trial's folder for a moment, to see whether the node of a new place has the same disk."""
@@ -77,7 +77,7 @@ class Site:
         with suppress(OSError):
             os.chdir(cwd)
         sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
-        self._workplace = Workplace(lambda: cloudpickle.loads(job))
+        self._trial_worker = TrialWorker(lambda: cloudpickle.loads(job))
         threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
 
     def node(self, probe: Path, content: str, seconds: float) -> tuple[str, str]:
@@ -98,18 +98,18 @@ class Site:
         """Begins a trial if one is given, and lets it do an iteration; what it prints goes to its log."""
         if start is not None:
             send_prints(start.folder / LOG)
-            self._workplace.begin(start)
-        return self._workplace.step(order)
+            self._trial_worker.begin(start)
+        return self._trial_worker.step(order)
 
     def end(self, save: bool) -> str:
         """Ends the trial; gives what went wrong."""
-        problem = self._workplace.end(save)
+        problem = self._trial_worker.end(save)
         send_prints(os.devnull)
         return problem
 
     def interrupt(self) -> None:
         """Asks the trial to save and stop; comes in the thread `CONTROL`, while the other one is at work."""
-        self._workplace.interrupt()
+        self._trial_worker.interrupt()
 
 
 def end_with(raylet: int) -> None:
@@ -186,7 +186,7 @@ class Place:
         return not self.node and not self.is_lost and time.monotonic() - self.asked > LATE_SECONDS
 
 
-class RayWorkers(Workers):
+class RayExecutor(Executor):
     """Places on the nodes of a Ray cluster, as many as have room. They are made when they are needed, and stay.
 
     Args:

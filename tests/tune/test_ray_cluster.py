@@ -17,17 +17,17 @@ from worker_cases import CASES, event_of, job, rows, sleeping, start, step
 from rookery import PPOConfig, tune
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
-from rookery.tune.jobs.trainable import FunctionJob
+from rookery.tune.executor import Failed, Order, Stepped, Stopped
+from rookery.tune.executors.in_process import InProcessExecutor
+from rookery.tune.jobs.trainable import TrainableJob
 from rookery.tune.jobs.training_job import TrainingJob
-from rookery.tune.places.here import Here
 from rookery.tune.spec import split_layers
-from rookery.tune.workers import Failed, Order, Stepped, Stopped
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
-from rookery.tune.places import ray_workers  # noqa: E402  (needs Ray)
-from rookery.tune.places.ray_workers import RayWorkers, Share, connect  # noqa: E402
+from rookery.tune.executors import ray_cluster  # noqa: E402  (needs Ray)
+from rookery.tune.executors.ray_cluster import RayExecutor, Share, connect  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def make(two_cores):
     made = []
 
     def workers(job, cpus=1.0, gpus=0.0, max_concurrent=None):
-        made.append(RayWorkers(job, cpus, gpus, max_concurrent))
+        made.append(RayExecutor(job, cpus, gpus, max_concurrent))
         return made[-1]
 
     yield workers
@@ -73,7 +73,7 @@ def busy(two_cores):
 
 def waiting():
     """Trials that take a while for each iteration."""
-    return FunctionJob(sleeping, {"seconds": tune.uniform(0, 99)}, {})
+    return TrainableJob(sleeping, {"seconds": tune.uniform(0, 99)}, {})
 
 
 def noted(workers, words):
@@ -134,7 +134,7 @@ def trained(workers, folder):
 
 
 def test_a_training_on_ray_is_the_same_as_in_this_process(make, tmp_path):
-    expected = trained(Here(training(), 1.0, 0.0, None), tmp_path / "here")
+    expected = trained(InProcessExecutor(training(), 1.0, 0.0, None), tmp_path / "here")
     assert len(expected) == 3
     assert trained(make(training()), tmp_path / "ray") == expected
 
@@ -207,7 +207,7 @@ def test_no_more_places_than_trials_may_run(make):
 
 
 def test_a_trial_sees_the_cores_it_was_given(make, tmp_path):
-    workers = make(FunctionJob(cores_seen, {"x": tune.uniform(0, 1)}, {}))
+    workers = make(TrainableJob(cores_seen, {"x": tune.uniform(0, 1)}, {}))
     workers.begin(start(tmp_path, x=0.5))
     assert step(workers).row["cores"] == 1
 
@@ -225,7 +225,7 @@ def cores_seen(config):
 def test_a_trial_that_finds_no_room_says_what_is_missing_and_begins_when_there_is_room(
     make, busy, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(ray_workers, "LATE_SECONDS", 0.3)
+    monkeypatch.setattr(ray_cluster, "LATE_SECONDS", 0.3)
     give_back = busy(2)
     workers = make(job())
     workers.begin(start(tmp_path))
@@ -238,7 +238,7 @@ def test_a_trial_that_finds_no_room_says_what_is_missing_and_begins_when_there_i
 
 
 def test_a_trial_that_finds_no_room_takes_the_next_free_place(make, busy, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_workers, "LATE_SECONDS", 0.3)
+    monkeypatch.setattr(ray_cluster, "LATE_SECONDS", 0.3)
     busy(1)
     workers = make(job())
     for name in ("00000", "00001"):
@@ -283,7 +283,7 @@ def test_a_trial_whose_process_dies_is_lost_and_goes_on_in_a_new_one(make, tmp_p
 
 
 def test_a_node_that_does_not_see_the_folder_is_told_of(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_workers, "VISIBLE_SECONDS", 0.1)
+    monkeypatch.setattr(ray_cluster, "VISIBLE_SECONDS", 0.1)
     workers = make(job())
     first = start(tmp_path)
     with monkeypatch.context() as patched:
@@ -338,9 +338,9 @@ import os, signal, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 import ray
-from test_ray_workers import RayWorkers, begun_by, job, parents, start, step
+from test_ray_workers import RayExecutor, begun_by, job, parents, start, step
 before = signal.getsignal(signal.SIGTERM)
-workers = RayWorkers(job(), 1, 0, 1)
+workers = RayExecutor(job(), 1, 0, 1)
 workers.begin(start(Path({str(tmp_path)!r})))
 step(workers)
 assert signal.getsignal(signal.SIGTERM) is before
@@ -377,6 +377,6 @@ except Exception as error:
 
 def test_nobody_else_loads_ray():
     assert (
-        python("import sys, rookery.tune.experiment, rookery.tune.places.processes; print('ray' in sys.modules)")
+        python("import sys, rookery.tune.experiment, rookery.tune.executors.processes; print('ray' in sys.modules)")
         == "False\n"
     )

@@ -9,9 +9,9 @@ from worker_cases import job, start
 
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.interrupt import Interrupted
+from rookery.tune.executor import Failed, Order, Stepped, Stopped
+from rookery.tune.executors.trial_worker import TrialWorker, failed
 from rookery.tune.job import Job, Work
-from rookery.tune.places.workplace import Workplace, failed
-from rookery.tune.workers import Failed, Order, Stepped, Stopped
 
 
 class Doing(Job):
@@ -53,7 +53,7 @@ class Done(Work):
 
 
 def answer(act, folder, save=lambda: None, **order):
-    place = Workplace(lambda: Doing(act, save))
+    place = TrialWorker(lambda: Doing(act, save))
     place.begin(start(folder))
     return place.step(Order(0, **order))
 
@@ -85,7 +85,7 @@ def test_end_tells_what_went_wrong_and_closes_all_the_same(tmp_path):
     work = []
     job = Doing(dict, lambda: raising(OSError("disk full")))
     job.start = lambda start: work.append(Done(job)) or work[-1]
-    place = Workplace(lambda: job)
+    place = TrialWorker(lambda: job)
     place.begin(start(tmp_path))
     assert place.end(save=True) == "OSError: disk full"
     assert work[0].closed
@@ -95,7 +95,7 @@ def test_an_interrupt_reaches_the_work_and_no_further_iteration_is_begun(tmp_pat
     work, done, saved = [], [], []
     job = Doing(lambda: done.append(1), lambda: saved.append(1))
     job.start = lambda start: work.append(Done(job)) or work[-1]
-    place = Workplace(lambda: job)
+    place = TrialWorker(lambda: job)
     place.begin(start(tmp_path))
     place.interrupt()
     assert work[0].asked
@@ -107,7 +107,7 @@ def test_an_interrupt_reaches_the_work_and_no_further_iteration_is_begun(tmp_pat
 
 
 def test_a_job_that_cannot_be_loaded_is_the_answer_to_each_trial(tmp_path):
-    place = Workplace(lambda: raising(ModuleNotFoundError("no module called mine")))
+    place = TrialWorker(lambda: raising(ModuleNotFoundError("no module called mine")))
     for _ in range(2):
         place.begin(start(tmp_path))
         event = place.step(Order(0))
@@ -133,7 +133,7 @@ def test_of_an_environments_error_its_own_traceback_is_told_and_where_it_was():
 
 
 def test_an_error_of_ours_that_met_no_other_code_needs_no_traceback(tmp_path):
-    place = Workplace(lambda: job(stop={"cuont": 3}))
+    place = TrialWorker(lambda: job(stop={"cuont": 3}))
     place.begin(start(tmp_path, by=1))
     event = place.step(Order(0))
     assert event.traceback == ""

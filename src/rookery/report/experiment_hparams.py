@@ -14,22 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.files import FileError
+from rookery.report.experiment import format_value, is_number, short_names
 from rookery.report.metrics_file import read_rows
 from rookery.report.tensorboard import TensorBoard
-from rookery.tune.seeing.words import short_names, told
-from rookery.tune.trial import Status, Trial, is_number
 
 PLUGIN = "hparams"
-EXPERIMENT = "_hparams_/experiment"
-START = "_hparams_/session_start_info"
-END = "_hparams_/session_end_info"
 
 
 def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metrics: Iterable[str]) -> None:
     """Writes which parameters and metrics there are.
 
     Args:
-        folder: Of the experiment.
+        folder: Folder of the experiment.
         space: Descriptions of domains by path, ``{"algorithm.lr": {"loguniform": [0.0001, 0.01]}}``.
         metrics: Columns of `metrics.jsonl` to show.
 
@@ -41,77 +37,67 @@ def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metri
 
     message = Experiment(time_created_secs=time.time())
     for path, name in short_names(space).items():
+        ((kind, arguments),) = space[path].items()
+        numeric = _is_numeric(space[path])
         info = HParamInfo(name=name, description=path)
-        values = _values(space[path])
-        if _is_numeric(space[path]):
-            info.type = DataType.DATA_TYPE_FLOAT64
-            for value in values or ():
-                info.domain_discrete.values.add(number_value=value)
-            if values is None:
-                ((kind, bounds),) = space[path].items()
-                if "uniform" in kind or "randint" in kind:
-                    info.domain_interval.min_value, info.domain_interval.max_value = bounds[:2]
-        else:
-            info.type = DataType.DATA_TYPE_STRING
-            for value in values or ():
-                info.domain_discrete.values.add(string_value=told(value))
+        info.type = DataType.DATA_TYPE_FLOAT64 if numeric else DataType.DATA_TYPE_STRING
+        for value in arguments if kind in ("choice", "grid_search") else ():
+            one = {"number_value": value} if numeric else {"string_value": format_value(value)}
+            info.domain_discrete.values.add(**one)
+        if "uniform" in kind or "randint" in kind:
+            info.domain_interval.min_value, info.domain_interval.max_value = arguments[:2]
         message.hparam_infos.append(info)
     for metric in metrics:
         message.metric_infos.append(MetricInfo(name=MetricName(tag=metric.replace(".", "/")), display_name=metric))
-    _write(folder, {EXPERIMENT: HParamsPluginData(version=0, experiment=message)})
+    _write(folder, {"experiment": HParamsPluginData(version=0, experiment=message)})
 
 
-def write_session(trial: Trial, space: Mapping[str, Mapping[str, Any]]) -> None:
+def write_session(
+    folder: Path, number: int, params: Mapping[str, Any], failed: bool, space: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Writes what a trial tried and how it ended; and its rows, if it is no training, which has written them itself.
 
     Args:
-        trial: One that is over.
+        folder: Folder of the trial, which is over.
+        number: Number of its suggestion.
+        params: Parameters by path.
+        failed: Whether the trial failed.
         space: Descriptions of domains by path.
 
     Raises:
         FileError: If the disk is full.
     """
-    from tensorboard.plugins.hparams.api_pb2 import Status as SessionStatus
+    from tensorboard.plugins.hparams.api_pb2 import Status
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
-    made = trial.folder / "params.json"
-    start = SessionStartInfo(group_name=f"{trial.number:05d}", start_time_secs=made.stat().st_mtime)
+    began = (folder / "params.json").stat().st_mtime
+    start = SessionStartInfo(group_name=f"{number:05d}", start_time_secs=began)
     for path, name in short_names(space).items():
-        if path not in trial.params:
-            continue
-        value = trial.params[path]
-        if _is_numeric(space[path]) and is_number(value):
-            start.hparams[name].number_value = value
-        else:
-            start.hparams[name].string_value = told(value)
-    failed = trial.status is Status.ERROR
-    status = SessionStatus.STATUS_FAILURE if failed else SessionStatus.STATUS_SUCCESS
+        if path in params:
+            if _is_numeric(space[path]) and is_number(params[path]):
+                start.hparams[name].number_value = params[path]
+            else:
+                start.hparams[name].string_value = format_value(params[path])
+    status = Status.STATUS_FAILURE if failed else Status.STATUS_SUCCESS
     end = SessionEndInfo(status=status, end_time_secs=time.time())
-    rows = [] if any(trial.folder.glob("events.out.tfevents.*")) else read_rows(trial.folder)
     messages = {
-        START: HParamsPluginData(version=0, session_start_info=start),
-        END: HParamsPluginData(version=0, session_end_info=end),
+        "session_start_info": HParamsPluginData(version=0, session_start_info=start),
+        "session_end_info": HParamsPluginData(version=0, session_end_info=end),
     }
-    _write(trial.folder, messages, rows)
-
-
-def _values(description: Mapping[str, Any]) -> Sequence[Any] | None:
-    """The values of a choice or a grid; None for other domains."""
-    ((kind, arguments),) = description.items()
-    return arguments if kind in ("choice", "grid_search") else None
+    _write(folder, messages, [] if any(folder.glob("events.out.tfevents.*")) else read_rows(folder))
 
 
 def _is_numeric(description: Mapping[str, Any]) -> bool:
     """Whether all values of a domain are numbers."""
-    values = _values(description)
-    return "sample_from" not in description if values is None else all(map(is_number, values))
+    ((kind, arguments),) = description.items()
+    return all(map(is_number, arguments)) if kind in ("choice", "grid_search") else kind != "sample_from"
 
 
 def _write(folder: Path, messages: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> None:
     try:
         board = TensorBoard(folder)
         for tag, message in messages.items():
-            board.add_plugin_data(PLUGIN, tag, message.SerializeToString())
+            board.add_plugin_data(PLUGIN, f"_hparams_/{tag}", message.SerializeToString())
         for row in rows:
             board.add_row({**row, "env_steps": row.get("env_steps", row["iteration"])})
         board.close()

@@ -25,9 +25,9 @@ import cloudpickle
 from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT, usable_cores
+from rookery.tune.executor import Event, Executor, Failed, Order
+from rookery.tune.executors.trial_worker import LOG
 from rookery.tune.job import Job, Start
-from rookery.tune.places.workplace import LOG
-from rookery.tune.workers import Event, Failed, Order, Workers
 
 LAST_LINES = 20
 """What is shown of the log of a trial whose process was lost."""
@@ -48,7 +48,7 @@ class Share:
     gpus: tuple[str, ...] | None
 
 
-class Processes(Workers):
+class ProcessExecutor(Executor):
     """Places in processes on this machine.
 
     Args:
@@ -156,7 +156,9 @@ class _Place:
         gpus = {} if self._share.gpus is None else {GPUS: ",".join(self._share.gpus)}
         number, threads = far.fileno(), len(self._share.cores)
         variables = {LIMIT: str(threads), **gpus}  # where there is no affinity, the limit alone says it
-        self.process = start_child("rookery.tune.places.child", [str(number), cores], [number], threads, variables)
+        self.process = start_child(
+            "rookery.tune.executors.worker_process", [str(number), cores], [number], threads, variables
+        )
         far.close()
         self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
         self.send("load", sys.path, self._pickled)

@@ -15,11 +15,11 @@ from pathlib import Path
 from rookery.core.errors import EnvError, RookeryError
 from rookery.core.interrupt import Interrupted
 from rookery.core.tracebacks import own_traceback
+from rookery.report.experiment import is_number
 from rookery.report.metrics_file import row_at
+from rookery.tune.executor import Event, Failed, Order, Stepped, Stopped
 from rookery.tune.job import Job, Start, Work
 from rookery.tune.jobs.rows import number_of
-from rookery.tune.trial import is_number
-from rookery.tune.workers import Event, Failed, Order, Stepped, Stopped
 
 LOG = "log.txt"
 """Where in a trial's folder its prints are."""
@@ -28,7 +28,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a disk, or of somebody's share of it, that is full."""
 
 
-class Workplace:
+class TrialWorker:
     """Holds at most one trial's work.
 
     Args:
