@@ -250,7 +250,7 @@ def test_imports_point_down_only():
     assert not wrong
 
 
-def test_learning_and_playing_meet_only_in_the_trainer():
+def test_learning_and_playing_meet_only_in_the_run():
     both = []
     for path in files():
         packages = {
@@ -261,7 +261,7 @@ def test_learning_and_playing_meet_only_in_the_trainer():
         }
         if packages == {"rollout", "algorithms"}:
             both.append(name_of(path))
-    assert both == ["training/trainer.py"]
+    assert both == ["training/run.py"]
 
 
 def test_there_are_no_import_cycles():

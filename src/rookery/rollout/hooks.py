@@ -181,7 +181,7 @@ class EpisodeListeners(Stateful):
             self._see(episode, step)
             self._tell("on_episode_start", episode)
 
-    def step(self, step: Step, tables: Sequence[RowTable], lengths: np.ndarray) -> None:
+    def stepped(self, step: Step, tables: Sequence[RowTable], lengths: np.ndarray) -> None:
         """Every lane was stepped. Called where episodes are followed, before `end`.
 
         Args:

@@ -396,7 +396,7 @@ class RolloutWorker(Stateful):
                 terminated, truncated = (rows.terminated[mine], rows.truncated[mine]) if any_end else (None, None)
                 route.policy.outcome(route.slots, rows.reward[mine], terminated, truncated, None)
         if self.listeners is not None and self.listeners.every_step:
-            self.listeners.step(step, self.tables, self.lengths)
+            self.listeners.stepped(step, self.tables, self.lengths)
         if step.any_end:
             for lane in step.ended.nonzero()[0].tolist():
                 self._finish(lane, int(playing[lane]), step)
