@@ -17,8 +17,7 @@ from torch import Tensor
 from rookery.algorithms.actor_critic import Seen, following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.q_kernel import q_kernels
-from rookery.algorithms.q_losses import QBatch, only_played, played
-from rookery.algorithms.q_network import QNetwork
+from rookery.algorithms.q_values import QBatch, QNetwork, only_played, played
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
