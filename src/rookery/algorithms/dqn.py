@@ -90,7 +90,7 @@ class DQNConfig(AlgorithmConfig):
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     """How actions are tried out."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
-    """The replay memory."""
+    """The replay buffer."""
     max_grad_norm: PositiveFloat | None = 10.0
     """Longest gradient; longer ones are scaled down. None = any."""
     adam_eps: PositiveFloat = 1e-8

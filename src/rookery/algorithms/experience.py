@@ -1,4 +1,4 @@
-"""What actor-critics learn from: decisions drawn from a replay memory, each for itself or along time."""
+"""What actor-critics learn from: decisions drawn from a replay buffer, each for itself or along time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Parallelised Q-networks (Gallici et al. 2024, arXiv:2407.04811): Q-learning from what many copies have just played,
-without a replay memory and without a target network, which layer normalization makes stable.
+without a replay buffer and without a target network, which layer normalization makes stable.
 
 The details that decide are in docs/algorithms/pqn.md. The file reads from the settings down to the update.
 """

@@ -140,7 +140,7 @@ def action_noise_for(kind: str, theta: float, every: int | None, num_numbers: in
 def uniform(noise: Tensor) -> tuple[Tensor, Tensor]:
     """Actions that are uniform in [-1, 1], float32 ``[N, k]``, and their log-densities ``[N]``.
 
-    This is how a replay memory is filled before learning begins. It takes normal numbers ``[N, k]``, as what comes
+    This is how a replay buffer is filled before learning begins. It takes normal numbers ``[N, k]``, as what comes
     after it does, so that a row's noise stays the same.
     """
     action = torch.erf(noise * math.sqrt(0.5))

@@ -69,7 +69,7 @@ class ReplayConfig(Settings):
     """Whether checkpoints hold the buffer."""
 
     start_from: tuple[str, ...] = ()
-    """Runs, checkpoints or memory directories (``PATH`` or ``PATH:policy``) whose decisions the buffer starts with."""
+    """Runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``) whose decisions the buffer starts with."""
 
     mix: dict[str, PositiveFloat] = field(default_factory=dict)
     """Such memories, only read, and the part of every batch that is drawn from each; the rest is the policy's own."""

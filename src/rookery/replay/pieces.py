@@ -1,4 +1,4 @@
-"""Pieces of a replay memory: consecutive rows as arrays by name, as they are added and as files keep them.
+"""Pieces of a replay buffer: consecutive rows as arrays by name, as they are added and as files keep them.
 
 What their names mean stands at `replay/buffer.py:ReplayBuffer.rows_between`.
 """

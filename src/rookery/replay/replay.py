@@ -180,4 +180,4 @@ class Replay(Stateful):
         """Gives the means over the gradient steps since the last call, and how many decisions and steps there are."""
         row = self.means.result()
         self.means = Means()
-        return {**row, "memory": len(self.buffer), "gradient_steps": self.gradient_steps}
+        return {**row, "replay_size": len(self.buffer), "gradient_steps": self.gradient_steps}
