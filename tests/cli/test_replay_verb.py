@@ -67,6 +67,17 @@ def test_show_takes_runs_checkpoints_and_policies(rookery, runs):
     assert texts[0] and all(text == texts[0] for text in texts)
 
 
+def test_the_names_of_before_still_work_and_are_not_shown(rookery, runs):
+    assert rookery("memory", "show", "a")[:2] == rookery("replay", "show", "a")[:2]
+    helps = rookery("--help")[1], rookery("train", "--help")[1]
+    assert "replay" in helps[0] and "memory" not in helps[0]
+    assert "--replay" in helps[1] and "--memory" not in helps[1]
+    words = ["--run-id", "heir", "--seed", 4, "--stop", "env_steps=20", "--plain", "--memory", "a"]
+    code, out, err = rookery("train", "CartPole-v1", *DQN, *words)
+    assert code == 0, err
+    assert "policies.main.replay.start_from" in out + err
+
+
 def test_show_draws(rookery, runs):
     pytest.importorskip("matplotlib")
     code, out, _ = rookery("replay", "show", "a", "--picture", "pictures/a.png")

@@ -165,7 +165,7 @@ class DQN(Algorithm[DQNConfig]):
         return {}
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps on decisions, or sequences of them, drawn from replay."""
+        """Makes gradient steps on decisions, or sequences of them, drawn from replay; the target network follows."""
         cfg, estimate = self.now(), self.estimate
         for _ in range(gradient_steps):
             if self.policy.memory_size:
@@ -176,7 +176,10 @@ class DQN(Algorithm[DQNConfig]):
                 metrics = gradient_step(self.net, estimate.loss, batch, self.optimizer, cfg, estimate.closed_form)
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
-            self.follow(cfg.target)
+            if cfg.target.kind == "soft":
+                track(self.target_flat.data, self.optimizer.flat.data, cfg.target.tau)
+            elif self.replay.gradient_steps % cfg.target.every == 0:
+                track(self.target_flat.data, self.optimizer.flat.data, 1.0)
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
         """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
@@ -251,13 +254,6 @@ class DQN(Algorithm[DQNConfig]):
             return None
         drawn = torch.from_numpy(self.rng.standard_normal((1, width), dtype="float32"))
         return drawn.to(self.replay.device)
-
-    def follow(self, cfg: TargetConfig) -> None:
-        """Moves the target network after a gradient step."""
-        if cfg.kind == "soft":
-            track(self.target_flat.data, self.optimizer.flat.data, cfg.tau)
-        elif self.replay.gradient_steps % cfg.every == 0:
-            track(self.target_flat.data, self.optimizer.flat.data, 1.0)
 
     # --- playing ------------------------------------------------------------------------------------------------------
 
