@@ -18,7 +18,7 @@ from rookery.algorithms.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.ppo import PPOConfig
 from rookery.algorithms.pqn import PQNConfig
 from rookery.algorithms.q_exploration import ExplorationConfig
-from rookery.algorithms.q_losses import ValuesConfig
+from rookery.algorithms.q_values import ValuesConfig
 from rookery.algorithms.reinforce import ReinforceConfig
 from rookery.algorithms.sac import SACConfig
 from rookery.algorithms.td3 import TD3Config
