@@ -74,16 +74,16 @@ def make_env(
     """Makes many copies of an environment.
 
     Args:
-        env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or dict-style multi-agent
-            environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's `VectorEnv`s, or a callable
-            with an argument `num_envs` that makes one; the import path of one of these, ``my.module:MyEnv``; or a task
-            of EnvPool, ``envpool:Pong-v5``.
+        env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
+            dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
+            `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
+            ``my.module:MyEnv``; or a task of EnvPool, ``envpool:Pong-v5``.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
         num_lanes: Number of copies.
-        implementation: Name of the back end: ``"serial"`` steps copies in a loop, ``"batched"`` demands the environment's batched twin, or
-            the vector entry point it names, ``"auto"`` takes the twin where there is one, with the same numbers.
-            ``"processes"`` and ``"threads"`` say who the helpers are.
+        implementation: Name of the back end: ``"serial"`` steps copies in a loop, ``"batched"`` demands the
+            environment's batched twin, or the vector entry point it names, ``"auto"`` takes the twin where there is
+            one, with the same numbers. ``"processes"`` and ``"threads"`` say what the helpers are.
         helpers: Number of helpers that step shares of the copies beside the caller; None or 0 = no helpers.
         tolerance: Failures of copies (errors, hangs, deaths) that are tolerated.
         render: Whether `VectorEnv.render` is to give pictures, where the environment can.

@@ -18,7 +18,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
-from rookery.envs.choice import Choice, choose
+from rookery.envs.choice import HelperChoice, choose
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
@@ -133,7 +133,7 @@ def prepare(
     return resolved, env, mapping, notes
 
 
-def _make(config: RunConfig, choice: Choice) -> VectorEnv:
+def _make(config: RunConfig, choice: HelperChoice) -> VectorEnv:
     """The copies that a run trains in."""
     cfg = config.env
     return make_env(
@@ -163,12 +163,12 @@ def more_copies(config: RunConfig, lanes: int) -> VectorEnv:
     return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, **how)
 
 
-def _choice(resolved: Resolved) -> Choice:
+def _choice(resolved: Resolved) -> HelperChoice:
     """How copies are stepped: as the settings say, and as is measured where they leave it open."""
     env, sampling = resolved.config.env, resolved.config.sampling
     settings = env.name, env.config, env.wrappers
     if not has_single_copies(*settings, sampling.num_envs, env.implementation):
-        return Choice(env.implementation, 0)
+        return HelperChoice(env.implementation, 0)
     if env.implementation == "serial" and sampling.helpers:
         raise ConfigError(
             f"sampling.helpers = {sampling.helpers}, and env.implementation = serial has none: leave one of them out, "
@@ -177,9 +177,9 @@ def _choice(resolved: Resolved) -> Choice:
     if env.implementation == "auto" and sampling.helpers is None:
         return choose(lane_maker(*settings, max_entities=env.max_entities), sampling.num_envs, env_name(env.name))
     if env.implementation == "serial":
-        return Choice("serial", 0)
+        return HelperChoice("serial", 0)
     helpers = max(usable_cores() - 1, 1) if sampling.helpers is None else sampling.helpers
-    return Choice("processes" if env.implementation == "auto" else env.implementation, helpers)
+    return HelperChoice("processes" if env.implementation == "auto" else env.implementation, helpers)
 
 
 def _space_layers(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping, names: list[str]) -> list[Layer]:
