@@ -118,7 +118,7 @@ class RunConfig(Settings):
     """How experience is made."""
     algorithm: Annotated[Any, Polymorphic("ppo")] = field(default_factory=PPOConfig)
     """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
-    policies: Annotated[dict[str, Any], Polymorphic("ppo", inherits="algorithm", entry=PolicyEntry)] = field(
+    policies: Annotated[dict[str, Any], Polymorphic(inherits="algorithm", entry=PolicyEntry)] = field(
         default_factory=dict
     )
     """Policies by name: settings of their own algorithm, and ``frozen``."""
