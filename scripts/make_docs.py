@@ -127,8 +127,9 @@ def presets_page() -> str:
         "action is a Box, else *discrete*.",
         "",
     ]
-    for algorithm, kinds in SPACE_PRESETS.items():
-        for kind, values in kinds.items():
+    for algorithm in ENV_PRESETS:
+        for kind in ("discrete", "continuous", "image"):
+            values = SPACE_PRESETS.get(algorithm, {}).get(kind, {})
             text = ", ".join(f"`{path}={flow(value)}`" for path, value in values.items()) or "the defaults as they are"
             lines.append(f"- **{algorithm}, {kind}**: {text}")
     for algorithm, values in MEMORY_PRESETS.items():
