@@ -57,7 +57,7 @@ class PB2(Population[PB2Config]):
         paths = to_change(SETTING, tuple(cfg.bounds), space, (Float, Integer))
         self.axes = {path: _within(cfg.bounds.get(path), path, space[path]) for path in paths}
         self.fitted: tuple[int, Kernel] | None = None
-        """How many stretches were known to the last fit, and what came of it: clones of one moment share it."""
+        """How many intervals were known to the last fit, and what came of it: clones of one moment share it."""
 
     def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
         """The donor's parameters, but for the numbers, which are the most promising ones."""
@@ -72,15 +72,15 @@ class PB2(Population[PB2Config]):
         Points that others go on with count as seen, with what the model expects there: they leave the mean as it is,
         and less to find out near them (Desautels et al. 2014, GP-BUCB).
         """
-        seen = sorted(self.stretches, key=lambda stretch: (stretch.time, stretch.trial))[-NEWEST:]
+        seen = sorted(self.intervals, key=lambda each: (each.time, each.trial))[-NEWEST:]
         if len(seen) <= len(self.axes):
             return rng.random(len(self.axes))
-        place = self.points([stretch.params for stretch in seen])
-        time = np.array([stretch.time for stretch in seen]) / self.cfg.interval
-        gain = np.array([stretch.gain for stretch in seen])
+        place = self.points([each.params for each in seen])
+        time = np.array([each.time for each in seen]) / self.cfg.interval
+        gain = np.array([each.gain for each in seen])
         target = (gain - gain.mean()) / (gain.std() or 1.0)
-        if self.fitted is None or self.fitted[0] != len(self.stretches):
-            self.fitted = len(self.stretches), fit(time[-FITTED:], place[-FITTED:], target[-FITTED:])
+        if self.fitted is None or self.fitted[0] != len(self.intervals):
+            self.fitted = len(self.intervals), fit(time[-FITTED:], place[-FITTED:], target[-FITTED:])
         kernel = self.fitted[1]
 
         now = self.members[donor].since / self.cfg.interval
