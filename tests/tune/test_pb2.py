@@ -16,8 +16,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.tune import space as tune
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig
-from rookery.tune.schedulers.gaussian_process import GaussianProcess, Kernel, fit
-from rookery.tune.schedulers.pb2 import PB2, PB2Config, highest, share
+from rookery.tune.schedulers.pb2 import PB2, GaussianProcess, Kernel, PB2Config, fit, highest, share
 from rookery.tune.schedulers.pbt import PBT, PBTConfig
 
 SPACE = {"algorithm.lr": tune.loguniform(1e-5, 1e-1), "algorithm.clip": tune.uniform(0, 1)}

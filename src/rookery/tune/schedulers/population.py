@@ -46,8 +46,8 @@ class PopulationConfig(SchedulerConfig):
     """Fraction of the population that is replaced, by members of an equal fraction at the other end; 0 = nobody."""
     synchronous: bool = True
     """Wait for everybody before comparing, so that the same seed gives the same population whatever the timing; each
-    member but the last gives its place away meanwhile, so any number of places will do. False: compare a member with
-    the last known scores of the others as soon as it arrives, without waiting; for as many places as there are trials.
+    member but the last gives its worker away meanwhile, so any number of workers will do. False: compare a member with
+    the last known scores of the others as soon as it arrives, without waiting; for as many workers as there are trials.
     """
 
 
