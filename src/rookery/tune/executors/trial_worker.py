@@ -1,7 +1,7 @@
 """A worker for one trial at a time, in whatever process: begins it, lets it do iterations, ends it.
 
-All executors work through this one class, so that a trial behaves the same wherever it runs. Whatever other people's code
-raises becomes an event here, and stops nobody else.
+All executors work through this one class, so that a trial behaves the same wherever it runs. Whatever other people's
+code raises becomes an event here, and stops nobody else.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class GaussianProcess:
         self.weights = np.linalg.solve(self.factor.T, np.linalg.solve(self.factor, target))
 
     def predict(self, time: Array, place: Array) -> tuple[Array, Array]:
-        """Returns mean and standard deviation of the target, without the noise of observing it, at ``[m]`` and ``[m, d]``."""
+        """Returns mean and deviation of the target, without the noise of observing it, at ``[m]`` and ``[m, d]``."""
         alike = self.kernel.correlation(*differences(self.time, self.place, time, place))
         explained = (np.linalg.solve(self.factor, alike) ** 2).sum(axis=0)
         return alike.T @ self.weights, np.sqrt(self.kernel.variance * np.clip(1.0 - explained, 0.0, None))
