@@ -18,17 +18,15 @@ from typing import Any, Literal, get_args
 import gymnasium
 import numpy as np
 import torch
-from torch import Tensor
 from workloads import MATCHED
 
 from rookery import PPOConfig, Trainer
-from rookery.algorithms.actor_critic import Outputs
 from rookery.algorithms.ppo import ppo_gradient, ppo_loss
-from rookery.core.batch import Minibatch, Sequences
-from rookery.core.metrics import Metrics
+from rookery.core.batch import Sequences
+from rookery.core.flat import flatten
 from rookery.core.native import ADDRESS, FLOATS, Head, Leaf, Linear, Network, best_build
 from rookery.core.native_memory import Cell, Recurrence
-from rookery.core.optim import apply_gradients, compute_gradients, flatten, with_gradient
+from rookery.core.optim import ClosedForm, apply_gradients, compute_gradients
 from rookery.core.runtime import keep_large_blocks
 from rookery.models.memory import MemoryConfig, build_memory
 from rookery.rollout.slots import Decisions
@@ -126,17 +124,6 @@ def memory_layer(kind: Kind, steps: int, rows: int, slots: int) -> dict[str, flo
     }
 
 
-def plain(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
-    """PPO's loss as a user would copy it."""
-    return ppo_loss(outputs, batch, cfg)
-
-
-@with_gradient(ppo_gradient)
-def with_closed_form(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
-    """The same with the closed form of its gradient."""
-    return ppo_loss(outputs, batch, cfg)
-
-
 def main() -> None:
     """Measures and prints."""
     keep_large_blocks()
@@ -151,26 +138,27 @@ def main() -> None:
         rows = {row.label: row for row in trainer.timers.rows()}
         found["training_step"] = 1e6 * rows["training_step"].seconds / rows["training_step"].count
         learner, now = trainer.learners["main"], trainer.learners["main"].now()
-        rollout = trainer.pool.sample(10_000)["main"]
+        rollout = trainer.pool.sample(10_000).rollouts["main"]
         batch = next(learner.targets(rollout).shuffled(ppo.minibatch_size, learner.rng))
         net, optimizer = learner.net, learner.optimizer
         found["targets"] = microseconds(lambda: learner.targets(rollout))
-        for way, loss in {"own kernel": learner.loss, "closed form": with_closed_form, "autograd": plain}.items():
+        ways = {"own kernel": learner.closed_form, "closed form": ClosedForm(ppo_loss, ppo_gradient), "autograd": None}
+        for way, form in ways.items():
             found[f"gradients on kernels, loss by {way}"] = microseconds(
-                lambda loss=loss: compute_gradients(net, loss, batch, optimizer, now)
+                lambda form=form: compute_gradients(net, ppo_loss, batch, optimizer, now, form)
             )
         for optimizer.on_kernels, path in ((True, "on kernels"), (False, "in torch")):
             found[f"clip and Adam {path}"] = microseconds(
                 lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm)
             )
-        seat = trainer.pool.worker.seats["main"]
+        player = trainer.pool.worker.policies["main"]
         seen = {path: leaf[0] for path, leaf in rollout.obs.items()}
         decisions = Decisions.on(
-            {path: leaf.numpy() for path, leaf in seen.items()}, seat.policy.obs_spec, seat.policy.action_spec
+            {path: leaf.numpy() for path, leaf in seen.items()}, player.policy.obs_spec, player.policy.action_spec
         )
         noise = torch.full((ppo.num_envs, 1), 0.5)
-        found["acting on 8 rows, kernels"] = microseconds(lambda: seat.act(decisions, noise, None))
-        found["acting on 8 rows, torch"] = microseconds(lambda: seat.policy.act(seen, noise))
+        found["acting on 8 rows, kernels"] = microseconds(lambda: player.act(decisions, noise, None))
+        found["acting on 8 rows, torch"] = microseconds(lambda: player.policy.act(seen, noise))
         net.model = net.model.replace(native=False)
         net._last_place = None, None
         found["gradients in torch"] = microseconds(lambda: compute_gradients(net, learner.loss, batch, optimizer, now))

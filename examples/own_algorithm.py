@@ -8,13 +8,14 @@ from typing import ClassVar
 
 import torch
 
-from rookery.algorithms.actor_critic import ActorCritic, advantage_targets
+from rookery.algorithms.actor_critic import ActorCritic, ValueColumn, advantage_targets
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import Adam, flatten, gradient_step
+from rookery.core.optim import Adam, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.policies.policy import Policy
@@ -33,7 +34,7 @@ class AWRConfig(AlgorithmConfig):
     max_weight: PositiveFloat = 20.0
     epochs: PositiveInt = 5
     minibatch_size: PositiveInt = 128
-    fragment_length: PositiveInt = 64
+    fragment_length: Structural[PositiveInt] = 64
     max_grad_norm: PositiveFloat | None = 0.5
     model: ModelConfig = field(default_factory=ModelConfig)
 
@@ -67,10 +68,15 @@ class AWR(Algorithm[AWRConfig]):
         """So many decisions in a row of every slot."""
         return Demand(self.cfg.fragment_length)
 
+    @property
+    def rows_per_step(self) -> int:
+        """Decisions in a gradient step, by which the number of threads is chosen."""
+        return self.cfg.minibatch_size
+
     def training_step(self, rollout: Rollout) -> Row:
         """One update: advantages in standard deviations, then epochs of weighted imitation."""
         cfg, means = self.now(), Means()
-        data = advantage_targets(self.net, rollout, rollout.reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda)
+        data = advantage_targets(self.net, rollout, rollout.reward, [ValueColumn(cfg.gamma)], gae_lambda=cfg.gae_lambda)
         data.advantage.sub_(data.advantage.mean()).div_(data.advantage.std() + 1e-8)
         for _ in range(cfg.epochs):
             for batch in data.shuffled(cfg.minibatch_size, self.rng):

@@ -27,7 +27,7 @@ from rookery.core.settings import default_of, describe, fields_of, hints_of, obj
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS
 from rookery.training.settings import (
     SHORTHANDS,
@@ -39,11 +39,10 @@ from rookery.training.settings import (
     RunConfig,
     SamplingConfig,
 )
-
+from rookery.tune.optuna_search import OptunaConfig
 from rookery.tune.schedulers.asha import ASHAConfig
 from rookery.tune.schedulers.hyperband import HyperBandConfig
 from rookery.tune.schedulers.median import MedianConfig
-from rookery.tune.optuna_search import OptunaConfig
 from rookery.tune.schedulers.pb2 import PB2Config
 from rookery.tune.schedulers.pbt import PBTConfig
 from rookery.tune.settings import TuneConfig
@@ -97,7 +96,7 @@ def settings_page() -> str:
     ]
     for title, prefix, cls in SECTIONS:
         lines += [f"## {title}", "", "| path | value | default | meaning |", "|---|---|---|---|"]
-        texts = {name: text for base in reversed(cls.__mro__[:-1]) for name, text in texts_of(base).items()}
+        texts = field_texts(object_name(cls))
         for name, field in fields_of(cls).items():
             if cls is PolicyEntry and name == "algorithm":
                 continue  # its settings stand beside it
@@ -112,11 +111,6 @@ def settings_page() -> str:
     lines += ["## Shorthands of `Trainer`", "", "| argument | path |", "|---|---|"]
     lines += [f"| `{name}` | `{path}` |" for name, path in SHORTHANDS.items()]
     return "\n".join(lines) + "\n"
-
-
-def texts_of(cls: type) -> dict[str, str]:
-    """What stands below the fields that a class declares itself."""
-    return field_texts(object_name(cls)) if dataclasses.is_dataclass(cls) else {}
 
 
 def presets_page() -> str:

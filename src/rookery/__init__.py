@@ -27,14 +27,14 @@ _HOME = {
     "TD3": "rookery.algorithms.td3",
     "DDPGConfig": "rookery.algorithms.ddpg",
     "DDPG": "rookery.algorithms.ddpg",
-    "ReplayConfig": "rookery.replay.memory",
+    "ReplayConfig": "rookery.replay.buffer",
     "ModelConfig": "rookery.models.build",
     "EvaluationConfig": "rookery.training.settings",
     "SamplingConfig": "rookery.training.settings",
     "Linear": "rookery.core.schedules",
     "Exponential": "rookery.core.schedules",
     "Piecewise": "rookery.core.schedules",
-    "MultiAgentArena": "rookery.envs.arena",
+    "MultiAgentArena": "rookery.tasks.arena",
     "EntitySet": "rookery.core.entity_set",
     "RookeryError": "rookery.core.errors",
     "load_policy": "rookery.policies.export",
@@ -71,11 +71,11 @@ if TYPE_CHECKING:
     from rookery.core.schedules import Exponential as Exponential
     from rookery.core.schedules import Linear as Linear
     from rookery.core.schedules import Piecewise as Piecewise
-    from rookery.envs.arena import MultiAgentArena as MultiAgentArena
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.policies.export import load_policy as load_policy
-    from rookery.replay.memory import ReplayConfig as ReplayConfig
+    from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.rollout.hooks import Episode as Episode
+    from rookery.tasks.arena import MultiAgentArena as MultiAgentArena
     from rookery.training.callbacks import Callback as Callback
     from rookery.training.settings import CheckpointConfig as CheckpointConfig
     from rookery.training.settings import EvaluationConfig as EvaluationConfig

@@ -56,11 +56,11 @@ def test_a_whole_update_of_a2c_steps_along_the_gradient_of_ppo():
 def test_the_loss_of_two_rows_by_hand():
     # log(1/4) and log(1/2), advantages 2 and -1; values miss by 1 and 3
     distribution = Categorical(torch.tensor([[0.25, 0.75], [0.5, 0.5]]).log())
-    rows = {"logp": torch.zeros(2), "value": torch.zeros(2)}
+    rows = {"logp": torch.zeros(2), "value": torch.zeros(2, 1)}
     batch = Minibatch(
-        {}, torch.tensor([0, 1]), advantage=torch.tensor([2.0, -1.0]), value_target=torch.zeros(2), **rows
+        {}, torch.tensor([0, 1]), advantage=torch.tensor([2.0, -1.0]), value_target=torch.zeros(2, 1), **rows
     )
-    loss, metrics = a2c_loss(Outputs(distribution, torch.tensor([1.0, 3.0])), batch, A2CConfig(entropy_coef=0.1))
+    loss, metrics = a2c_loss(Outputs(distribution, torch.tensor([[1.0], [3.0]])), batch, A2CConfig(entropy_coef=0.1))
     policy_loss = -(2 * -1.386294 + 1 * 0.693147) / 2
     entropy = (0.562335 + 0.693147) / 2
     assert metrics["policy_loss"].item() == pytest.approx(policy_loss, abs=1e-5)

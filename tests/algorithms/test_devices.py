@@ -28,8 +28,8 @@ def data(rows, *action):
         action=numbers(rows, *action) if action else torch.zeros(rows, dtype=torch.int64, device=META),
         logp=numbers(rows),
         advantage=numbers(rows),
-        value_target=numbers(rows),
-        value=numbers(rows),
+        value_target=numbers(rows, 1),
+        value=numbers(rows, 1),
     )
 
 
@@ -57,8 +57,8 @@ def test_minibatches_are_cut_where_the_rows_are():
     [(ppo_loss, PPOConfig()), (ppo_loss, PPOConfig(value_clip=0.2)), (a2c_loss, A2CConfig(normalize_advantage=True))],
 )
 def test_losses_read_no_number_and_stay_where_the_rows_are(loss, cfg):
-    choice = Outputs(Categorical(numbers(6, 2)), numbers(6))
-    force = Outputs(DiagonalGaussian(numbers(6, 2), numbers(2)), numbers(6))
+    choice = Outputs(Categorical(numbers(6, 2)), numbers(6, 1))
+    force = Outputs(DiagonalGaussian(numbers(6, 2), numbers(2)), numbers(6, 1))
     for outputs, batch in ((choice, data(6)), (force, data(6, 2))):
         value, metrics = loss(outputs, batch, cfg)
         assert value.device == META

@@ -69,8 +69,10 @@ def test_the_quantile_loss_sums_over_predictions_and_averages_over_targets():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("loss", [mean_loss, categorical_loss, quantile_loss])
-def test_closed_forms_are_the_gradients_of_the_losses_and_give_the_same_metrics(loss, weighted):
+@pytest.mark.parametrize("estimate", [MeanValue, CategoricalValue, QuantileValue])
+def test_closed_forms_are_the_gradients_of_the_losses_and_give_the_same_metrics(estimate, weighted):
+    loss, closed_form = estimate.loss, estimate.closed_form
+    assert closed_form.loss is loss
     generator = torch.Generator().manual_seed(3)
     shape = (7, 3) if loss is mean_loss else (7, 3, 5)
     values = (2 * torch.randn(shape, generator=generator)).requires_grad_()
@@ -79,7 +81,7 @@ def test_closed_forms_are_the_gradients_of_the_losses_and_give_the_same_metrics(
     rows = QBatch({}, torch.randint(3, (7,), generator=generator), target, torch.rand(7) if weighted else None)
     value, metrics = loss(values, rows, CFG)
     (expected,) = torch.autograd.grad(value, values)
-    (found,), closed = loss.by_hand.closed_form(values.detach(), rows, CFG)
+    (found,), closed = closed_form.gradient(values.detach(), rows, CFG)
     assert torch.allclose(found, expected, atol=1e-6)
     assert metrics.keys() == closed.keys()
     assert all(torch.allclose(metrics[name], closed[name], atol=1e-6) for name in metrics)
@@ -159,8 +161,8 @@ def test_a_terminated_row_of_which_nothing_follows_gives_a_finite_target_whateve
 def test_targets_use_the_discount_of_the_steps_that_a_window_has():
     dqn = learner(n_step=3, gamma=0.9, learning_starts=0, batch_size=256, double=False)
     saying(dqn.target_net, 1.0, 1.0, 1.0)
-    dqn.store(fragments(20, 2))
-    drawn = dqn.sample(256, n_step=3, gamma=0.9, beta=1.0)
+    dqn.replay.store(fragments(20, 2))
+    drawn = dqn.replay.sample(256, n_step=3, gamma=0.9, beta=1.0)
     target = dqn.targets(drawn, dqn.cfg).target
     assert torch.allclose(target, drawn.reward + drawn.discount)
     assert {round(float(value), 4) for value in drawn.discount} == {0.0, 0.9, 0.81, 0.729}
@@ -171,7 +173,7 @@ def test_targets_use_the_discount_of_the_steps_that_a_window_has():
 
 def prepared(**settings):
     dqn = learner(learning_starts=0, lr=0.1, batch_size=16, **settings)
-    dqn.store(fragments(30, 2))
+    dqn.replay.store(fragments(30, 2))
     return dqn
 
 
@@ -227,11 +229,11 @@ def test_until_there_is_enough_actions_are_random_and_nothing_is_learned():
     weights = dqn.optimizer.flat.data.clone()
     dqn.training_step(fragments(5, 4))
     assert dqn.policy.head.epsilon == 1
-    assert dqn.gradient_steps == 0
+    assert dqn.replay.gradient_steps == 0
     assert torch.equal(dqn.optimizer.flat.data, weights)
     dqn.training_step(fragments(5, 4))
     assert dqn.policy.head.epsilon == 0
-    assert dqn.gradient_steps == 20
+    assert dqn.replay.gradient_steps == 20
     assert not torch.equal(dqn.optimizer.flat.data, weights)
 
 
@@ -244,7 +246,7 @@ def test_it_learns_what_a_table_would(double):
     obs = torch.stack((1.0 - number, 1.0 * number), -1).float()
     reward = torch.where(number == 1, rollout.action.float(), 0.0)
     parts = {"obs": {"obs": obs}, "reward": reward, "terminated": number == 1, "last_obs": {"obs": obs[0]}}
-    dqn.store(type(rollout)(**{**vars(rollout), **parts}))
+    dqn.replay.store(type(rollout)(**{**vars(rollout), **parts}))
     dqn.learn(600)
     with torch.no_grad():
         values = dqn.net.values({"obs": torch.eye(2)}, None)

@@ -7,11 +7,12 @@ import torch
 from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, ReinforceConfig
-from rookery.algorithms.a2c import a2c_loss
-from rookery.algorithms.ppo import PenaltyMinibatch, ppo_loss
-from rookery.algorithms.reinforce import Decisions, reinforce_loss
+from rookery.algorithms.a2c import a2c_gradient, a2c_loss
+from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
+from rookery.algorithms.reinforce import Decisions, reinforce_gradient, reinforce_loss
 from rookery.core.batch import Minibatch
 from rookery.core.spaces import action_spec
+from rookery.models.distributions import Categorical, Composite, Distribution
 from rookery.models.heads import Outputs, distribution_for, noise_for, output_width
 
 SPACES = {
@@ -37,7 +38,9 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 class Learning:
     """What networks put out for random rows, some way from what they put out when the rows were played."""
 
-    def __init__(self, name, rows, *, masked=False, importance=False, moved=0.3, dtype=torch.float64, seed=0):
+    def __init__(
+        self, name, rows, *, masked=False, importance=False, moved=0.3, dtype=torch.float64, seed=0, columns=1
+    ):
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape):
@@ -54,19 +57,19 @@ class Learning:
         old = distribution_for(self.spec, output, log_std, self.mask)
         uniform = torch.rand(rows, noise.uniform, generator=generator)
         action, logp = old.sample_logp(torch.cat((uniform, normal(rows, noise.normal)), -1).to(dtype))
-        value = normal(rows)
+        value = normal(rows, columns)
         self.batch = Minibatch(
             obs={},
             action=action,
             logp=logp,
             advantage=normal(rows),
-            value_target=value + normal(rows),
+            value_target=value + normal(rows, columns),
             value=value,
             importance=torch.rand(rows, generator=generator).to(dtype) + 0.5 if importance else None,
         )
         self.old = old.parameters
         self.leaves = [output + moved * normal(*output.shape), *([] if log_std is None else [log_std]), value]
-        self.leaves[-1] = value + moved * normal(rows)
+        self.leaves[-1] = value + moved * normal(rows, columns)
 
     def outputs(self, leaves):
         """The last leaf is the value; it is missing for an algorithm that has none."""
@@ -81,7 +84,8 @@ class Learning:
 
     def closed_form(self, loss, batch, cfg, *, has_value=True):
         distribution, value = self.outputs(self.leaves)
-        return loss.by_hand.closed_form(Outputs(distribution, value) if has_value else distribution, batch, cfg)
+        gradient = {ppo_loss: ppo_gradient, a2c_loss: a2c_gradient, reinforce_loss: reinforce_gradient}[loss]
+        return gradient(Outputs(distribution, value) if has_value else distribution, batch, cfg)
 
     def check(self, loss, batch, cfg, *, has_value=True):
         """Asserts that both ways give the same gradients and the same metrics; returns the gradients."""
@@ -115,7 +119,7 @@ def test_ppo(name, masked, settings):
     cfg = PPOConfig(**settings)
     for rows in (1, 2, 17, 256):
         for importance in (False, True):
-            learning = Learning(name, rows, masked=masked, importance=importance, seed=rows)
+            learning = Learning(name, rows, masked=masked, importance=importance, seed=rows, columns=1 + 2 * importance)
             learning.check(ppo_loss, learning.batch, cfg)
 
 
@@ -125,7 +129,7 @@ def test_a2c(name, masked, settings):
     cfg = A2CConfig(**settings)
     for rows in (1, 2, 17, 256):
         for importance in (False, True):
-            learning = Learning(name, rows, masked=masked, importance=importance, seed=rows)
+            learning = Learning(name, rows, masked=masked, importance=importance, seed=rows, columns=1 + 2 * importance)
             learning.check(a2c_loss, learning.batch, cfg)
 
 
@@ -218,3 +222,21 @@ def test_the_batch_and_the_outputs_stay_as_they_are(name):
     batch = Decisions({}, learning.batch.action, learning.batch.advantage)
     learning.closed_form(reinforce_loss, batch, ReinforceConfig(entropy_coef=0.02), has_value=False)
     assert all(torch.equal(now, then) for now, then in zip(given, before, strict=True))
+
+
+class Unknown(Categorical):
+    """A user's distribution, whose gradient nobody has worked out."""
+
+    gradient = Distribution.gradient
+
+
+def test_a_distribution_without_a_gradient_of_its_own_is_left_to_autograd():
+    logits, batch = torch.randn(4, 3), Learning("discrete", 4).batch
+    batch = replaced(batch, obs={})
+    for distribution in (Unknown(logits), Composite([Unknown(logits)], [1])):
+        assert distribution.gradient(torch.zeros(4, 1, dtype=torch.int64), torch.ones(4), 0.0) is None
+    outputs = Outputs(Unknown(logits.double()), torch.zeros(4, 1, dtype=torch.float64))
+    assert ppo_gradient(outputs, batch, PPOConfig()) is None
+    assert a2c_gradient(outputs, batch, A2CConfig()) is None
+    decisions = Decisions({}, batch.action, batch.advantage)
+    assert reinforce_gradient(outputs.distribution, decisions, ReinforceConfig()) is None

@@ -10,11 +10,12 @@ import torch
 from gymnasium import spaces
 from test_native_learning import learner, rollout
 
-from rookery.algorithms.ppo import ppo_gradient, ppo_loss
+from rookery.algorithms.ppo import PPO, ppo_gradient, ppo_loss
 from rookery.core.batch import Minibatch
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.native import FLOATS, Leaf, Linear, Network, best_build
-from rookery.core.optim import compute_gradients, flatten, gradient_step, with_gradient
+from rookery.core.optim import ClosedForm, compute_gradients, gradient_step
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.rollout.slots import Decisions
 
@@ -29,8 +30,8 @@ def two(**case):
     return mine, theirs, theirs.targets(rollout(theirs, 1))
 
 
-def gradient(algo, loss, batch):
-    compute_gradients(algo.net, loss, batch, algo.optimizer, algo.now())
+def gradient(algo, loss, batch, closed_form=PPO.closed_form):
+    compute_gradients(algo.net, loss, batch, algo.optimizer, algo.now(), closed_form)
     return algo.optimizer.flat.grad.clone()
 
 
@@ -95,12 +96,23 @@ def test_a_closed_form_of_other_shapes_is_refused():
         gradients, metrics = ppo_gradient(outputs, batch, cfg)
         return [gradients[0], gradients[-1].mean()], metrics
 
-    @with_gradient(narrow)
     def loss(outputs, batch, cfg):
         return ppo_loss(outputs, batch, cfg)
 
     with pytest.raises(ConfigError, match=r"closed form of loss gives gradients .*; needed are torch.float32"):
-        gradient(mine, loss, data)
+        gradient(mine, loss, data, ClosedForm(loss, narrow))
+
+
+def test_a_closed_form_counts_for_its_own_loss_alone():
+    mine, _, data = two()
+
+    def other(outputs, batch, cfg):
+        return ppo_loss(outputs, batch, cfg)
+
+    def wrong(outputs, batch, cfg):
+        raise AssertionError("this is the gradient of another loss")
+
+    gradient(mine, other, data, ClosedForm(ppo_loss, wrong, wrong))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +133,7 @@ def test_a_row_that_is_not_there_is_refused():
 @pytest.mark.parametrize("change", ["value_target", "action"])
 def test_what_does_not_fit_is_left_to_torch_which_says_so(change):
     mine, _, data = two()
-    wrong = data.action + 50 if change == "action" else data.value_target[:1].expand(len(data))[:3]
+    wrong = data.action + 50 if change == "action" else data.value_target[:3]
     with pytest.raises((RuntimeError, IndexError)):
         gradient(mine, ppo_loss, replace(data, **{change: wrong}))
 
@@ -143,6 +155,7 @@ def test_hooks_are_called_whenever_they_are_set():
 def test_weights_that_are_moved_are_followed():
     mine, theirs, data = two()
     gradient(mine, ppo_loss, data)
+    mine.optimizer.flat = None  # whose vector is in use as long as it is there
     flatten([mine.policy.trunk])
     mine.optimizer.flat = flatten(mine.net.parts)
     assert_alike(mine, theirs, ppo_loss, data)

@@ -68,7 +68,7 @@ NAN = float("nan")
 def honest():
     """A PPO whose value of an observation is the observation."""
     ppo = learner(PPOConfig(gamma=0.9, gae_lambda=0.8))
-    ppo.net.value = lambda obs: obs["obs"].squeeze(-1)
+    ppo.net.value = lambda obs: obs["obs"]
     return ppo
 
 
@@ -81,14 +81,16 @@ def test_targets_bootstrap_a_truncated_decision_from_its_final_observation(hones
         rollout(columns(VALUE), columns(REWARD), terminated=[(4, 0)], truncated=[(2, 0)], final={(2, 0): 0.9}, last=77)
     )
     assert batch.advantage.tolist() == pytest.approx(GOLDEN, abs=1e-6)
-    assert batch.value_target.tolist() == pytest.approx([2.119744, 1.5052, 2.81, 0.774, 1.0], abs=1e-6)
-    assert batch.value.tolist() == pytest.approx(VALUE)
+    assert batch.value_target.flatten().tolist() == pytest.approx([2.119744, 1.5052, 2.81, 0.774, 1.0], abs=1e-6)
+    assert batch.value.flatten().tolist() == pytest.approx(VALUE)
 
 
 def test_targets_of_an_open_fragment_bootstrap_from_what_the_slot_saw_last(honest):
     batch = honest.targets(rollout(columns(VALUE), columns(REWARD), last=0.6))
     assert batch.advantage.tolist() == pytest.approx([1.671178, 1.376636, 3.009216, 0.7628, 1.24], abs=1e-6)
-    assert batch.value_target.tolist() == pytest.approx([2.171178, 1.576636, 2.909216, 1.1628, 1.54], abs=1e-6)
+    assert batch.value_target.flatten().tolist() == pytest.approx(
+        [2.171178, 1.576636, 2.909216, 1.1628, 1.54], abs=1e-6
+    )
 
 
 def test_a_decision_that_is_terminated_and_truncated_has_no_future(honest):
@@ -118,12 +120,12 @@ def test_rows_beyond_the_length_of_a_fragment_leak_nowhere(honest, garbage):
 def test_values_are_those_of_normalized_observations():
     ppo = learner(PPOConfig(model=ModelConfig(normalize_obs=True)))
     ppo.policy.normalizer.update({"obs": torch.tensor([[1.0], [5.0]])})  # mean 3, deviation 2
-    ppo.net.value = lambda obs: obs["obs"].squeeze(-1)
+    ppo.net.value = lambda obs: obs["obs"]
     data = rollout([[5.0], [3.0]], [[0.0], [0.0]], truncated=[(0, 0)], final={(0, 0): 7.0}, last=1.0)
     batch = ppo.targets(data)
-    assert batch.value.tolist() == pytest.approx([1.0, 0.0])
+    assert batch.value.flatten().tolist() == pytest.approx([1.0, 0.0])
     assert batch.obs["obs"].flatten().tolist() == pytest.approx([1.0, 0.0])
-    assert batch.value_target.tolist() == pytest.approx([0.99 * 2, 0.99 * -1], abs=1e-5)
+    assert batch.value_target.flatten().tolist() == pytest.approx([0.99 * 2, 0.99 * -1], abs=1e-5)
 
 
 # --- the loss -------------------------------------------------------------------------------------------------------
@@ -176,8 +178,9 @@ def slow_loss(cfg, logits, action, old, advantage, value_target, value_old, valu
 
 
 def fast_loss(cfg, logits, action, old, advantage, value_target, value_old, value):
-    parts = [torch.as_tensor(x) for x in (action, old, advantage, value_target, value_old)]
-    outputs = Outputs(Categorical(torch.as_tensor(logits)), torch.as_tensor(value))
+    parts = [torch.as_tensor(x) for x in (action, old, advantage)]
+    parts += [torch.as_tensor(x).unsqueeze(1) for x in (value_target, value_old)]
+    outputs = Outputs(Categorical(torch.as_tensor(logits)), torch.as_tensor(value).unsqueeze(1))
     return ppo_loss(outputs, Minibatch({}, *parts), cfg)
 
 
@@ -214,7 +217,7 @@ def test_the_loss_equals_equation_9_row_by_row(cfg):
 def test_the_clipped_objective_is_pessimistic_for_both_signs(ratio, advantage, expected, moves):
     logits = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)  # either action has probability 1/2
     old = torch.tensor([math.log(0.5 / ratio)])
-    one = torch.ones(1)
+    one = torch.ones(1, 1)
     batch = Minibatch({}, torch.tensor([0]), old, torch.tensor([advantage]), one, one)
     loss, _ = ppo_loss(Outputs(Categorical(logits), one), batch, Cfg(value_coef=0, entropy_coef=0))
     loss.backward()
@@ -238,7 +241,7 @@ def test_the_loss_of_continuous_actions_takes_the_same_path():
     distribution = DiagonalGaussian(mean, torch.zeros(2, dtype=torch.float64))
     action = torch.tensor([[0.5, 0.0], [1.0, -1.0]], dtype=torch.float64)
     logp = distribution.log_prob(action)
-    ones = torch.ones(2, dtype=torch.float64)
+    ones = torch.ones(2, 1, dtype=torch.float64)
     batch = Minibatch({}, action, logp, torch.tensor([3.0, -1.0], dtype=torch.float64), ones, ones)
     loss, metrics = ppo_loss(Outputs(distribution, ones), batch, Cfg(entropy_coef=0.1))
     entropy = 2 * 0.5 * math.log(2 * math.pi * math.e)

@@ -11,9 +11,10 @@ from test_loss_gradients import Learning, cases, replaced
 
 from rookery import ModelConfig, PPOConfig
 from rookery.algorithms.actor_critic import ActorCritic
-from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
+from rookery.algorithms.ppo import PPO, PenaltyMinibatch, ppo_gradient, ppo_loss
 from rookery.algorithms.ppo_kernel import ppo_kernel
-from rookery.core.optim import ByHand, flatten
+from rookery.core.flat import flatten
+from rookery.core.optim import ClosedForm
 from rookery.core.spaces import MASK, obs_spec
 from rookery.policies.policy import Policy
 
@@ -43,17 +44,18 @@ class Outputs32(Learning):
         rows, model = len(self.batch), ModelConfig(hidden=(), shared_trunk=shared_trunk)
         layout = obs_spec(spaces.Box(-1.0, 1.0, (rows,), np.float32), self.spec.space), self.spec
         generator = torch.Generator().manual_seed(0)
-        net = ActorCritic(Policy(*layout, model, generator=generator), model, generator)
+        columns = self.leaves[-1].shape[1]
+        net = ActorCritic(Policy(*layout, model, generator=generator), model, generator, columns)
         flatten(net.parts)
         head, value = net.policy.head, net.value_head.linear
         with torch.no_grad():
             head.linear.weight.copy_(self.leaves[0].T)
-            value.weight.copy_(self.leaves[-1])
+            value.weight.copy_(self.leaves[-1].T)
             if head.log_std is not None:
                 head.log_std.copy_(self.leaves[1])
         metrics = ppo_kernel(net.kernels, batch, cfg)
         spread = [] if head.log_std is None else [head.log_std.grad]
-        return metrics and [head.linear.weight.grad.T, *spread, value.weight.grad[0]], metrics
+        return metrics and [head.linear.weight.grad.T, *spread, value.weight.grad.T], metrics
 
     def exact(self):
         """The same in double precision."""
@@ -84,8 +86,9 @@ def test_the_loss_of_ppo_in_one_call_is_its_closed_form_and_autograd(name, maske
     cfg = PPOConfig(**settings)
     for rows in (1, 2, 17, 256):
         for importance in (False, True):
-            learning = Outputs32(name, rows, masked=masked, importance=importance, seed=rows)
-            learning.check_kernel(cfg, shared_trunk=importance)
+            for columns in (1, 3):
+                learning = Outputs32(name, rows, masked=masked, importance=importance, seed=rows, columns=columns)
+                learning.check_kernel(cfg, shared_trunk=importance)
 
 
 @pytest.mark.parametrize(("name", "masked"), cases())
@@ -174,4 +177,4 @@ def test_the_penalty_is_left_to_torch():
 
 
 def test_the_loss_knows_its_kernel_and_its_closed_form():
-    assert ppo_loss.by_hand == ByHand(ppo_loss, ppo_gradient, ppo_kernel)
+    assert PPO.closed_form == ClosedForm(ppo_loss, ppo_gradient, ppo_kernel)

@@ -69,11 +69,12 @@ def test_the_penalty_is_the_coefficient_times_the_full_divergence_from_old_to_ne
     new = np.array([[0.3, 0.3, 0.4], [0.1, 0.1, 0.8]])
     kl = (old * np.log(old / new)).sum(1).mean()
     logits = torch.tensor(new).log().requires_grad_()
-    rows = {name: torch.zeros(2, dtype=torch.float64) for name in ("logp", "advantage", "value_target", "value")}
+    zeros = torch.zeros(2, dtype=torch.float64)
+    rows = {"logp": zeros, "advantage": zeros, "value_target": zeros.unsqueeze(1), "value": zeros.unsqueeze(1)}
     plain = Minibatch(obs={}, action=torch.tensor([0, 2]), **rows)
     batch = PenaltyMinibatch(**vars(plain), old=torch.tensor(old).log(), kl_coef=torch.full((2,), 0.7))
     cfg = PPOConfig(kl_coef=0.2)
-    outputs = Outputs(Categorical(logits), torch.zeros(2, dtype=torch.float64))
+    outputs = Outputs(Categorical(logits), zeros.unsqueeze(1))
     loss, metrics = ppo_loss(outputs, batch, cfg)
     without, others = ppo_loss(outputs, plain, cfg)
     assert metrics["full_kl"].mean().item() == pytest.approx(kl)

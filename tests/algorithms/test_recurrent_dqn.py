@@ -6,10 +6,11 @@ import torch
 from q_learners import MASKED, NUMBERS, fragments, learner
 
 from rookery import DQNConfig, Trainer
-from rookery.algorithms.q_sequences import sequence_priorities, stretches, timeline_rows, unroll, windows
+from rookery.algorithms.q_sequences import stretches, timeline_rows, unroll, windows
 from rookery.core.errors import ConfigError
 from rookery.core.ops import rescale, unrescale
 from rookery.core.spaces import MASK
+from rookery.replay.sequences import sequence_priorities
 
 KINDS = ["lstm", "gru", "scan", "attention"]
 
@@ -201,8 +202,8 @@ def test_sequences_drawn_from_the_memory_move_priorities_and_weights():
     trainer = Trainer("StatelessCartPole", DQNConfig(**settings), num_envs=3, seed=0)
     trainer.train({"env_steps": 1000})
     learning = trainer.learners["main"]
-    assert learning.gradient_steps > 50
-    priorities = learning.memory.priorities
+    assert learning.replay.gradient_steps > 50
+    priorities = learning.replay.buffer.priorities
     assert len(np.unique(priorities[priorities > 0])) > 50
     row = trainer.learners["main"].summary()
     assert row["skipped_steps"] == 0

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stepping import optimizers
 
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import StateAction, behavior_of
 from rookery.algorithms.sac import SACConfig
+from selection import slow
 
 
 class Cue(gymnasium.Env):
@@ -117,8 +119,8 @@ def test_what_comes_after_a_truncated_decision_is_its_final_observation(learner)
     ("env", "cfg"),
     [
         (Cue, config()),
-        (Cue, config("lstm", critic={"quantiles": 5, "norm": "layer", "number": 1}, n_step=2)),
-        (Choice, config(discrete=True, entropy_share=0.1, replay={"kind": "prioritized", "capacity": 2000})),
+        slow(Cue, config("lstm", critic={"quantiles": 5, "norm": "layer", "number": 1}, n_step=2)),
+        slow(Choice, config(discrete=True, entropy_share=0.1, replay={"kind": "prioritized", "capacity": 2000})),
     ],
     ids=["gru", "lstm, quantiles", "discrete, prioritized"],
 )
@@ -144,14 +146,14 @@ def test_a_policy_that_sees_its_last_frames_learns_them_from_sequences():
         rows = learner.experience(learner.cfg)
         assert rows.along is None
         assert rows.obs["obs"].shape[0] == len(rows)
-        assert learner.gradient_steps > 0
+        assert learner.replay.gradient_steps > 0
 
 
 def test_stopping_half_way_changes_nothing(tmp_path):
     settings = {"num_envs": 3, "seed": 4, "iteration_steps": 25}
 
     def weights(trainer):
-        return [optimizer.flat.data.clone() for optimizer in trainer.learners["main"].optimizers]
+        return [optimizer.flat.data.clone() for optimizer in optimizers(trainer.learners["main"])]
 
     with Trainer(Cue, config(), **settings) as through:
         through.train({"iterations": 4})

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, Trainer
 from rookery.algorithms.a2c import A2C, a2c_loss
-from rookery.algorithms.actor_critic import RHO_BAR, advantage_targets
+from rookery.algorithms.actor_critic import RHO_BAR, ValueColumn, advantage_targets
 from rookery.algorithms.ppo import PPO, PenaltyMinibatch, ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.optim import compute_gradients
@@ -63,7 +63,9 @@ def probability(policy):
 
 def slope(learner, rollout):
     """By how much a step along the loss's gradient raises the first logit, per unit of learning rate."""
-    data = advantage_targets(learner.net, rollout, rollout.reward, gamma=0.9, gae_lambda=0.9, stale=learner.staleness)
+    data = advantage_targets(
+        learner.net, rollout, rollout.reward, [ValueColumn(0.9)], gae_lambda=0.9, stale=learner.staleness
+    )
     compute_gradients(learner.net, learner.loss, data, learner.optimizer, learner.now())
     (bias,) = [p for n, p in learner.policy.head.named_parameters() if n.endswith("bias")]
     return -bias.grad[0].item()
@@ -132,7 +134,7 @@ def test_without_staleness_the_correction_corrects_nothing(env):
 def test_the_decoupled_loss_of_two_rows_by_hand():
     # ratios to the start of the update 1.5 (clipped to 1.2) and 0.9; advantages 2 and -1; weights 0.5 and 1.5
     distribution = Categorical(torch.tensor([[0.3, 0.7], [0.55, 0.45]]).log())
-    rows = {name: torch.zeros(2) for name in ("value", "value_target")}
+    rows = {name: torch.zeros(2, 1) for name in ("value", "value_target")}
     batch = Minibatch(
         obs={},
         action=torch.tensor([0, 1]),
@@ -141,7 +143,7 @@ def test_the_decoupled_loss_of_two_rows_by_hand():
         importance=torch.tensor([0.5, 1.5]),
         **rows,
     )
-    outputs = Outputs(distribution, torch.zeros(2))
+    outputs = Outputs(distribution, torch.zeros(2, 1))
     _, metrics = ppo_loss(outputs, batch, PPOConfig(normalize_advantage=False))
     assert metrics["policy_loss"].item() == pytest.approx(-(0.5 * 1.2 * 2 - 1.5 * 0.9) / 2)
     _, metrics = a2c_loss(outputs, batch, A2CConfig())

@@ -5,6 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from reaching import Reach, experience, reached
+from stepping import step
 
 from rookery import Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
@@ -16,6 +17,7 @@ from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.policies.policy import Policy
+from selection import slow
 
 SMALL = {"model": {"hidden": (16, 16)}, "batch_size": 32, "learning_starts": 50, "replay": {"capacity": 2000}}
 SEEN, MOVES = spaces.Box(-5, 5, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
@@ -38,15 +40,14 @@ def ddpg(**settings):
 
 def learn_from(algorithm, rows):
     """Lets an algorithm draw the same rows again and again."""
-    algorithm.sample = lambda *size, **window: rows
-    algorithm.check_memory = lambda: None
+    algorithm.replay.sample = lambda *size, **window: rows
     return algorithm
 
 
 def update(algorithm):
     """A gradient step, counted."""
     algorithm.learn(1)
-    return algorithm.means
+    return algorithm.replay.means
 
 
 def vectors(algorithm):
@@ -89,7 +90,7 @@ def test_the_lower_of_two_target_critics_counts():
         q = learner.critics.target(StateAction(rows.next_obs, learner.next_action(rows.next_obs)))
         target = rows.reward + rows.discount * torch.minimum(q[0], q[1])
         error = learner.critics.net(StateAction(rows.obs, rows.action)) - target
-    metrics = learner.update()
+    metrics = step(learner)
     assert float(metrics["critic_loss"]) == pytest.approx(float(0.5 * error.square().mean(1).sum()), rel=1e-5)
 
 
@@ -112,7 +113,7 @@ def test_the_actor_climbs_the_first_critic_by_the_chain_rule():
 
 def test_the_actors_step_leaves_critics_and_their_gradients_alone():
     learner = learn_from(td3(), experience())
-    learner.update()
+    step(learner)
     flat = learner.critics.optimizer.flat
     data, grad = flat.data.clone(), flat.grad.clone()
     gradient_step(learner.actor, actor_loss, ActorBatch(experience().obs), learner.actor_optimizer, learner.cfg)
@@ -129,7 +130,7 @@ def test_actor_and_all_targets_wait_for_every_third_step():
         moved.append([not equal for equal in same(before, vectors(learner))])
     waits, moves = [False, True, False, False], [True, True, True, True]
     assert moved == [waits, waits, moves, waits, waits, moves]
-    assert learner.means.result()["actor_loss"] is not None
+    assert learner.replay.means.result()["actor_loss"] is not None
 
 
 def test_targets_follow_by_tau():
@@ -163,7 +164,7 @@ def test_noise_is_tried_out_after_random_actions_and_follows_its_schedule():
     learner = td3(exploration={"std": Linear(0.4, 0.0, 100)}, learning_starts=50)
     head = learner.policy.head
     assert (float(head.random), float(head.std)) == (1.0, pytest.approx(0.4))
-    learner.pace = learner.cfg.replace(learning_starts=0)
+    learner.replay.cfg = learner.cfg.replace(learning_starts=0)
     learner.env_steps = 75
     learner.explore()
     assert (float(head.random), float(head.std)) == (0.0, pytest.approx(0.1))
@@ -177,9 +178,9 @@ NOISE = {"std": 0.3}
     "cfg",
     [
         TD3Config(**LEARNING, exploration=NOISE),
-        TD3Config(**LEARNING, exploration={"kind": "ou", **NOISE}, n_step=2, critic={"quantiles": 5}),
+        slow(TD3Config(**LEARNING, exploration={"kind": "ou", **NOISE}, n_step=2, critic={"quantiles": 5})),
         DDPGConfig(**LEARNING, exploration=NOISE),
-        DDPGConfig(**LEARNING, exploration={"kind": "gsde", **NOISE}, critic={"norm": "layer"}),
+        slow(DDPGConfig(**LEARNING, exploration={"kind": "gsde", **NOISE}, critic={"norm": "layer"})),
     ],
     ids=["td3", "td3 with quantiles and drift", "ddpg", "ddpg with layer norm and gsde"],
 )

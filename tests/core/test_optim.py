@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from rookery.core.optim import Adam, RMSprop, apply_gradients, compute_gradients, flatten, gradient_step
+from rookery.core.flat import flatten
+from rookery.core.optim import Adam, RMSprop, apply_gradients, compute_gradients, gradient_step
 
 
 @dataclass
@@ -139,24 +140,6 @@ def test_an_optimizer_goes_on_from_its_saved_state():
     assert torch.equal(resumed.flat.data, optimizer.flat.data)
 
 
-def test_flatten_makes_parameters_and_gradients_views_in_the_given_order():
-    first, second = net(1), nn.Linear(2, 1)
-    before = [p.detach().clone() for part in (second, first) for p in part.parameters()]
-    flat = flatten([second, first])
-    parameters = [p for part in (second, first) for p in part.parameters()]
-    offset = 0
-    for parameter, was in zip(parameters, before, strict=True):
-        size = parameter.numel()
-        assert torch.equal(parameter, was)
-        assert parameter.data_ptr() == flat.data[offset:].data_ptr()
-        assert parameter.grad is not None
-        assert parameter.grad.data_ptr() == flat.grad[offset:].data_ptr()
-        flat.data[offset : offset + size] = offset
-        assert (parameter == offset).all()
-        offset += size
-    assert offset == len(flat.data) == len(flat.grad)
-
-
 def test_gradients_stay_views_through_backward_and_steps():
     model = net()
     optimizer = adam(model)
@@ -188,13 +171,6 @@ def test_frozen_and_shared_parameters_count_not_at_all_and_once():
     frozen = model[0].weight.clone()
     gradient_step(model, loss, batches()[0], Adam(flat, betas=(0.9, 0.999), eps=1e-5), Cfg())
     assert torch.equal(model[0].weight, frozen)
-
-
-def test_a_loaded_module_keeps_its_views():
-    model = net()
-    flat = flatten([model])
-    model.load_state_dict(net(5).state_dict())
-    assert torch.equal(flat.data, torch.cat([p.flatten() for p in net(5).parameters()]))
 
 
 def rmsprop(model):

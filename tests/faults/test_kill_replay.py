@@ -30,7 +30,7 @@ def draws(folder):
     """Rows, priorities and the next 100 batches of a run, and what its schedules say."""
     with Trainer.load(folder) as trainer:
         learner = trainer.learners["main"]
-        memory = learner.memory
+        memory = learner.replay.buffer
         piece = memory.rows_between(memory.first, memory.total)
         found = [array.tobytes() for _, array in sorted(piece.items())] + [memory.priorities.tobytes()]
         settings = learner.now()
@@ -50,8 +50,8 @@ def uninterrupted(tmp_path_factory):
         folder = tmp_path_factory.mktemp("uninterrupted") / "run"
         with make(folder) as trainer:
             trainer.train({"iterations": ITERATIONS})
-            assert trainer.learners["main"].memory.first > 700  # it went round
-            assert trainer.learners["main"].gradient_steps > 300
+            assert trainer.learners["main"].replay.buffer.first > 700  # it went round
+            assert trainer.learners["main"].replay.gradient_steps > 300
         return digest(folder), rows(folder), draws(folder)
 
 
@@ -62,6 +62,7 @@ def assert_as(folder, uninterrupted):
     assert draws(folder) == uninterrupted[2]
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_remembers_and_draws_the_same(tmp_path, uninterrupted, measured):
     folder, rng = tmp_path / "run", random.Random(SEED)
     kills, reached = amount(3, 24), 0
@@ -88,7 +89,7 @@ def test_killed_at_random_moments_it_remembers_and_draws_the_same(tmp_path, unin
 
 def test_killed_while_a_checkpoint_is_written_the_last_one_has_its_memory(tmp_path, uninterrupted, measured):
     folder, rng = tmp_path / "run", random.Random(SEED)
-    kills = amount(2, 8)
+    kills = amount(1, 8)
     for number in range(kills):
         at = rng.randrange(120, 500)
         code, _, error = Process(folder, ITERATIONS, CRASH_AT=at).end()
@@ -101,7 +102,7 @@ def test_killed_while_a_checkpoint_is_written_the_last_one_has_its_memory(tmp_pa
         found = list_checkpoints(folder / "checkpoints")
         assert last_good(folder / "checkpoints") == found[-1]
         with Trainer.load(found[-1]) as trainer:
-            assert len(trainer.learners["main"].memory) == min(64 * trainer.iteration, 700)
+            assert len(trainer.learners["main"].replay.buffer) == min(64 * trainer.iteration, 700)
     with Trainer.load(folder, resume=True) as trainer:
         trainer.train({"iterations": ITERATIONS})
     assert_as(folder, uninterrupted)
@@ -109,6 +110,7 @@ def test_killed_while_a_checkpoint_is_written_the_last_one_has_its_memory(tmp_pa
              "same memory, priorities, schedules, next 100 batches, weights and rows")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_last_checkpoint_with_its_memory(tmp_path, measured):
     disk = tmp_path / "disk"
     disk.mkdir()

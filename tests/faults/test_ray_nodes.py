@@ -19,6 +19,7 @@ from rookery.tune.job import Start
 from rookery.tune.jobs.trainable import TrainableJob
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
 
 from ray.cluster_utils import Cluster  # noqa: E402
 

@@ -53,7 +53,9 @@ def test_first_policy_is_nearly_uniform_and_values_are_not_shrunk():
     assert torch.allclose(module.linear.weight.norm(dim=1), torch.full((4,), 0.01))
     assert module(torch.randn(50, 6)).entropy().min() > 0.99 * np.log(4)
     assert value.linear.weight.norm().item() == pytest.approx(1.0, abs=1e-6)
-    assert value(torch.randn(3, 6)).shape == (3,)
+    assert value(torch.randn(3, 6)).shape == (3, 1)
+    two = ValueHead(6, generator=torch.Generator().manual_seed(0), columns=2)
+    assert two(torch.randn(3, 6)).shape == (3, 2)
 
 
 def test_log_std_is_one_learned_number_an_element():

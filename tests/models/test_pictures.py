@@ -5,7 +5,8 @@ from gymnasium import spaces
 from torch.nn import functional
 
 from rookery.core.errors import ConfigError
-from rookery.core.optim import Adam, flatten, gradient_step
+from rookery.core.flat import flatten
+from rookery.core.optim import Adam, gradient_step
 from rookery.core.spaces import obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.pictures import ImageEncoder, image_layout, network_for, small_layers

@@ -11,8 +11,9 @@ from gymnasium import spaces
 from torch import nn
 from torch.nn import functional
 
+from rookery.core.flat import flatten
 from rookery.core.native import ADDRESS, FLOATS, SWITCH, Head, HeadLayout, Leaf, Linear, Network, address, best_build
-from rookery.core.optim import Adam, flatten
+from rookery.core.optim import Adam
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy, native_actor

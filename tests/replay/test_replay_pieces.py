@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stories import Film, Story, even_fragments, random_fragments
 
@@ -67,7 +67,6 @@ STORIES = {
 
 
 @pytest.mark.parametrize("sort", STORIES)
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), capacity=st.integers(5, 90), kind=st.sampled_from(["uniform", "prioritized"]))
 def test_a_memory_that_is_restored_draws_the_next_batches_of_the_one_that_was_saved(sort, seed, capacity, kind):
     rng = np.random.default_rng(seed)
@@ -102,7 +101,6 @@ def memory_like(memory, story, capacity, kind, pieces):
 
 
 @pytest.mark.parametrize("sort", STORIES)
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), capacity=st.integers(5, 120))
 def test_rows_of_another_memory_are_added_as_new_ones(sort, seed, capacity):
     rng = np.random.default_rng(seed)
@@ -187,7 +185,7 @@ def test_what_does_not_fit_is_refused():
         memory.append({name: array for name, array in piece.items() if name != "reward"}, continues=False)
     other = story.memory(capacity=100)
     other.load_state_dict(state)
-    with pytest.raises(RookeryError, match="rows from 0 to 1 of the memory are missing"):
+    with pytest.raises(RookeryError, match="rows from 0 to 1 of the buffer are missing"):
         other.restore([piece])
     other.load_state_dict(state)
     with pytest.raises(RookeryError, match=f"ends at row 9, and should at {memory.total - 1}"):
@@ -199,8 +197,8 @@ def test_what_does_not_fit_is_refused():
 @pytest.mark.parametrize("sort", STORIES)
 def test_every_attribute_of_a_memory_is_saved_or_made_again(sort):
     memory = STORIES[sort](np.random.default_rng(0)).memory(capacity=20, kind="prioritized")
-    ring = memory.ring
-    for part in (memory, ring, ring.observations, *ring.observations.leaves.values()):
+
+    for part in (memory, memory.observations, *memory.observations.leaves.values()):
         if isinstance(part, Stateful):
             assert set(vars(part)) == {*part.saved_names(), *part.fixed_names()}
 

@@ -204,7 +204,7 @@ def test_observations_keep_the_type_they_are_stored_in():
     for _ in range(2):
         decisions = store.place(None, slab, slice(0, 1))
         store.answer(decisions)
-        store.outcome_all(np.zeros(1), None, None)
+        store.outcome(None, np.zeros(1), None, None, None)
     rollout = store.take(slab, np.zeros(1, np.int64))
     assert {path: leaf.dtype for path, leaf in decisions.obs.items()} == {"obs": np.uint8, "count": np.int64}
     for tree in (rollout.obs, rollout.last_obs, rollout.final_obs):
@@ -256,7 +256,7 @@ def test_what_is_decided_in_lockstep_stands_in_the_storage_and_only_the_store_ma
         decisions = table.store.place(None, table.slab(s0=step, s1=step), slice(0, 2))
         decisions.action[:] = step, step + 1
         table.store.answer(decisions)
-        table.store.outcome_all(np.zeros(2), None, None)
+        table.store.outcome(None, np.zeros(2), None, None, None)
         assert decisions.chosen.tolist() == [step, step + 1]
         with pytest.raises(ValueError, match="read-only"):
             decisions.chosen[0] = 5
@@ -271,7 +271,7 @@ def test_a_storage_that_grows_is_written_on_where_it_is_then():
             decisions = table.store.place(None, table.slab(s0=step), slice(0, 1))
             decisions.action[:] = step
             table.store.answer(decisions)
-            table.store.outcome_all(np.array([10.0 + step]), None, None)
+            table.store.outcome(None, np.array([10.0 + step]), None, None, None)
         taken = table.take()
         expected = [[0, 2, 4], [1, 3, 5]] if rollout else [[0], [1]]
         assert taken.action.tolist() == expected
@@ -286,7 +286,7 @@ def test_a_store_that_takes_over_a_state_writes_on_in_its_new_memory():
         decisions = table.store.place(None, table.slab(s0=number, s1=-number), slice(0, 2))
         decisions.action[:] = number
         table.store.answer(decisions)
-        table.store.outcome_all(np.full(2, float(number)), None, None)
+        table.store.outcome(None, np.full(2, float(number)), None, None, None)
 
     for number in (1, 2):
         step(mine, number)

@@ -11,6 +11,7 @@ from lives import FAST, LIVELY, PRIORITIZED, REPLAYING, Forks, Walk, Weary, dige
 
 from rookery import Linear, MultiAgentArena, Trainer
 from rookery.algorithms.algorithm import Algorithm
+from selection import slow
 
 APART = {"agent1": "a", "agent2": "b"}
 
@@ -32,7 +33,7 @@ def test_each_policy_learns_at_its_own_pace():
         assert result.env_steps == 24 * 3  # the iteration ends with PPO's update
         assert ppo.updates == 1
         assert dqn.updates == 24 * 3 // 6
-        assert dqn.gradient_steps == 24 * 3 * 0.5
+        assert dqn.replay.gradient_steps == 24 * 3 * 0.5
         assert result.policies["b"].updates_per_env_step == 0.5
         assert "updates_per_env_step" not in result.policies["a"].learning
 
@@ -44,9 +45,9 @@ def test_a_ratio_holds_for_any_number_of_copies():
             result = trainer.train_iteration()
             assert result.env_steps == 240
             learner = trainer.learners["main"]
-            assert 0 <= learner.owed < 1
-            assert learner.gradient_steps + learner.owed == pytest.approx(72), copies
-            assert result.policies["main"].updates_per_env_step == learner.gradient_steps / 240
+            assert 0 <= learner.replay.owed < 1
+            assert learner.replay.gradient_steps + learner.replay.owed == pytest.approx(72), copies
+            assert result.policies["main"].updates_per_env_step == learner.replay.gradient_steps / 240
 
 
 def test_policies_beside_each_other_learn_what_they_learn_alone():
@@ -67,7 +68,7 @@ def test_the_pace_is_told_at_the_start(capsys):
         trainer.train({"iterations": 1})
     told = capsys.readouterr().out
     assert "policy a learns by an update for every 24 decisions of an agent" in told
-    assert "policy b learns by one gradient step for 4 decisions from decision 60 on, memory 300 decisions (" in told
+    assert "policy b learns by one gradient step for 4 decisions from decision 60 on, replay 300 decisions (" in told
     assert "gradient steps (0." in told
     with make("CartPole-v1", console="plain") as trainer:
         trainer.train({"iterations": 1})
@@ -90,7 +91,7 @@ def test_schedules_go_by_env_steps_of_the_run():
         learner = trainer.learners["main"]
         assert (learner.env_steps, learner.horizon) == (240, 240)
         assert float(learner.policy.head.epsilon) == pytest.approx(0.2)
-        played = trainer.pool.worker.seats["main"].policy
+        played = trainer.pool.worker.policies["main"].policy
         assert float(played.head.epsilon) == pytest.approx(0.2)
 
 
@@ -116,10 +117,10 @@ def test_who_plays_is_the_algorithms_behaviour(monkeypatch):
 # --- who steps the environment ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [("processes", 1), ("processes", 2), ("threads", 2)], ids=str)
-def test_helpers_change_nothing(how):
+@pytest.mark.parametrize(("how", "count"), [("processes", 1), slow("processes", 2), ("threads", 2)])
+def test_helpers_change_nothing(how, count):
     found = []
-    for implementation, helpers in (("serial", None), how):
+    for implementation, helpers in (("serial", None), (how, count)):
         config = {"env.implementation": implementation, "sampling.helpers": helpers, "sampling.iteration_steps": 100}
         with make(Forks, cfg=PRIORITIZED, config=config) as trainer:
             trainer.train({"iterations": 2})
@@ -176,14 +177,14 @@ EAGER = REPLAYING.replace(learning_starts=0, train_every=4, updates_per_step=0.2
 def test_nothing_is_stored_of_a_rest_and_its_rewards_belong_to_the_decision_before_it():
     with make(Shift, cfg=EAGER, num_envs=1) as trainer:
         trainer.collect(25)
-        memory = trainer.learners["main"].memory
+        memory = trainer.learners["main"].replay.buffer
         piece = memory.rows_between(0, memory.total)
         assert piece["action"].shape[0] == 24  # the round of the 25th decision is not whole
         expected = np.ones(24, np.float32)
         expected[[9, 19]] = 1.0 + 20 * 0.1
         np.testing.assert_allclose(piece["reward"], expected, rtol=1e-6)
-        assert (trainer.env_steps, trainer.pool.lane_steps) == (25, 65)
-        assert trainer.pool.counters()["resting_steps"] == 40
+        assert (trainer.env_steps, trainer.lane_steps) == (25, 65)
+        assert trainer.counters["resting_steps"] == 40
         batch = memory.sample(64, n_step=1, gamma=0.9, beta=1.0)
         seen, then = (tree[""].ravel() if "" in tree else next(iter(tree.values())).ravel()
                       for tree in (batch.obs, batch.next_obs))  # fmt: skip
@@ -197,10 +198,10 @@ def test_learning_goes_on_while_all_copies_rest():
         learner = trainer.learners["main"]
         assert (result.env_steps, result.counters["resting_steps"]) == (20, 40)
         # one for every four of the 16 decisions in whole rounds, one for each vector step that ends with both at rest
-        assert (len(learner.memory), learner.gradient_steps) == (16, 16 // 4 + (60 - 20) // 2 + 1)
-        made = learner.gradient_steps
+        assert (len(learner.replay.buffer), learner.replay.gradient_steps) == (16, 16 // 4 + (60 - 20) // 2 + 1)
+        made = learner.replay.gradient_steps
         result = trainer.train_iteration()
-        assert (result.env_steps, learner.gradient_steps) == (20, made + 30)
+        assert (result.env_steps, learner.replay.gradient_steps) == (20, made + 30)
         assert result.policies["main"].updates_per_env_step is None
         assert learner.env_steps == 16, "no schedule moves in a rest"
 
@@ -225,7 +226,7 @@ def test_one_copy_at_rest_does_not_hold_up_the_others():
         assert 0 < at_rest < 6
         assert result.counters["resting_steps"] == at_rest * 45
         assert result.env_steps == 300 - at_rest * 45
-        assert trainer.learners["main"].gradient_steps <= result.env_steps / 4
+        assert trainer.learners["main"].replay.gradient_steps <= result.env_steps / 4
 
 
 def test_on_policy_learners_wait_for_the_end_of_a_rest():
@@ -243,8 +244,7 @@ def test_an_evaluation_goes_through_rests():
         assert 11 <= result.length_mean <= 40, "resting steps are none of an episode's"
 
 
-@pytest.mark.parametrize("staleness", [0, 1])
-@pytest.mark.parametrize("how", ["processes", "threads"])
+@pytest.mark.parametrize(("how", "staleness"), [("processes", 1), slow("processes", 0), ("threads", 0), ("threads", 1)])
 def test_helpers_change_nothing_where_copies_rest(how, staleness):
     found = []
     for implementation, helpers in (("serial", None), (how, 1)):
@@ -256,7 +256,7 @@ def test_helpers_change_nothing_where_copies_rest(how, staleness):
         }
         with make(Weary, cfg=REPLAYING, config=config) as trainer:
             trainer.train({"iterations": 2})
-            assert trainer.pool.counters()["resting_steps"] > 10
+            assert trainer.counters["resting_steps"] > 10
             found.append((weights(trainer), trainer.env_steps))
     assert found[0] == found[1]
 
@@ -273,7 +273,7 @@ def test_a_rest_of_all_copies_ends_as_it_would_have_without_being_stopped(tmp_pa
             with trainer:
                 trainer.train({"iterations": number})
                 if number == 1:
-                    assert trainer.pool.resting
+                    assert trainer.resting
                 found.append((digest(trainer), weights(trainer), rows(folder)))
     assert found[0] == found[-1]
 
@@ -282,4 +282,4 @@ def test_walks_do_not_rest():
     with make(Walk, cfg=LIVELY, config={"sampling.iteration_steps": 30}) as trainer:
         result = trainer.train_iteration()
         assert "resting_steps" not in result.counters
-        assert not trainer.pool.resting
+        assert not trainer.resting

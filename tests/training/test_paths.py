@@ -10,8 +10,8 @@ from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates, kernel_threads
-from rookery.core.optim import flatten
 from rookery.core.seeding import Streams
 from rookery.training.compute import KERNELS_WORTH_THREADS, learning_threads
 
@@ -58,7 +58,7 @@ def test_without_kernels_everything_runs_in_torch(monkeypatch):
     with cart_pole() as trainer:
         trainer.train_iteration()
         assert trainer.paths == {"main": "torch"}
-        assert trainer.pool.worker.seats["main"].actor is None
+        assert trainer.pool.worker.policies["main"].actor is None
 
 
 @needs_kernels

@@ -15,7 +15,7 @@ from rookery.core.config import resolve
 from rookery.core.layers import Layer
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.make import env_name
-from rookery.envs.memory_tasks import CueCorridor
+from rookery.tasks.memory_tasks import CueCorridor
 from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS, find_preset, space_kind, space_layer
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name
 

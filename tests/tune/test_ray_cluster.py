@@ -24,6 +24,7 @@ from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import split_layers
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
 
 from rookery.tune.executors import ray_cluster  # noqa: E402  (needs Ray)
 from rookery.tune.executors.ray_cluster import RayExecutor, Resources, connect  # noqa: E402

@@ -11,15 +11,21 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from rookery.algorithms.actor_critic import ActorCritic, advantage_targets, importance_metrics
+from rookery.algorithms.actor_critic import (
+    ActorCritic,
+    ValueColumn,
+    advantage_targets,
+    importance_metrics,
+    value_error,
+)
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import RMSprop, flatten, gradient_step, with_gradient
+from rookery.core.optim import ClosedForm, OutputGradients, RMSprop, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.policies.policy import Policy
@@ -38,7 +44,7 @@ class A2CConfig(AlgorithmConfig):
     """Discount of the environment's reward."""
     gae_lambda: Fraction = 1.0
     """Decay of later errors in the advantage: 1 = the rewards of the fragment, then the value, as in the paper."""
-    fragment_length: PositiveInt = 5
+    fragment_length: Structural[PositiveInt] = 5
     """Decisions in a row of one slot (t_max) before its advantage is cut off with a value."""
     batch_size: PositiveInt | None = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
@@ -50,7 +56,7 @@ class A2CConfig(AlgorithmConfig):
     """Longest gradient; longer ones are scaled down. None = any."""
     normalize_advantage: bool = False
     """Advantages of each batch get mean 0 and standard deviation 1."""
-    scale_rewards: bool = False
+    scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     rms_alpha: Fraction = 0.99
     """Decay of RMSprop's mean square."""
@@ -72,19 +78,21 @@ def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor
     if batch.importance is not None:
         gain = gain * batch.importance
     policy_loss = -gain.mean()
-    value_loss = functional.mse_loss(outputs.value, batch.value_target)
+    value_loss = value_error(outputs.value, batch.value_target)
     entropy = outputs.distribution.entropy().mean()
     loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
     metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
     return loss, {name: metric.detach() for name, metric in metrics.items()}
 
 
-def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[list[Tensor], Metrics]:
-    """The gradient of `a2c_loss` with respect to the outputs, in closed form, and the same metrics.
+def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> OutputGradients | None:
+    """Gives the gradient of `a2c_loss` with respect to the outputs, in closed form, and the same metrics.
+
+    None for a distribution whose own gradient is not known.
 
     Returns:
         With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
-        values ``[N]``.
+        values ``[N, S]``.
     """
     weight = batch.advantage
     if cfg.normalize_advantage and len(weight) > 1:
@@ -95,17 +103,18 @@ def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[li
     logp_gradient = weight * (-1 / len(batch))
     error = outputs.value - batch.value_target
     value_gradient = error * (2 * cfg.value_coef / len(batch))
+    errors = error.flatten()
     metrics: Metrics = {
         "policy_loss": torch.dot(outputs.distribution.log_prob(batch.action), logp_gradient),
-        "value_loss": torch.dot(error, error) / len(batch),
+        "value_loss": torch.dot(errors, errors) / len(batch),
         "entropy": outputs.distribution.entropy().mean(),
     }
     entropy_gradient = -cfg.entropy_coef / len(batch)
-    output, log_std = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    gradients = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    if gradients is None:
+        return None
+    output, log_std = gradients
     return [output, value_gradient] if log_std is None else [output, log_std, value_gradient], metrics
-
-
-with_gradient(a2c_gradient)(a2c_loss)
 
 
 class A2C(Algorithm[A2CConfig]):
@@ -115,6 +124,7 @@ class A2C(Algorithm[A2CConfig]):
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(a2c_loss)
+    closed_form = ClosedForm(a2c_loss, a2c_gradient)
 
     def __init__(self, policy: Policy, cfg: A2CConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
@@ -133,14 +143,19 @@ class A2C(Algorithm[A2CConfig]):
         cfg = self.now()
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
         data = advantage_targets(
-            self.net, rollout, reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
+            self.net,
+            rollout,
+            reward,
+            (ValueColumn(cfg.gamma),),
+            gae_lambda=cfg.gae_lambda,
+            stale=self.staleness > 0,
         )
         means = Means()
-        means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg))
+        means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg, self.closed_form))
         self.updates += 1
         return {
             **means.result(),
-            "explained_variance": explained_variance(data.value, data.value_target),
+            "explained_variance": explained_variance(data.value[:, 0], data.value_target[:, 0]),
             **importance_metrics(data),
             "lr": cfg.lr,
             "skipped_steps": self.check_finite(self.optimizer),

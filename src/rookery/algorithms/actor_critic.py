@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from rookery.algorithms.algorithm import Row
 from rookery.algorithms.kernels import ActorCriticKernels, RecurrentKernels
@@ -36,15 +38,21 @@ class ActorCritic(nn.Module):
     """The policy and a value function, on one trunk or on two; where the policy has a memory, both stand on that.
 
     Takes observations as the trunk sees them, normalized and widened (once an update, not once a gradient step).
+
+    Args:
+        policy: The policy that learns.
+        model: Settings of the networks.
+        generator: Draws the weights of the value function.
+        columns: S, reward signals whose values are learned.
     """
 
-    def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
+    def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator, columns: int = 1) -> None:
         super().__init__()
         self.policy = policy
         self._remembers, self._recalls = policy.memory is not None, policy.recall is not None  # kept at hand
         shared = model.shared_trunk or self._remembers
         self.critic_trunk = None if shared else build_trunk(policy.input_spec, model, generator=generator)
-        self.value_head = ValueHead(policy.num_features, generator=generator)
+        self.value_head = ValueHead(policy.num_features, generator=generator, columns=columns)
         self.model = model
         self._weights = [weight for part in self.parts for weight in part.parameters()]
         self._modules_at_hand = [module for part in self.parts for module in part.modules()]
@@ -76,7 +84,7 @@ class ActorCritic(nn.Module):
         return Outputs(distribution, self.value_head(seen))
 
     def value(self, obs: TensorTree) -> Tensor:
-        """Values ``[N]`` alone, of rows that stand for themselves; `along` gives those of a policy that remembers."""
+        """Gives values ``[N, S]`` alone, of rows that stand for themselves; of a policy that remembers see `along`."""
         if self._remembers:
             raise RookeryError(f"policy {self.policy.name!r} remembers: its values are along sequences (`along`)")
         if not torch.is_grad_enabled() and isinstance(kernels := self.kernels, ActorCriticKernels):
@@ -86,7 +94,7 @@ class ActorCritic(nn.Module):
         return value
 
     def along(self, obs: TensorTree, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """Along a policy's memory: the head's output ``[N, W]`` and values ``[N]``, without gradients.
+        """Along a policy's memory: the head's output ``[N, W]`` and values ``[N, S]``, without gradients.
 
         Args:
             obs: ``[N, ...]`` as the trunk takes them.
@@ -129,14 +137,27 @@ class ActorCritic(nn.Module):
 
 
 @dataclass(frozen=True)
-class Seen:
+class ValueColumn:
+    """A reward signal as its values are learned.
+
+    Attributes:
+        gamma: Discount of its rewards.
+        strength: What its advantages count in the policy's loss.
+    """
+
+    gamma: float
+    strength: float = 1.0
+
+
+@dataclass(frozen=True)
+class RolloutValues:
     """What the networks say about a rollout before an update.
 
     Attributes:
         obs: ``[T * F, ...]`` its observations as the trunk takes them.
-        value: ``[T, F]``.
-        last_value: ``[F]``, of the last observations.
-        final_value: ``[K]``, of the final ones; None if there are none.
+        value: ``[T, F, S]``.
+        last_value: ``[F, S]``, of the last observations.
+        final_value: ``[K, S]``, of the final ones; None if there are none.
     """
 
     obs: TensorTree
@@ -146,7 +167,7 @@ class Seen:
 
 
 @torch.no_grad()
-def values_of(net: ActorCritic, rollout: Rollout) -> Seen:
+def values_of(net: ActorCritic, rollout: Rollout) -> RolloutValues:
     """Passes a rollout through the networks: row by row, or, for a policy with a memory, along the time line."""
     policy, shape = net.policy, rollout.reward.shape
     if policy.recall is None:
@@ -157,9 +178,9 @@ def values_of(net: ActorCritic, rollout: Rollout) -> Seen:
         obs, last, final = policy.recall.unroll(rollout, policy.normalize)
         whole, last, final = put_together(obs), put_together(last), put_together(final)
     if policy.memory is None:
-        value, last_value = net.value(whole).view(shape), net.value(last)
+        value, last_value = net.value(whole).view(*shape, -1), net.value(last)
         final_value = net.value(final) if len(rollout.boot_index) else None
-        return Seen(obs, value, last_value, final_value)
+        return RolloutValues(obs, value, last_value, final_value)
     rows, memory = rollout.valid_rows(), rollout.memory
     assert memory is not None
     decided = whole if rows is None else {path: leaf.index_select(0, rows) for path, leaf in whole.items()}
@@ -168,8 +189,8 @@ def values_of(net: ActorCritic, rollout: Rollout) -> Seen:
     num, fragments = len(rollout.reward.flatten()) if rows is None else len(rows), len(rollout.length)
     values, last_value, final_value = value.split((num, fragments, len(rollout.boot_index)))
     if rows is not None:
-        values = values.new_zeros(shape.numel()).index_copy(0, rows, values)
-    return Seen(obs, values.view(shape), last_value, final_value)
+        values = values.new_zeros(shape.numel(), values.shape[1]).index_copy(0, rows, values)
+    return RolloutValues(obs, values.view(*shape, -1), last_value, final_value)
 
 
 @torch.no_grad()
@@ -200,41 +221,60 @@ def logp_now(
 
 @torch.no_grad()
 def advantage_targets(
-    net: ActorCritic, rollout: Rollout, reward: Tensor, *, gamma: float, gae_lambda: float, stale: bool = False
+    net: ActorCritic,
+    rollout: Rollout,
+    reward: Tensor,
+    columns: Sequence[ValueColumn],
+    *,
+    gae_lambda: float,
+    stale: bool = False,
 ) -> Minibatch:
-    """Advantages and value targets of every valid decision of a rollout.
+    """Computes advantages and value targets of every valid decision of a rollout, for each reward signal by itself.
 
     Args:
         net: Says what observations are worth.
         rollout: The experience.
-        reward: ``[T, F]`` its rewards, scaled or not.
-        gamma: Discount.
+        reward: ``[T, F, S]`` rewards, scaled or not; ``[T, F]`` of a single signal.
+        columns: The S signals.
         gae_lambda: Decay of later errors.
         stale: Older weights than those of `net` may have played: V-trace takes the place of GAE, and rows carry their
             importance.
 
     Returns:
         ``[N]`` rows, observations as the trunk takes them; in sequences, if the policy has a memory that is learned.
+        Advantages are the sum over signals by strength.
     """
+    reward = reward.unsqueeze(-1) if reward.dim() == 2 else reward
     net.look_again()
     policy, seen = net.policy, values_of(net, rollout)
     obs, value = seen.obs, seen.value
+    if not len(columns) == reward.shape[-1] == value.shape[-1]:
+        raise RookeryError(
+            f"policy {policy.name!r}: {len(columns)} value columns, rewards of {reward.shape[-1]} and values of "
+            f"{value.shape[-1]} signals; columns, rewards(rollout) and make_net must agree"
+        )
     sequences = memory = None
     if policy.memory is not None:
         sequences, kept = rollout.sequences()
         memory = policy.learned(kept)
     next_value = following_values(rollout, seen)
-    ended = rollout.terminated | rollout.truncated | rollout.last
+    ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
+    only = columns[0] if len(columns) == 1 else None
+    gamma = only.gamma if only else value.new_tensor([column.gamma for column in columns])
+    decay: dict[str, Any] = {"gamma": gamma, "gae_lambda": gae_lambda}
     if stale:
         logp = logp_now(net, rollout, obs, sequences, memory)
         ratio = (logp - rollout.logp).exp()
-        advantage, value_target = vtrace(
-            reward, value, next_value, ended, ratio, gamma=gamma, gae_lambda=gae_lambda, rho_bar=RHO_BAR, c_bar=C_BAR
-        )
+        bounds = {"rho_bar": RHO_BAR, "c_bar": C_BAR}
+        advantage, value_target = vtrace(reward, value, next_value, ended, ratio.unsqueeze(-1), **decay, **bounds)
     else:
         logp, ratio = rollout.logp, None
-        advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
+        advantage = gae(reward, value, next_value, ended, **decay)
         value_target = advantage + value
+    if only and only.strength == 1:
+        advantage = advantage.squeeze(-1)
+    else:
+        advantage = advantage @ value.new_tensor([column.strength for column in columns])
     rows = rollout.valid_rows()
     return Minibatch(
         obs=obs if rows is None else rows_of(obs, rows),
@@ -249,6 +289,12 @@ def advantage_targets(
     )
 
 
+def value_error(value: Tensor, target: Tensor) -> Tensor:
+    """Computes the mean squared error of values ``[N, S]``, summed over columns."""
+    error = functional.mse_loss(value, target)
+    return error if value.shape[1] == 1 else error * value.shape[1]
+
+
 def importance_metrics(data: Minibatch) -> Row:
     """How far the weights that played were from those that learn; nothing if they were the same."""
     if data.importance is None:
@@ -257,8 +303,8 @@ def importance_metrics(data: Minibatch) -> Row:
     return {"importance_mean": float(mean), "importance_std": float(deviation)}
 
 
-def following_values(rollout: Rollout, seen: Seen) -> Tensor:
-    """The value of what came after each decision, ``[T, F]``.
+def following_values(rollout: Rollout, seen: RolloutValues) -> Tensor:
+    """Gives the values of what came after each decision, ``[T, F, S]``.
 
     That is nothing after a terminal one, the value of the final observation after a truncated one, that of the last
     observation at the end of a fragment, and else that of the next row.
@@ -267,4 +313,4 @@ def following_values(rollout: Rollout, seen: Seen) -> Tensor:
     next_value[rollout.length - 1, torch.arange(len(seen.last_value), device=next_value.device)] = seen.last_value
     if seen.final_value is not None:
         next_value[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = seen.final_value
-    return next_value.masked_fill_(rollout.terminated, 0.0)
+    return next_value.masked_fill_(rollout.terminated.unsqueeze(-1), 0.0)

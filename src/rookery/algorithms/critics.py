@@ -20,9 +20,10 @@ from rookery.algorithms.experience import Along, Experience
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.ops import quantile_huber
-from rookery.core.optim import Adam, ClosedForm, StepConfig, flatten, gradient_step, track, with_gradient
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, StepConfig, gradient_step, track
 from rookery.core.settings import NonNegativeInt, PositiveInt, Settings
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful
@@ -165,7 +166,7 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> tuple[Tensor, 
     }
 
 
-def critic_gradient(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> ClosedForm | None:
+def critic_gradient(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> OutputGradients | None:
     """The gradient of `critic_loss` with respect to values ``[K, N]``, and its metrics; None of quantiles."""
     if q.dim() != 2:
         return None
@@ -174,7 +175,7 @@ def critic_gradient(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> ClosedForm
     return [gradient if batch.weight is None else gradient.mul_(batch.weight)], metrics
 
 
-with_gradient(critic_gradient)(critic_loss)
+CRITIC_GRADIENT = ClosedForm(critic_loss, critic_gradient)
 
 
 def joint_critic_loss(q: Tensor, batch: JointBatch, cfg: HasCritic) -> tuple[Tensor, Metrics]:
@@ -427,13 +428,6 @@ def named(part: str, metrics: Metrics) -> Metrics:
     return metrics
 
 
-def taken(metrics: Metrics, name: str) -> Tensor:
-    """Takes the numbers of rows ``[N]`` out of a loss's metrics."""
-    rows = metrics.pop(name)
-    assert isinstance(rows, Tensor)
-    return rows
-
-
 class CriticLearner(Stateful):
     """The critics of an algorithm, with all it takes to learn them.
 
@@ -502,7 +496,7 @@ class CriticLearner(Stateful):
         self, loss: Callable[[Tensor, BatchT, ConfigT], tuple[Tensor, Metrics]], batch: BatchT, cfg: ConfigT
     ) -> Metrics:
         """One gradient step on a loss."""
-        return named("critic", gradient_step(self.net, loss, batch, self.optimizer, cfg))
+        return named("critic", gradient_step(self.net, loss, batch, self.optimizer, cfg, CRITIC_GRADIENT))
 
     def track(self, tau: float) -> None:
         """Targets, if there are any, follow by a share `tau` of the way."""

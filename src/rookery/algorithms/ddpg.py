@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.action_noise import SizedNoiseConfig
-from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.critic_kernel import actor_kernels
 from rookery.algorithms.critics import (
     CriticConfig,
@@ -22,22 +22,30 @@ from rookery.algorithms.critics import (
     StateAction,
     behavior_of,
     named,
-    taken,
     target_of,
 )
 from rookery.algorithms.experience import Experience
-from rookery.algorithms.off_policy import OffPolicy
-from rookery.core.batch import TensorTree, Transitions
+from rookery.core.batch import Demand, Rollout, TensorTree, Transitions
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, Optimizer, flatten, gradient_step, track
+from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import (
+    Fraction,
+    NonNegative,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Structural,
+)
 from rookery.models.build import ModelConfig
 from rookery.models.deterministic import Deterministic
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
+from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class DDPGConfig(AlgorithmConfig):
     """Decisions in a gradient step."""
     learning_starts: NonNegativeInt = 1000
     """Decisions in the memory before learning begins; until then actions are uniformly random."""
-    train_every: PositiveInt = 1
+    train_every: Structural[PositiveInt] = 1
     """Decisions, of all slots together, from one round of gradient steps to the next."""
     updates_per_step: NonNegative = 1.0
     """Gradient steps for each decision."""
@@ -64,7 +72,7 @@ class DDPGConfig(AlgorithmConfig):
     """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played."""
     exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)
     """The noise on actions while playing."""
-    critic: CriticConfig = field(default_factory=lambda: CriticConfig(number=1))
+    critic: Structural[CriticConfig] = field(default_factory=lambda: CriticConfig(number=1))
     """The critics."""
     max_grad_norm: PositiveFloat | None = None
     """Longest gradient; longer ones are scaled down. None = any."""
@@ -116,14 +124,17 @@ def actor_loss(q: Tensor, batch: ActorBatch, cfg: DDPGConfig) -> tuple[Tensor, M
     return loss, {"actor_loss": loss.detach()}
 
 
-class DDPG(OffPolicy[DDPGConfig]):
-    """The algorithm: `update` is the inner loop of Algorithm 1."""
+class DDPG(Algorithm[DDPGConfig]):
+    """Learns critics and an actor from replay: `learn` is the inner loop of Algorithm 1."""
 
-    saved = ("critics", "actor_target", "actor_optimizer", "rng")
+    saved = ("critics", "actor_target", "actor_optimizer", "rng", "replay")
     fixed = ("actor", "target_kernels", "_actor_target_data")
+    corrects_staleness = True  # whose play it is does not matter
+    replay: Replay
 
     def __init__(self, policy: Policy, cfg: DDPGConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
+        self.replay = Replay(policy, cfg, streams, name)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_target, self._actor_target_data = target_of(policy)
@@ -131,29 +142,42 @@ class DDPG(OffPolicy[DDPGConfig]):
         self.actor = JudgedActor(policy, self.critics.judge)
         self.target_kernels = actor_kernels(self.actor_target, lambda behavior, _: behavior)
         self.rng = streams.generator(Role.LEARNER, name)
+        self.explore()
 
     @property
-    def optimizers(self) -> tuple[Optimizer, ...]:
-        """Of actor and critics."""
-        return self.actor_optimizer, self.critics.optimizer
+    def demand(self) -> Demand:
+        """Asks for `train_every` decisions."""
+        return self.replay.demand
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
+        self.replay.store(rollout)
+        self.learn(self.replay.due(rollout.num_decisions))
+        self.explore()
+        self.updates += 1
+        return {}
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps: of critics and actor one each; targets follow."""
+        cfg = self.now()
+        for _ in range(gradient_steps):
+            rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+            self.replay.record(self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg))
 
     def explore(self) -> None:
-        """Random actions while the memory fills, then noise."""
-        self.policy.head.random.fill_(float(self.is_warming_up))
+        """Lets actions be random while replay fills, then adds noise to them."""
+        self.policy.head.random.fill_(float(self.replay.is_warming_up))
         self.policy.head.std.fill_(self.now().exploration.std)
 
-    def update(self) -> Metrics:
-        """Critics and actor make a gradient step each; targets follow."""
-        cfg = self.now()
-        rows = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
-        return self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg)
+    def summary(self) -> Row:
+        """Reports the gradient steps since the last call."""
+        skipped = self.check_finite(self.actor_optimizer) + self.check_finite(self.critics.optimizer)
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
 
     def learn_critics(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
-        """A gradient step towards the value of what the target actor would do next."""
+        """Makes a gradient step towards the value of what the target actor would do next."""
         metrics = self.critics.learn(Experience(**vars(rows)), self.next_action(rows.next_obs), None, cfg)
-        priority = taken(metrics, "priority")
-        if rows.weight is not None:
-            self.memory.update_priorities(rows.row, priority)
+        self.replay.update_priorities(rows.row, metrics.pop("priority"))
         return metrics
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """Policies and values on compiled kernels (docs/kernels.md): what `core/optim.py` asks of networks, for ours.
 
 They put out the head's output ``[N, W]``, logarithms of standard deviations ``[k]`` where actions have any, and, of an
-actor-critic, values ``[N]``.
+actor-critic, values ``[N, S]``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PolicyKernels:
 
 
 class ActorCriticKernels(PolicyKernels):
-    """An `ActorCritic` on kernels; values ``[N]`` come last.
+    """An `ActorCritic` on kernels; values ``[N, S]`` come last.
 
     Args:
         net: Whose weights are used, which lie in flat memory.
@@ -82,6 +82,8 @@ class ActorCriticKernels(PolicyKernels):
         value, trunk = net.value_head.linear, net.critic_trunk
         super().__init__(net.policy, build, [value] if trunk is None else [])
         assert trunk is None or isinstance(trunk, Encoder)
+        self.columns = value.out_features
+        """Values that each row has."""
         self.call: object = None
         """What a loss's own kernel keeps from one minibatch to the next."""
         self._critic = self._actor if trunk is None else NativeTrunk(build, trunk, [value], {})
@@ -90,7 +92,7 @@ class ActorCriticKernels(PolicyKernels):
         """What a batch of observations gives."""
         output, *value = self._actor.forward(batch.obs, keep=True)
         (last,) = value or self._critic.forward(batch.obs, keep=True)
-        return [output, *self._spread(), last.squeeze(1)]
+        return [output, *self._spread(), last]
 
     def outputs(self, parts: list[Tensor], batch: Minibatch) -> Outputs:
         """The same as a loss takes it: a distribution and values."""
@@ -127,8 +129,8 @@ class ActorCriticKernels(PolicyKernels):
         return actor.network.handle, critic.network.handle, head, actor.addresses(obs), critic.addresses(obs)
 
     def value(self, obs: TensorTree) -> Tensor:
-        """Values ``[N]`` alone."""
-        return self._critic.forward(obs)[-1].squeeze(1)
+        """Values ``[N, S]`` alone."""
+        return self._critic.forward(obs)[-1]
 
 
 class RecurrentKernels:
@@ -153,7 +155,7 @@ class RecurrentKernels:
         assert batch.memory is not None
         assert batch.sequences is not None
         output, value = self._net.forward(batch.obs, batch.memory, batch.sequences, keep=True)
-        return [output, *([] if self._log_std is None else [self._log_std.detach()]), value.squeeze(1)]
+        return [output, *([] if self._log_std is None else [self._log_std.detach()]), value]
 
     def outputs(self, parts: list[Tensor], batch: Minibatch) -> Outputs:
         """The same as a loss takes it: a distribution and values."""
@@ -162,11 +164,11 @@ class RecurrentKernels:
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of all weights, given those of what `forward` put out last."""
-        self._net.write_gradients([gradients[0], gradients[-1].unsqueeze(1)])
+        self._net.write_gradients([gradients[0], gradients[-1]])
         if self._log_std is not None:
             write_gradient(self._log_std, gradients[1])
 
     def along(self, obs: TensorTree, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """The head's output ``[N, W]`` and values ``[N]``; arguments as of `NativeRecurrence.forward`."""
+        """The head's output ``[N, W]`` and values ``[N, S]``; arguments as of `NativeRecurrence.forward`."""
         output, value = self._net.forward(obs, memory, sequences)
-        return output, value.squeeze(1)
+        return output, value

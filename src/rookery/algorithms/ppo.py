@@ -5,21 +5,28 @@ The details that decide are in docs/algorithms/ppo.md. The file reads from the s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from rookery.algorithms.actor_critic import ActorCritic, advantage_targets, importance_metrics
+from rookery.algorithms.actor_critic import (
+    ActorCritic,
+    ValueColumn,
+    advantage_targets,
+    importance_metrics,
+    value_error,
+)
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.ppo_kernel import ppo_kernel
 from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import Adam, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.policies.policy import Policy
@@ -31,6 +38,7 @@ class PPOConfig(AlgorithmConfig):
     """Settings of PPO. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.ppo:PPO"
+    cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
 
     lr: Scheduled[PositiveFloat] = 3e-4
     """Learning rate of Adam."""
@@ -44,7 +52,7 @@ class PPOConfig(AlgorithmConfig):
     """Passes over the batch in an update (K)."""
     minibatch_size: PositiveInt = 128
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
-    fragment_length: PositiveInt = 128
+    fragment_length: Structural[PositiveInt] = 128
     """Decisions in a row of one slot (T) before its advantage is cut off with a value."""
     batch_size: PositiveInt | None = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
@@ -56,7 +64,7 @@ class PPOConfig(AlgorithmConfig):
     """Longest gradient; longer ones are scaled down. None = any."""
     normalize_advantage: bool = True
     """Advantages of each minibatch get mean 0 and standard deviation 1."""
-    scale_rewards: bool = False
+    scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     value_clip: PositiveFloat | None = None
     """How far the value may move in an update before its gradient stops; none = freely (it does not help: Engstrom
@@ -112,7 +120,7 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     value = outputs.value
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
-    value_loss = functional.mse_loss(value, batch.value_target)
+    value_loss = value_error(value, batch.value_target)
 
     entropy = outputs.distribution.entropy()
     loss = policy_loss + cfg.value_coef * value_loss
@@ -133,15 +141,16 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     return loss, metrics
 
 
-def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[list[Tensor], Metrics] | None:
-    """The gradient of `ppo_loss` with respect to the outputs, in closed form, and the same metrics.
+def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGradients | None:
+    """Gives the gradient of `ppo_loss` with respect to the outputs, in closed form, and the same metrics.
 
     The surrogate's derivative with respect to the log-probability is ratio times advantage, unless its clipped twin is
-    smaller, which is constant. None with a penalty, which is rare and whose gradient is autograd's.
+    smaller, which is constant. None with a penalty, which is rare, and for a distribution whose own gradient is not
+    known: there autograd takes over.
 
     Returns:
         With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
-        values ``[N]``.
+        values ``[N, S]``.
     """
     if isinstance(batch, PenaltyMinibatch):
         return None
@@ -167,19 +176,20 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[li
     if cfg.value_clip is not None:
         value_gradient.mul_((outputs.value - batch.value).abs() <= cfg.value_clip)
 
+    errors = error.flatten()
     metrics: Metrics = {
         "policy_loss": -gain.mean(),
-        "value_loss": torch.dot(error, error) / len(batch),
+        "value_loss": torch.dot(errors, errors) / len(batch),
         "entropy": outputs.distribution.entropy(),
         "kl": (ratio - 1).sub_(log_ratio),
         "clip_fraction": ratio != clipped,
     }
     entropy_gradient = -cfg.entropy_coef / len(batch)
-    output, log_std = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    gradients = outputs.distribution.gradient(batch.action, logp_gradient, entropy_gradient)
+    if gradients is None:
+        return None
+    output, log_std = gradients
     return [output, value_gradient] if log_std is None else [output, log_std, value_gradient], metrics
-
-
-with_gradient(ppo_gradient, ppo_kernel)(ppo_loss)
 
 
 class PPO(Algorithm[PPOConfig]):
@@ -189,21 +199,40 @@ class PPO(Algorithm[PPOConfig]):
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(ppo_loss)
+    closed_form = ClosedForm(ppo_loss, ppo_gradient, ppo_kernel)
 
     def __init__(self, policy: Policy, cfg: PPOConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
-        generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
-        self.net = ActorCritic(policy, cfg.model, generator)
-        self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.net = self.make_net()
+        self.optimizer = self.make_optimizer()
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
         self.rng = streams.generator(Role.LEARNER, name)
         self.kl_coef = cfg.kl_coef
         """Weight of the KL penalty now."""
 
     @property
+    def columns(self) -> Sequence[ValueColumn]:
+        """The reward signals whose values are learned: that of the environment; a subclass may add others."""
+        return (ValueColumn(self.cfg.gamma),)
+
+    def make_net(self) -> ActorCritic:
+        """Builds the networks; a subclass may build others."""
+        generator = torch.Generator().manual_seed(self.streams.integer(Role.INIT, self.name, 1))
+        return ActorCritic(self.policy, self.cfg.model, generator, columns=len(self.columns))
+
+    def make_optimizer(self) -> Optimizer:
+        """Builds the optimizer of `net`; a subclass may build another."""
+        return Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
+
+    @property
     def demand(self) -> Demand:
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
+
+    @property
+    def rows_per_step(self) -> int:
+        """Returns the size of a minibatch."""
+        return self.cfg.minibatch_size
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
@@ -213,7 +242,7 @@ class PPO(Algorithm[PPOConfig]):
             epochs += 1
             kl = Means()
             for batch in data.shuffled(cfg.minibatch_size, self.rng):
-                metrics = gradient_step(self.net, self.loss, batch, self.optimizer, cfg)
+                metrics = gradient_step(self.net, self.loss, batch, self.optimizer, cfg, self.closed_form)
                 means.add(metrics)
                 if cfg.target_kl is not None:
                     kl.add({"kl": metrics["kl"]})
@@ -223,7 +252,7 @@ class PPO(Algorithm[PPOConfig]):
         result = means.result()
         return {
             **result,
-            "explained_variance": explained_variance(data.value, data.value_target),
+            "explained_variance": explained_variance(data.value[:, 0], data.value_target[:, 0]),
             **importance_metrics(data),
             "lr": cfg.lr,
             "clip": cfg.clip,
@@ -233,18 +262,22 @@ class PPO(Algorithm[PPOConfig]):
             "updates": self.updates,
         }
 
+    def rewards(self, rollout: Rollout) -> Tensor:
+        """Gives the rewards of a rollout, ``[T, F, S]``, a column for each of `columns`, the environment's first."""
+        reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
+        return reward.unsqueeze(-1)
+
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> Minibatch:
-        """Advantages (eq. 11) and value targets of every valid decision, ``[N]``."""
-        reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
-        cfg = self.cfg
+        """Computes advantages (eq. 11) and value targets of every valid decision, ``[N]`` and ``[N, S]``."""
+        cfg, reward = self.cfg, self.rewards(rollout)
         data = advantage_targets(
-            self.net, rollout, reward, gamma=cfg.gamma, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
+            self.net, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
         )
         if not cfg.kl_coef:
             return data
         old = self.net(data).distribution.parameters
-        return PenaltyMinibatch(**vars(data), old=old, kl_coef=torch.full_like(data.value, self.kl_coef))
+        return PenaltyMinibatch(**vars(data), old=old, kl_coef=torch.full_like(data.advantage, self.kl_coef))
 
     def adapt_penalty(self, full_kl: float | None) -> Row:
         """Moves the weight of the penalty by the mean KL of an update, and says what it was in that update."""

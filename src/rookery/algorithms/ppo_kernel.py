@@ -76,8 +76,10 @@ def ppo_kernel(kernels: ActorCriticKernels | RecurrentKernels, batch: Minibatch,
     if not isinstance(call, PPOCall) or not call.is_for(whole, cfg):
         numbers = _numbers(whole)
         plain = kernels.can_read(whole.obs, whole.action) and all(map(is_plain, numbers))
-        as_long = all(number is None or number.shape == whole.action.shape[:1] for number in numbers)
-        if type(batch) is not Minibatch or not plain or not as_long:
+        rows = len(whole.action)
+        as_long = all(each is None or each.shape == (rows,) for each in (whole.logp, whole.advantage, whole.importance))
+        as_wide = all(each.shape == (rows, kernels.columns) for each in (whole.value_target, whole.value))
+        if type(batch) is not Minibatch or not (plain and as_long and as_wide):
             return None
         call = kernels.call = PPOCall(kernels, whole, cfg)
     if not is_plain(order, torch.int64):

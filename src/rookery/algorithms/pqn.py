@@ -14,18 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.actor_critic import Seen, following_values
+from rookery.algorithms.actor_critic import RolloutValues, following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.q_kernel import q_kernels
 from rookery.algorithms.q_losses import QBatch, only_played, played
 from rookery.algorithms.q_network import QNetwork
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.ops import lambda_returns
-from rookery.core.optim import Adam, ClosedForm, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
@@ -37,6 +38,7 @@ class PQNConfig(AlgorithmConfig):
     """Settings of PQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.pqn:PQN"
+    cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
 
     lr: Scheduled[PositiveFloat] = 2.5e-4
     """Learning rate of Adam."""
@@ -48,7 +50,7 @@ class PQNConfig(AlgorithmConfig):
     """Passes over the batch in an update."""
     minibatch_size: PositiveInt = 128
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
-    fragment_length: PositiveInt = 32
+    fragment_length: Structural[PositiveInt] = 32
     """Decisions in a row of one slot before its target is cut off with a value."""
     batch_size: PositiveInt | None = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
@@ -75,7 +77,7 @@ def pqn_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
     return loss, {"loss": loss.detach(), "q_mean": value.detach().mean(), "td_error": error.detach().abs().mean()}
 
 
-def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
+def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """The gradient of `pqn_loss` with respect to the values ``[N, A]``: the errors; and its metrics."""
     value = played(values, batch.action)
     error = value - batch.target
@@ -87,9 +89,6 @@ def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
     return [only_played(error / len(batch), values, batch.action)], metrics
 
 
-with_gradient(pqn_gradient)(pqn_loss)
-
-
 class PQN(Algorithm[PQNConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
@@ -97,6 +96,7 @@ class PQN(Algorithm[PQNConfig]):
     fixed = ("net",)
     corrects_staleness = True  # its targets take no account of whose play it was, old or new
     loss = staticmethod(pqn_loss)
+    closed_form = ClosedForm(pqn_loss, pqn_gradient)
 
     def __init__(self, policy: Policy, cfg: PQNConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
@@ -112,42 +112,45 @@ class PQN(Algorithm[PQNConfig]):
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
 
+    @property
+    def rows_per_step(self) -> int:
+        """Returns the size of a minibatch."""
+        return self.cfg.minibatch_size
+
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
         cfg, data, means = self.now(), self.targets(rollout), Means()
         for _ in range(cfg.epochs):
             for batch in shuffled(data, cfg.minibatch_size, self.rng):
-                means.add(gradient_step(self.net, self.loss, batch, self.optimizer, cfg))
+                means.add(gradient_step(self.net, self.loss, batch, self.optimizer, cfg, self.closed_form))
         self.updates += 1
+        self.explore()
         return {
             **means.result(),
             "lr": cfg.lr,
-            "epsilon": self.explore(),
+            "epsilon": cfg.epsilon,
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,
         }
 
-    def explore(self) -> float:
-        """Sets the probability of a random action to what the schedule says; returns it."""
-        epsilon = self.now().epsilon
-        self.net.head.epsilon.fill_(epsilon)
-        return float(epsilon)
+    def explore(self) -> None:
+        """Sets the probability of a random action to what the schedule says."""
+        self.net.head.epsilon.fill_(self.now().epsilon)
 
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> QBatch:
         """Q(lambda) returns of every valid decision, ``[N]``."""
         normalize, cfg, rows = self.policy.normalize, self.cfg, rollout.valid_rows()
         obs = normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
-        seen = Seen(
+        seen = RolloutValues(
             obs,
-            self.best(obs).view_as(rollout.reward),
+            self.best(obs).view(*rollout.reward.shape, 1),
             self.best(normalize(rollout.last_obs)),
             self.best(normalize(rollout.final_obs)) if len(rollout.boot_index) else None,
         )
         ended = rollout.terminated | rollout.truncated | rollout.last
-        target = lambda_returns(
-            rollout.reward, following_values(rollout, seen), ended, gamma=cfg.gamma, trace_lambda=cfg.trace_lambda
-        )
+        after = following_values(rollout, seen)[..., 0]
+        target = lambda_returns(rollout.reward, after, ended, gamma=cfg.gamma, trace_lambda=cfg.trace_lambda)
         return QBatch(
             obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()},
             flat(rollout.action, rows),
@@ -155,11 +158,11 @@ class PQN(Algorithm[PQNConfig]):
         )
 
     def best(self, obs: TensorTree) -> Tensor:
-        """The largest value among the actions that are allowed, ``[N]``; 0 where none is."""
+        """Gives the largest value among the actions that are allowed, ``[N, 1]``; 0 where none is."""
         values, mask = self.net.values(obs, None), obs.get(MASK)
         if mask is None:
-            return values.amax(1)
-        return torch.where(mask, values, -torch.inf).amax(1).masked_fill_(~mask.any(1), 0.0)
+            return values.amax(1, keepdim=True)
+        return torch.where(mask, values, -torch.inf).amax(1, keepdim=True).masked_fill_(~mask.any(1, keepdim=True), 0.0)
 
 
 def shuffled(data: QBatch, size: int, rng: np.random.Generator) -> Iterator[QBatch]:

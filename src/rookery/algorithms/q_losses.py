@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from rookery.algorithms.q_kernel import td_kernel
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.metrics import Metrics
 from rookery.core.ops import project, quantile_errors, quantile_huber, rescale, unrescale
-from rookery.core.optim import ClosedForm, with_gradient
+from rookery.core.optim import ClosedForm, OutputGradients
 from rookery.core.settings import PositiveInt, Settings
 
 DELTA = 1.0
@@ -126,7 +126,7 @@ def _mean_metrics(loss: Tensor, value: Tensor, target: Tensor) -> Metrics:
     return {"loss": loss, "q_mean": value.mean(), "td_error": error.mean(), "priority": error}
 
 
-def mean_gradient(values: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
+def mean_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """The gradient of `mean_loss` with respect to the values ``[N, A]``: the error, clipped; and its metrics."""
     value = played(values, batch.action)
     loss = _mean(functional.huber_loss(value, batch.target, reduction="none", delta=DELTA), batch.weight)
@@ -154,7 +154,7 @@ def _categorical_metrics(loss: Tensor, surprise: Tensor, probs: Tensor, target: 
     return {"loss": loss, "q_mean": value.mean(), "td_error": error, "priority": surprise}
 
 
-def categorical_gradient(logits: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
+def categorical_gradient(logits: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """The gradient of `categorical_loss` with respect to the logits ``[N, A, M]``: expected minus target."""
     log_probs = torch.log_softmax(played(logits, batch.action), 1)
     surprise = -(batch.target * log_probs).sum(1)
@@ -183,7 +183,7 @@ def _quantile_metrics(loss: Tensor, rows: Tensor, predicted: Tensor, target: Ten
     return {"loss": loss, "q_mean": value.mean(), "td_error": error, "priority": rows}
 
 
-def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
+def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """The gradient of `quantile_loss` with respect to the quantiles ``[N, A, M]``; and its metrics."""
     predicted = played(quantiles, batch.action)
     rows = quantile_huber(predicted, batch.target, kappa=DELTA)
@@ -193,16 +193,17 @@ def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> ClosedForm:
     return [only_played(gradient, quantiles, batch.action)], _quantile_metrics(loss, rows, predicted, batch.target)
 
 
-with_gradient(mean_gradient, td_kernel)(mean_loss)
-with_gradient(categorical_gradient)(categorical_loss)
-with_gradient(quantile_gradient)(quantile_loss)
-
-
 # --- targets ----------------------------------------------------------------------------------------------------------
 
 
 class Estimate(ABC):
-    """What is learned of an action's value: the loss, and the target of one decision."""
+    """What is learned of an action's value: the loss, and the target of one decision.
+
+    Attributes:
+        closed_form: The gradient of `loss`.
+    """
+
+    closed_form: ClassVar[ClosedForm]
 
     @staticmethod
     @abstractmethod
@@ -224,6 +225,7 @@ class MeanValue(Estimate):
     """The expected return."""
 
     loss = staticmethod(mean_loss)
+    closed_form = ClosedForm(mean_loss, mean_gradient, td_kernel)
 
     def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
         """``reward + discount * after``, ``[N]``."""
@@ -246,6 +248,7 @@ class CategoricalValue(Estimate):
     """
 
     loss = staticmethod(categorical_loss)
+    closed_form = ClosedForm(categorical_loss, categorical_gradient)
 
     def __init__(self, support: Tensor) -> None:
         self.support = support
@@ -259,6 +262,7 @@ class QuantileValue(Estimate):
     """Quantiles of the return (QR-DQN)."""
 
     loss = staticmethod(quantile_loss)
+    closed_form = ClosedForm(quantile_loss, quantile_gradient)
 
     def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
         """``[N, M]``: each quantile after the decision, discounted, on top of what it earned."""

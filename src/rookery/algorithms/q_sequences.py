@@ -15,9 +15,6 @@ from rookery.core.ops import n_step
 from rookery.models.recall import put_together, rows_of
 from rookery.policies.policy import Policy
 
-MAX_SHARE = 0.9
-"""How much the largest error of a sequence counts in its priority; the rest is their mean (eta of the paper)."""
-
 
 @dataclass(frozen=True)
 class Windows:
@@ -149,22 +146,3 @@ def unroll(
         _, memory = net.along(rows_of(rows, burned.rows), noise, memory, burned.sequences)
         memory = memory.index_select(0, rest.which)
     return net.along(rows_of(rows, rest.rows), noise, memory, rest.sequences, keep)[0], memory
-
-
-def sequence_priorities(priority: Tensor, fragment: Tensor, fragments: int) -> tuple[Tensor, Tensor]:
-    """Priorities of sequences: 0.9 times the largest and 0.1 times the mean of those of their rows.
-
-    Args:
-        priority: ``[N]`` of rows.
-        fragment: ``[N]`` which sequence each is of.
-        fragments: How many there are.
-
-    Returns:
-        The sequences that have rows ``[B]``, and their priorities ``[B]``.
-    """
-    largest = priority.new_zeros(fragments).scatter_reduce_(0, fragment, priority, "amax")
-    total = priority.new_zeros(fragments).index_add_(0, fragment, priority)
-    count = torch.bincount(fragment, minlength=fragments)
-    mixed = MAX_SHARE * largest + (1 - MAX_SHARE) * total / count.clamp(min=1)
-    present = count.nonzero().squeeze(1)
-    return present, mixed[present]

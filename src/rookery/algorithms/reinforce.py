@@ -28,9 +28,10 @@ from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.kernels import PolicyKernels
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.errors import TrainingError
+from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.native import places
-from rookery.core.optim import Adam, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.core.spaces import MASK
@@ -100,10 +101,10 @@ def reinforce_loss(distribution: Distribution, batch: Decisions, cfg: ReinforceC
     return policy_loss - cfg.entropy_coef * entropy, metrics
 
 
-def reinforce_gradient(
-    distribution: Distribution, batch: Decisions, cfg: ReinforceConfig
-) -> tuple[list[Tensor], Metrics]:
-    """The gradient of `reinforce_loss` with respect to the outputs, in closed form, and the same metrics.
+def reinforce_gradient(distribution: Distribution, batch: Decisions, cfg: ReinforceConfig) -> OutputGradients | None:
+    """Gives the gradient of `reinforce_loss` with respect to the outputs, in closed form, and the same metrics.
+
+    None for a distribution whose own gradient is not known.
 
     Returns:
         With respect to the head's output ``[N, W]``, and to the ``log_std`` of distributions that have one.
@@ -117,11 +118,11 @@ def reinforce_gradient(
         "entropy": distribution.entropy().mean(),
         "return_to_go": batch.returns.mean(),
     }
-    output, log_std = distribution.gradient(batch.action, logp_gradient, -cfg.entropy_coef / len(returns))
+    gradients = distribution.gradient(batch.action, logp_gradient, -cfg.entropy_coef / len(returns))
+    if gradients is None:
+        return None
+    output, log_std = gradients
     return [output] if log_std is None else [output, log_std], metrics
-
-
-with_gradient(reinforce_gradient)(reinforce_loss)
 
 
 def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:
@@ -170,6 +171,7 @@ class Reinforce(Algorithm[ReinforceConfig]):
     saved = ("optimizer", "kept", "dropped")
     fixed = ("scorer",)
     loss = staticmethod(reinforce_loss)
+    closed_form = ClosedForm(reinforce_loss, reinforce_gradient)
 
     def __init__(self, policy: Policy, cfg: ReinforceConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
@@ -195,7 +197,7 @@ class Reinforce(Algorithm[ReinforceConfig]):
                 action=ended["action"],
                 returns=rewards_to_go(ended["reward"], ended["last"], gamma=cfg.gamma),
             )
-            means.add(gradient_step(self.scorer, self.loss, data, self.optimizer, cfg))
+            means.add(gradient_step(self.scorer, self.loss, data, self.optimizer, cfg, self.closed_form))
             self.updates += 1
         learned = means.result() or dict.fromkeys(("policy_loss", "entropy", "return_to_go", "grad_norm"))
         return {

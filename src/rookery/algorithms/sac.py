@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.algorithms.action_noise import NoiseConfig
-from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.critic_kernel import actor_kernels, squashed_gradient
 from rookery.algorithms.critics import (
     CriticBatch,
@@ -28,23 +28,30 @@ from rookery.algorithms.critics import (
     critic_loss,
     mask_at,
     named,
-    taken,
 )
 from rookery.algorithms.experience import Along, Experience, along_time
-from rookery.algorithms.off_policy import OffPolicy
-from rookery.algorithms.q_sequences import sequence_priorities
-from rookery.core.batch import TensorTree
+from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, ClosedForm, Optimizer, flatten, gradient_step, with_gradient
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import (
+    Fraction,
+    NonNegative,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Structural,
+)
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed, SquashedGaussian
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
+from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class SACConfig(AlgorithmConfig):
     """Decisions in a gradient step."""
     learning_starts: NonNegativeInt = 1000
     """Decisions in the memory before learning begins; until then actions are uniformly random."""
-    train_every: PositiveInt = 1
+    train_every: Structural[PositiveInt] = 1
     """Decisions, of all slots together, from one round of gradient steps to the next."""
     updates_per_step: NonNegative = 1.0
     """Gradient steps for each decision."""
@@ -83,13 +90,13 @@ class SACConfig(AlgorithmConfig):
     """
     entropy_share: Fraction = 0.5
     """With `discrete`: target entropy as a share of that of choosing evenly among the allowed actions."""
-    discrete: bool = False
+    discrete: Structural[bool] = False
     """Whether actions are one of several; critics then judge all of them at once."""
     log_std: Literal["clamp", "tanh"] = "clamp"
     """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
     exploration: NoiseConfig = field(default_factory=NoiseConfig)
     """What the noise of consecutive decisions has to do with each other; how large it is, the policy says."""
-    critic: CriticConfig = field(default_factory=CriticConfig)
+    critic: Structural[CriticConfig] = field(default_factory=CriticConfig)
     """The critics."""
     max_grad_norm: PositiveFloat | None = None
     """Longest gradient; longer ones are scaled down. None = any."""
@@ -183,7 +190,7 @@ def actor_loss(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> tuple[Tens
     return loss, {"actor_loss": loss.detach(), "entropy": -outputs.logp.detach()}
 
 
-def actor_gradient(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> ClosedForm | None:
+def actor_gradient(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
     """The gradient of `actor_loss` with respect to what the policy's last layer puts out, and its metrics; None of
     quantiles.
     """
@@ -195,7 +202,7 @@ def actor_gradient(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> Closed
     return [outputs.back((batch.alpha * each).expand_as(outputs.logp), by_q)], metrics
 
 
-with_gradient(actor_gradient)(actor_loss)
+ACTOR_GRADIENT = ClosedForm(actor_loss, actor_gradient)
 
 
 def discrete_actor_loss(policy: Categorical, batch: DiscreteBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
@@ -287,24 +294,28 @@ class Temperature(nn.Module):
 # --- the algorithm ----------------------------------------------------------------------------------------------------
 
 
-class SAC(OffPolicy[SACConfig]):
-    """The algorithm: `update` is the inner loop of Algorithm 1."""
+class SAC(Algorithm[SACConfig]):
+    """Learns critics, an actor and a temperature from replay: `learn` is the inner loop of Algorithm 1."""
 
-    saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng")
+    saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng", "replay")
     fixed = ("actor", "categorical_actor")
+    corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
+    replay: Replay
 
     def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         self._check_actions()
+        self.replay = Replay(policy, cfg, streams, name)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_optimizer = self._adam(policy)
         self.actor = JudgedActor(policy, self.critics.judge)
         self.categorical_actor = CategoricalActor(policy)
-        self.temperature = Temperature(cfg.alpha_init).to(self.device) if cfg.alpha is None else None
+        self.temperature = Temperature(cfg.alpha_init).to(self.replay.device) if cfg.alpha is None else None
         self.temperature_optimizer = None if self.temperature is None else self._adam(self.temperature)
         self.rng = streams.generator(Role.LEARNER, name)
+        self.explore()
 
     def _adam(self, module: nn.Module) -> Adam:
         return Adam(flatten([module]), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
@@ -325,70 +336,72 @@ class SAC(OffPolicy[SACConfig]):
             )
 
     @property
-    def optimizers(self) -> tuple[Optimizer, ...]:
-        """Of actor, critics and temperature."""
-        several = (self.actor_optimizer, self.critics.optimizer, self.temperature_optimizer)
-        return tuple(one for one in several if one is not None)
+    def demand(self) -> Demand:
+        """Asks for `train_every` decisions."""
+        return self.replay.demand
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
+        self.replay.store(rollout)
+        self.learn(self.replay.due(rollout.num_decisions))
+        self.explore()
+        self.updates += 1
+        return {}
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
+        cfg = self.now()
+        for _ in range(gradient_steps):
+            rows, alpha = self.experience(cfg), self.alpha(cfg)
+            metrics = (self.learn_discrete if cfg.discrete else self.learn_continuous)(rows, alpha, cfg)
+            self.replay.update_priorities(rows.row, metrics.pop("priority"), rows.fragment)
+            entropy = metrics["entropy"]
+            assert isinstance(entropy, Tensor)
+            if self.temperature is not None and self.temperature_optimizer is not None:
+                batch = EntropyBatch(entropy, self.target_entropy(rows))
+                learned = gradient_step(self.temperature, temperature_loss, batch, self.temperature_optimizer, cfg)
+                metrics |= named("temperature", learned)
+            self.critics.track(cfg.tau)
+            self.replay.record(metrics | {"entropy": entropy.mean(), "alpha": alpha})
 
     def explore(self) -> None:
-        """Random actions while the memory fills. A categorical starts out nearly even by itself."""
+        """Lets actions be random while replay fills. A categorical starts out nearly even by itself."""
         if not self.cfg.discrete:
-            self.policy.head.random.fill_(float(self.is_warming_up))
+            self.policy.head.random.fill_(float(self.replay.is_warming_up))
 
-    def update(self) -> Metrics:
-        """Critics, actor and temperature make a gradient step each; target critics follow."""
-        cfg = self.now()
-        rows = self.experience(cfg)
-        alpha = self.alpha(cfg)
-        learn = self.learn_discrete if cfg.discrete else self.learn_continuous
-        metrics = learn(rows, alpha, cfg)
-        priority, entropy = taken(metrics, "priority"), taken(metrics, "entropy")
-        self.note(rows, priority)
-        if self.temperature is not None and self.temperature_optimizer is not None:
-            batch = EntropyBatch(entropy, self.target_entropy(rows))
-            learned = gradient_step(self.temperature, temperature_loss, batch, self.temperature_optimizer, cfg)
-            metrics |= named("temperature", learned)
-        self.critics.track(cfg.tau)
-        return metrics | {"entropy": entropy.mean(), "alpha": alpha}
+    def summary(self) -> Row:
+        """Reports the gradient steps since the last call."""
+        several = (self.actor_optimizer, self.critics.optimizer, self.temperature_optimizer)
+        skipped = sum(self.check_finite(optimizer) for optimizer in several if optimizer is not None)
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
 
     def alpha(self, cfg: SACConfig) -> Tensor:
-        """The temperature now."""
+        """Returns the temperature now."""
         if self.temperature is None:
-            return torch.tensor(cfg.alpha, device=self.device)
+            return torch.tensor(cfg.alpha, device=self.replay.device)
         return self.temperature.log_alpha.detach().exp()
 
     def experience(self, cfg: SACConfig) -> Experience:
-        """What a gradient step learns from: decisions, or, of a policy that remembers, sequences of them."""
+        """Draws what a gradient step learns from: decisions, or sequences of them for a policy that remembers."""
         window: dict[str, Any] = {"n_step": cfg.n_step, "gamma": cfg.gamma}
         if not self.policy.memory_size:
-            return Experience(**vars(self.sample(cfg.batch_size, **window, beta=cfg.replay.beta)))
-        burn_in = cfg.replay.burn_in
-        length = burn_in + cfg.model.memory.sequence_length
-        drawn = self.memory.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
-        rollout = drawn.rollout.map(lambda _, tensor: tensor.to(self.device))
-        weight = None if drawn.weight is None else drawn.weight.to(self.device)
-        return along_time(self.policy, rollout, drawn.row, weight, burn_in=burn_in, **window)
-
-    def note(self, rows: Experience, priority: Tensor) -> None:
-        """Tells the memory how much there was to learn from decisions; sequences count by those of theirs."""
-        if rows.weight is None:
-            return
-        row = rows.row
-        if rows.fragment is not None:
-            present, priority = sequence_priorities(priority, rows.fragment, len(row))
-            row = row[present.cpu()]
-        self.memory.update_priorities(row, priority)
+            return Experience(**vars(self.replay.sample(cfg.batch_size, **window, beta=cfg.replay.beta)))
+        length = cfg.replay.burn_in + cfg.model.memory.sequence_length
+        drawn = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
+        return along_time(self.policy, drawn.rollout, drawn.row, drawn.weight, burn_in=cfg.replay.burn_in, **window)
 
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
-        ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.device)
+        ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
         with torch.no_grad():
             behavior = behavior_of(self.policy, rows.next_obs, self.actor.kernels, rows.next_along)
             next_action, next_logp = behavior.sample_logp(ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
         batch = ActorBatch(rows.obs, now, alpha, rows.along)
-        return metrics | named("actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg))
+        return metrics | named(
+            "actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg, ACTOR_GRADIENT)
+        )
 
     def learn_discrete(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """The same, in expectation over all actions (Christodoulou, eq. 10)."""

@@ -36,15 +36,10 @@ TO_STEP = (
 TO_STORING = (
     "rookery.training.trainer:Trainer.train_iteration self._learn",
     "rookery.training.trainer:Trainer._learn learner.training_step",
-    "rookery.algorithms.off_policy:OffPolicy.training_step self.store",
-    "rookery.algorithms.off_policy:OffPolicy.store self.memory.add",
+    f"{UPDATE} self.replay.store",
+    "rookery.replay.replay:Replay.store self.buffer.add",
 )
-TO_DRAWING = (
-    *TO_STORING[:2],
-    "rookery.algorithms.off_policy:OffPolicy.training_step self.learn_round",
-    "rookery.algorithms.off_policy:OffPolicy.learn_round self.learn",
-    "rookery.algorithms.off_policy:OffPolicy.learn self.update",
-)
+TO_DRAWING = (*TO_STORING[:2], f"{UPDATE} self.learn")
 """The way as docs/map.md has it, for runs whose environment is not here to be played."""
 
 
@@ -114,7 +109,7 @@ def weights(run: Path) -> Iterator[str]:
     except Exception as error:  # whatever the user's environment, model or algorithm may raise
         yield why_not(error)
         for update in update_functions(read_provenance(run)):
-            yield from written(update if step == UPDATE else step for step in TO_WEIGHTS)
+            yield from written(step.replace(UPDATE, update) for step in TO_WEIGHTS)
         return
     if not found:
         yield "no policy of this run learns"
@@ -146,15 +141,16 @@ def memory(run: Path) -> Iterator[str]:
     from rookery.training.call_path import path_to_drawing, path_to_storing
 
     for told, watch, function, way in (
-        ("what is played is stored", path_to_storing, "ReplayMemory.add", TO_STORING),
-        ("it is drawn again", path_to_drawing, "ReplayMemory.sample", TO_DRAWING),
+        ("what is played is stored", path_to_storing, "ReplayBuffer.add", TO_STORING),
+        ("it is drawn again", path_to_drawing, "ReplayBuffer.sample", TO_DRAWING),
     ):
-        yield f"{told} in {find(f'rookery.replay.memory:{function}')} {function}"
+        yield f"{told} in {find(f'rookery.replay.buffer:{function}')} {function}"
         try:
             found = watch(run)
         except Exception as error:  # whatever the user's environment, model or algorithm may raise
             yield why_not(error)
-            yield from written(way)
+            for update in update_functions(read_provenance(run)):
+                yield from written(step.replace(UPDATE, update) for step in way)
             continue
         if not found:
             yield "no policy of this run has a replay memory"

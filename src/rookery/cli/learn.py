@@ -39,8 +39,8 @@ def learn(
             made = "; what was learned is kept" if isinstance(error, Interrupted) else ""
             typer.echo(f"interrupted{made}; go on with: rookery learn {folder}, or rookery resume {folder}", err=True)
             raise typer.Exit(128 + number) from None
-        for name, learner in trainer.off_policy.items():
-            told = f"{learner.gradient_steps:,} gradient steps so far, {len(learner.memory):,} decisions in memory"
+        for name, replay in trainer.replays.items():
+            told = f"{replay.gradient_steps:,} gradient steps so far, {len(replay.buffer):,} decisions in replay"
             typer.echo(f"{name:<12}{told}")
     typer.echo(f"{'env steps':<12}{result.env_steps:,}, as before")
     typer.echo(f"{'written':<12}{folder}; go on playing with: rookery resume {folder}")

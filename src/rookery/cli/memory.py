@@ -14,7 +14,7 @@ from rookery.cli.runs import find_run
 from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rookery.replay.segments import StoredMemory
+    from rookery.replay.segments import StoredReplay
     from rookery.replay.summary import Summary
 
 app = typer.Typer(no_args_is_help=True)
@@ -104,17 +104,17 @@ def export(
     typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {', '.join(map(str, found))}")
 
 
-def sources(words: Sequence[str]) -> list[StoredMemory]:
+def sources(words: Sequence[str]) -> list[StoredReplay]:
     """The memories that are meant; a place without a policy stands for all in it."""
     from rookery.core.files import split_name
-    from rookery.replay.segments import find_memory, stored_memories
+    from rookery.replay.segments import find_replay, stored_replays
 
-    found: list[StoredMemory] = []
+    found: list[StoredReplay] = []
     for word in words:
         place, policy = split_name(word)
         if not place.exists():
             place = find_run(place)
-        found += [find_memory(f"{place}:{policy}")] if policy else stored_memories(place).values()
+        found += [find_replay(f"{place}:{policy}")] if policy else stored_replays(place).values()
     return found
 
 
@@ -125,14 +125,14 @@ def check_free(out: Path, force: bool) -> None:
         ConfigError: If something is there that may not be replaced.
     """
     from rookery.core.files import FileError
-    from rookery.replay.segments import stored_memories
+    from rookery.replay.segments import stored_replays
 
     if not out.exists():
         return
     if not force:
         raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
     try:
-        is_memory = out.is_dir() and bool(stored_memories(out)) and not (out / "state.json").exists()
+        is_memory = out.is_dir() and bool(stored_replays(out)) and not (out / "state.json").exists()
     except FileError:
         is_memory = False
     if not is_memory or not (out / "manifest.json").is_file():
@@ -147,7 +147,7 @@ def write(out: Path, files: dict[str, Any], facts: dict[str, Any]) -> None:
     write_directory(out, files, facts, replace=True)
 
 
-def lines(stored: StoredMemory, summary: Summary) -> dict[str, str]:
+def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     """What `show` says, by label."""
     episodes = summary.episodes
     room = "" if stored.capacity is None else f" of {stored.capacity:,}"
@@ -186,7 +186,7 @@ def age(moment: float) -> str:
     return f"{count} {unit}{'' if count == 1 else 's'} ago"
 
 
-def draw(stored: StoredMemory, summary: Summary, target: Path) -> None:
+def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     """Draws the return of every episode over the decisions, and how often each reward was had.
 
     Raises:

@@ -21,7 +21,7 @@ from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
 
 if TYPE_CHECKING:
-    from rookery.training.results import EvaluationResult, IterationResult
+    from rookery.report.results import EvaluationResult, IterationResult
     from rookery.training.trainer import Trainer
 
 LINE = "command line"
@@ -84,7 +84,7 @@ def train(
         Layer(LINE, given | console | stop_values(stop or []) | memory_values(list(map(in_runs, memory or [])))),
         override_layer(overrides, LINE),
     ]
-    with told_of_domains(layers):
+    with explain_domains(layers):
         run_name, seeded = identify(layers)
     folder = claim(run_dir, run_id, run_name, force)
     try:
@@ -98,7 +98,7 @@ def train(
 
 
 @contextmanager
-def told_of_domains(layers: Sequence[Layer]) -> Iterator[None]:
+def explain_domains(layers: Sequence[Layer]) -> Iterator[None]:
     """Where settings are wrong because they are those of an experiment, says so instead."""
     try:
         yield

@@ -231,15 +231,16 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Minibatch:
-    """Rows an actor-critic loss looks at; all fields ``[N, ...]``.
+    """Rows an actor-critic loss looks at; all fields ``[N, ...]``, those about values ``[N, S]``, a column for each of
+    S reward signals.
 
     Attributes:
         obs: Observations, normalized if the policy does that.
         action: What was done.
         logp: Its log-probability when it was played, or, with `importance`, at the start of the update.
-        advantage: How much better it was than the value said.
-        value_target: What the value should have been.
-        value: What the value was before this update.
+        advantage: ``[N]`` how much better it was than the values said, summed over reward signals by their strength.
+        value_target: ``[N, S]`` what the values should have been.
+        value: ``[N, S]`` what the values were before this update.
         importance: How much likelier the action was at the start of the update than when it was played; None if these
             are the same.
         sequences: How the rows lie in time, for a policy with a memory; None where each row stands for itself.

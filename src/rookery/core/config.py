@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
+from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from rookery.core.errors import ConfigError
@@ -17,6 +18,7 @@ from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, n
 from rookery.core.settings import (
     FEW,
     LIST,
+    Fixed,
     Settings,
     advice,
     alternatives,
@@ -26,6 +28,7 @@ from rookery.core.settings import (
     default_of,
     describe,
     fields_of,
+    fixed_of,
     hints_of,
     is_undecided,
     object_name,
@@ -64,11 +67,20 @@ class Resolved:
         config: The root settings.
         history: For each path, every (source, value), lowest first; the last one won.
         notes: Lines a user should read once: overrides without effect.
+        fixed: The settings and sections that are marked as keeping their value, by path, with the reason.
+        inherited: The settings of policies that come from the section all policies start from.
     """
 
     config: Any
     history: Mapping[str, list[tuple[str, Any]]]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    fixed: Mapping[str, Fixed] = field(default_factory=dict)
+    inherited: frozenset[str] = frozenset()
+
+    def why_fixed(self, path: str) -> Fixed | None:
+        """Gives the mark of a setting, or of the section it stands in; None if it may change."""
+        way = accumulate(path.split("."), "{}.{}".format)
+        return next((self.fixed[known] for known in way if known in self.fixed), None)
 
     def explain(self, path: str) -> str:
         """Who set `path`: the value that won, then those it beat. For a section, of each setting in it.
@@ -132,7 +144,8 @@ def resolve(
     problems = merge.problems + [merge.about_unknown(*item) for item in merge.unknown]
     if problems:
         raise ConfigError(*problems)
-    return Resolved(config, merge.history, tuple(merge.notes))
+    inherited = frozenset(merge.inherited - merge.winner.keys())
+    return Resolved(config, merge.history, tuple(merge.notes), merge.fixed, inherited)
 
 
 _Parts = list[tuple[int, Any]]
@@ -156,6 +169,8 @@ class _Merge:
         self.winner: dict[str, int] = {}  # the number of the layer that set a path, where one did
         self.chosen: dict[str, type[Settings]] = {}  # the class of each polymorphic section
         self.built: dict[str, Any] = {}
+        self.fixed: dict[str, Fixed] = {}
+        self.inherited: set[str] = set()
 
     def section(self, cls: type[Settings], path: str, parts: _Parts, start: Any, inherits: str) -> Any:
         """The settings of a known class; `start` is an instance to change, or None for a new one."""
@@ -165,11 +180,15 @@ class _Merge:
         values: dict[str, Any] = {} if start is None else {name: getattr(start, name) for name in fields}
         given: set[str] = set() if start is None else set(start.given)
         complete = True
-        last = {name for name in fields if (marker := _marker(hints[name])) and marker.inherits}  # after what they need
+        last = {
+            name for name in fields if (marker := polymorphic(hints[name])) and marker.inherits
+        }  # after what they need
         for name in [*(name for name in fields if name not in last), *(name for name in fields if name in last)]:
             found = [(i, part[name]) for i, part in parts if name in part]
             default = values[name] if start is not None else default_of(fields[name])
             source = f"{inherits}.{name}" if inherits else ""
+            if mark := fixed_of(cls, name):
+                self.fixed[f"{dot}{name}"] = mark
             value = self.value(hints[name], f"{dot}{name}", found, default, source)
             if value is MISSING:
                 complete = False
@@ -189,12 +208,12 @@ class _Merge:
 
     def value(self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str) -> Any:
         """The value of a field, whatever its kind."""
-        marker = _marker(hint)
-        if _mapping_hint(hint) is not None:
+        marker = polymorphic(hint)
+        if mapping_hint(hint) is not None:
             return self.mapping(hint, path, parts, start, inherits, marker)
         if marker or settings_class(hint):
             return self.subsection(hint, path, parts, None if start is MISSING else start, inherits, marker)
-        if hint is Any and parts and type(parts[-1][1]) is dict:  # a mapping inside a free mapping merges by key
+        if bare(hint) is Any and parts and type(parts[-1][1]) is dict:  # a mapping inside a free mapping merges by key
             plain = max((at for at, (_, part) in enumerate(parts) if type(part) is not dict), default=-1)
             return self.mapping(hint, path, parts[plain + 1 :], start, inherits, None)
         return self.leaf(hint, path, parts, start, inherits)
@@ -218,7 +237,7 @@ class _Merge:
         self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str, marker: Polymorphic | None
     ) -> Any:
         """A dict, merged by key; a dict whose keys are not plain names is taken whole."""
-        key_hint, inner = _mapping_hint(hint) or (str, Any)
+        key_hint, inner = mapping_hint(hint) or (str, Any)
         start = {} if start is MISSING or not isinstance(start, Mapping | None) else start
         kept, start = self.switched(hint, path, parts, start)
         if start is None and not kept:
@@ -296,6 +315,8 @@ class _Merge:
             cls, default = (self.lookup(marker.default)[0] if marker.default else None), marker.default
         start_name = MISSING if cls is None else default or self.name_of(cls)
         self.begin(here, start_name, f"{inherits}.name" if inherits else "")
+        self.inherited.discard(here)
+        self.fixed[here] = Fixed.STRUCTURAL
         meant: list[type[Settings] | None] = []
         by, failed = -1, False
         for i, part in kept:
@@ -347,6 +368,8 @@ class _Merge:
         given = {inside} if any(part for _, part in settings) else set()
         for name in own:
             found = [(i, part[name]) for i, part in around if name in part]
+            if mark := fixed_of(cls, name):
+                self.fixed[f"{path}.{name}"] = mark
             default = default_of(fields_of(cls)[name]) if start is None else getattr(start, name)
             values[name] = self.value(hints_of(cls)[name], f"{path}.{name}", found, default, "")
             given |= {name} if found else set()
@@ -362,7 +385,7 @@ class _Merge:
                 self.set(i, path, None)
             elif part is None:
                 kept.append((i, {}))
-            elif isinstance(part, Mapping) or (isinstance(part, Settings) and _mapping_hint(hint) is None):
+            elif isinstance(part, Mapping) or (isinstance(part, Settings) and mapping_hint(hint) is None):
                 self.history.pop(path, None)
                 kept.append((i, mapping_of(part)))
             else:
@@ -375,6 +398,7 @@ class _Merge:
         if inherits in self.history:
             before = self.history[inherits]
             self.history[path] = [(s if s == DEFAULT else f"{s} as {inherits}", value) for s, value in before]
+            self.inherited.add(path)
         elif path not in self.history:
             self.history[path] = [] if start is MISSING else [(DEFAULT, start)]
 
@@ -464,12 +488,13 @@ def _read(hint: Any, raw: Any) -> tuple[Any, str]:
     return check(hint, raw)
 
 
-def _marker(hint: Any) -> Polymorphic | None:
+def polymorphic(hint: Any) -> Polymorphic | None:
+    """Gives the marker of a field whose class is chosen by name; None for other fields."""
     parts = [part for part in (hint, *alternatives(hint)) if get_origin(part) is Annotated]
     return next((item for part in parts for item in get_args(part)[1:] if isinstance(item, Polymorphic)), None)
 
 
-def _mapping_hint(hint: Any) -> tuple[Any, Any] | None:
+def mapping_hint(hint: Any) -> tuple[Any, Any] | None:
     """The key and value types of a dict field, or of a dict or None; None for other fields."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
     if len(kinds) != 1 or (get_origin(kinds[0]) or kinds[0]) not in (dict, Mapping):

@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 7
+INTERFACE_VERSION = 8
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)

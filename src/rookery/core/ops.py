@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 
-def gae(reward: Tensor, value: Tensor, next_value: Tensor, ended: Tensor, *, gamma: float, gae_lambda: float) -> Tensor:
+def gae(
+    reward: Tensor, value: Tensor, next_value: Tensor, ended: Tensor, *, gamma: float | Tensor, gae_lambda: float
+) -> Tensor:
     """Generalized advantage estimates (Schulman et al. 2016, eq. 16), ``[T, ...]``; plus the value: lambda-returns.
 
     Args:
@@ -15,12 +17,15 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, ended: Tensor, *, gam
         next_value: ``[T, ...]`` value of what came after: 0 where the episode terminated, the value of the final
             observation where it was truncated, else the value of the next observation.
         ended: ``[T, ...]`` bool, where the sum over later errors stops: the last decision of an episode or of a
-            fragment. Nothing after it is looked at, not even a NaN.
-        gamma: Discount.
+            fragment. Nothing after it is looked at, not even a NaN. With a last axis of S reward signals elsewhere, it
+            has one of 1, as has `ratio` of `vtrace`.
+        gamma: Discount; or ``[S]``, one for each reward signal.
         gae_lambda: Decay of later errors, from 0 (one-step) to 1 (Monte Carlo).
     """
     error = reward + gamma * next_value - value
-    return decayed_sums(error, torch.full_like(error, gamma * gae_lambda).masked_fill_(ended, 0.0))
+    decay = gamma * gae_lambda
+    decays = torch.full_like(error, decay) if isinstance(decay, float) else decay.expand_as(error).clone()
+    return decayed_sums(error, decays.masked_fill_(ended, 0.0))
 
 
 def decayed_sums(term: Tensor, decay: Tensor) -> Tensor:
@@ -50,7 +55,7 @@ def vtrace(
     ended: Tensor,
     ratio: Tensor,
     *,
-    gamma: float,
+    gamma: float | Tensor,
     gae_lambda: float,
     rho_bar: float,
     c_bar: float,
@@ -68,7 +73,7 @@ def vtrace(
         ended: ``[T, ...]``.
         ratio: ``[T, ...]`` how much likelier each action is under the policy that learns than under the one that
             played.
-        gamma: Discount.
+        gamma: As in `gae`.
         gae_lambda: Decay of later errors.
         rho_bar: Largest weight of an error: what lies above it shifts the targets towards the policy that played.
         c_bar: Largest factor by which later errors travel back: what lies above it costs time, not correctness.

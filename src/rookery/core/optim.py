@@ -1,35 +1,32 @@
-"""The one place where weights change: `gradient_step`, and the flat memory it works on.
+"""The one place where weights change: `gradient_step`, on the flat memory of `core/flat.py`.
 
 A step goes one of two ways to the same numbers: through torch and its autograd, or, for small networks on the
 processor, through compiled kernels (docs/kernels.md), where `forward` has them.
-
-`flatten` makes all parameters of a learner views of one tensor and their gradients views of another, so that a norm, a
-clip and an optimizer's step are few operations, however many layers there are.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rookery.core.errors import ConfigError
+from rookery.core.flat import Flat
 from rookery.core.metrics import Metrics
 from rookery.core.native import AdamSettings, Build, Counters, RMSpropSettings, best_build, is_plain
 
 BatchT = TypeVar("BatchT")
 OutputsT = TypeVar("OutputsT")
 ConfigT = TypeVar("ConfigT", bound="StepConfig")
-ClosedForm = tuple[list[Tensor], Metrics]
+OutputGradients = tuple[list[Tensor], Metrics]
 """Gradients with respect to what the networks put out, and a loss's metrics."""
-LossT = TypeVar("LossT", bound=Callable[..., tuple[Tensor, Metrics]])
 
 
 class StepConfig(Protocol):
@@ -65,37 +62,6 @@ class Kernels(Protocol):
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of all weights, given those of what the last `forward` put out."""
         ...
-
-
-@dataclass(frozen=True)
-class Flat:
-    """Parameters and gradients of a learner, one vector each."""
-
-    data: Tensor
-    grad: Tensor
-
-
-def flatten(parts: Iterable[nn.Module]) -> Flat:
-    """Moves the trainable parameters of `parts`, in their order, into one vector, and their gradients into another.
-
-    The modules work as before, on views. Do it again after a copy or a move to another device: those break the views.
-    Gradients are zeroed in place, never None. Parameters without `requires_grad` stay outside.
-    """
-    seen: dict[int, nn.Parameter] = {}
-    for part in parts:
-        for parameter in part.parameters():
-            if parameter.requires_grad:
-                seen.setdefault(id(parameter), parameter)
-    parameters = list(seen.values())
-    data = torch.cat([p.detach().reshape(-1) for p in parameters])
-    grad = torch.zeros_like(data)
-    offset = 0
-    for parameter in parameters:
-        end = offset + parameter.numel()
-        parameter.data = data[offset:end].view_as(parameter)
-        parameter.grad = grad[offset:end].view_as(parameter)
-        offset = end
-    return Flat(data, grad)
 
 
 class Optimizer(ABC):
@@ -232,37 +198,22 @@ class RMSprop(Optimizer):
 
 
 @dataclass(frozen=True)
-class ByHand:
-    """What is known of a loss's gradient.
+class ClosedForm:
+    """The gradient of one loss, worked out by hand, which saves the graph that autograd makes, where kernels run.
+
+    It counts for this loss alone: a gradient step on another function, such as that of a subclass, ignores it.
 
     Attributes:
-        loss: Of which one; a function that wraps it is another.
-        closed_form: Takes what the loss takes; returns the gradients with respect to the tensors that the networks put
+        loss: The function whose gradient it is.
+        gradient: Takes what the loss takes; returns the gradients with respect to the tensors that the networks put
             out, and the loss's metrics; None where it does not know them. It is called with autograd switched off.
         kernel: All of it in one call: takes the networks' `Kernels`, batch and settings, and writes the gradients of
             the weights; returns the metrics, or None where it does not know how.
     """
 
-    loss: Callable[..., Any]
-    closed_form: Callable[..., ClosedForm | None]
-    kernel: Callable[..., Metrics | None] | None
-
-
-def with_gradient(
-    closed_form: Callable[..., ClosedForm | None], kernel: Callable[..., Metrics | None] | None = None
-) -> Callable[[LossT], LossT]:
-    """Gives a loss the closed form of its gradient, which saves the graph that autograd makes, where kernels run.
-
-    Args:
-        closed_form: See `ByHand`.
-        kernel: Likewise.
-    """
-
-    def attach(loss: LossT) -> LossT:
-        loss.__dict__["by_hand"] = ByHand(loss, closed_form, kernel)
-        return loss
-
-    return attach
+    loss: Callable[..., tuple[Tensor, Metrics]]
+    gradient: Callable[..., OutputGradients | None]
+    kernel: Callable[..., Metrics | None] | None = None
 
 
 def gradient_step(
@@ -271,8 +222,9 @@ def gradient_step(
     batch: BatchT,
     optimizer: Optimizer,
     cfg: ConfigT,
+    closed_form: ClosedForm | None = None,
 ) -> Metrics:
-    """One change of the weights: forward, loss, backward, clip, step. The only one in the library.
+    """Changes the weights once: forward, loss, backward, clip, step. The only place in the library that does.
 
     Args:
         forward: Network(s): batch to outputs.
@@ -280,11 +232,12 @@ def gradient_step(
         batch: The rows.
         optimizer: Holds the flat vector that changes.
         cfg: Settings, with `lr` and `max_grad_norm`; goes to the loss.
+        closed_form: The loss's gradient, if it is known; None, or one of another loss: autograd.
 
     Returns:
         The loss's metrics and ``grad_norm`` (before clipping).
     """
-    metrics = compute_gradients(forward, loss, batch, optimizer, cfg)
+    metrics = compute_gradients(forward, loss, batch, optimizer, cfg, closed_form)
     metrics["grad_norm"] = apply_gradients(optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
     return metrics
 
@@ -295,13 +248,15 @@ def compute_gradients(
     batch: BatchT,
     optimizer: Optimizer,
     cfg: ConfigT,
+    closed_form: ClosedForm | None = None,
 ) -> Metrics:
     """Fills the optimizer's gradient vector with the gradient of the loss; the weights stay."""
     optimizer.flat.grad.zero_()
     kernels: Kernels | None = getattr(forward, "kernels", None)
     optimizer.on_kernels = kernels is not None
     if kernels is not None:
-        return _through_kernels(kernels, loss, batch, optimizer, cfg)
+        known = closed_form if closed_form is not None and closed_form.loss is loss else None
+        return _through_kernels(kernels, loss, batch, optimizer, cfg, known)
     evaluate = _compiled() if cfg.model.compile else _evaluate
     value, metrics = evaluate(forward, loss, batch, cfg)
     value.backward()
@@ -324,18 +279,16 @@ def _through_kernels(
     batch: BatchT,
     optimizer: Optimizer,
     cfg: ConfigT,
+    known: ClosedForm | None,
 ) -> Metrics:
-    """Networks on kernels, the loss between them: by what it has by hand, else by autograd through the loss alone."""
-    by_hand: ByHand | None = getattr(loss, "by_hand", None)
-    if by_hand is not None and by_hand.loss is not loss:
-        by_hand = None
-    if by_hand is not None and by_hand.kernel is not None:
-        known = by_hand.kernel(kernels, batch, cfg)
-        if known is not None:
-            return known
+    """Networks on kernels, the loss between them: by its closed form, else by autograd through the loss alone."""
+    if known is not None and known.kernel is not None:
+        written = known.kernel(kernels, batch, cfg)
+        if written is not None:
+            return written
     with torch.no_grad():
         parts = kernels.forward(batch)
-        closed = None if by_hand is None else by_hand.closed_form(kernels.outputs(parts, batch), batch, cfg)
+        closed = None if known is None else known.gradient(kernels.outputs(parts, batch), batch, cfg)
     if closed is not None:
         gradients, metrics = closed
         _check_gradients(gradients, parts, loss)

@@ -37,16 +37,16 @@ HELPED = ("processes", "threads")
 """Those of them that have helpers."""
 
 OURS = {
-    "MultiAgentArena": "rookery.envs.arena:MultiAgentArena",
+    "MultiAgentArena": "rookery.tasks.arena:MultiAgentArena",
     "Atari": "rookery.envs.atari:Atari",
-    "StatelessCartPole": "rookery.envs.memory_tasks:StatelessCartPole",
-    "RepeatAfterMe": "rookery.envs.memory_tasks:RepeatAfterMe",
-    "RepeatPrevious": "rookery.envs.memory_tasks:RepeatPrevious",
-    "Autoencode": "rookery.envs.memory_tasks:Autoencode",
-    "CountRecall": "rookery.envs.memory_tasks:CountRecall",
-    "CueCorridor": "rookery.envs.memory_tasks:CueCorridor",
-    "TwoCues": "rookery.envs.memory_tasks:TwoCues",
-    "Sorter": "rookery.envs.sorter:Sorter",
+    "StatelessCartPole": "rookery.tasks.memory_tasks:StatelessCartPole",
+    "RepeatAfterMe": "rookery.tasks.memory_tasks:RepeatAfterMe",
+    "RepeatPrevious": "rookery.tasks.memory_tasks:RepeatPrevious",
+    "Autoencode": "rookery.tasks.memory_tasks:Autoencode",
+    "CountRecall": "rookery.tasks.memory_tasks:CountRecall",
+    "CueCorridor": "rookery.tasks.memory_tasks:CueCorridor",
+    "TwoCues": "rookery.tasks.memory_tasks:TwoCues",
+    "Sorter": "rookery.tasks.sorter:Sorter",
 }
 """Short names of environments that come with Rookery: name to import path."""
 

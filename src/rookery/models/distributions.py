@@ -67,7 +67,7 @@ class Behavior(ABC):
 
 
 class Distribution(Behavior):
-    """One that has closed forms for all that policy gradients need."""
+    """A distribution over actions, with all that policy gradients need of it."""
 
     @abstractmethod
     def entropy(self) -> Tensor:
@@ -86,11 +86,12 @@ class Distribution(Behavior):
     def like(self, parameters: Tensor) -> Self:
         """The distribution of this kind whose `parameters` these are; as many rows as there are."""
 
-    @abstractmethod
     def gradient(
         self, action: Tensor, logp_gradient: Tensor, entropy_gradient: Tensor | float
-    ) -> tuple[Tensor, Tensor | None]:
-        """The gradient of a loss with respect to what the head put out, in closed form: no graph is needed or made.
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """Gives the gradient of a loss with respect to what the head put out, in closed form, without a graph.
+
+        It is optional: a distribution without one gives None, and losses are differentiated by autograd.
 
         Args:
             action: ``[N, ...]``.
@@ -99,8 +100,9 @@ class Distribution(Behavior):
 
         Returns:
             With respect to the output ``[N, W]``, which is 0 where a mask forbids, and to ``log_std``, ``[k]`` for all
-            rows together; None for distributions that have none.
+            rows together, None for distributions that have none; or None where no closed form is known.
         """
+        return None
 
 
 class Categorical(Distribution):
@@ -437,9 +439,14 @@ class Composite(Distribution):
 
     def gradient(
         self, action: Tensor, logp_gradient: Tensor, entropy_gradient: Tensor | float
-    ) -> tuple[Tensor, Tensor | None]:
-        """With respect to the parts' outputs side by side, ``[N, W]``, and to the `log_std` of the numbers."""
-        pairs = [part.gradient(piece, logp_gradient, entropy_gradient) for part, piece in self._with_action(action)]
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """With respect to the parts' outputs side by side, ``[N, W]``, and to the `log_std` of the numbers; None if a
+        part does not know its own.
+        """
+        given = [part.gradient(piece, logp_gradient, entropy_gradient) for part, piece in self._with_action(action)]
+        pairs = [pair for pair in given if pair is not None]
+        if len(pairs) < len(given):
+            return None
         log_std = next((log_std for _, log_std in pairs if log_std is not None), None)
         return torch.cat([output for output, _ in pairs], -1), log_std
 

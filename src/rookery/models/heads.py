@@ -87,7 +87,12 @@ def _composite(action: ActionSpec, output: Tensor, log_std: Tensor | None, mask:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What heads say about N rows: a distribution over actions, and values ``[N]``."""
+    """What heads say about N rows.
+
+    Attributes:
+        distribution: What each row's action is drawn from.
+        value: ``[N, S]``, a column for each reward signal; S is 1 where the environment's reward is the only one.
+    """
 
     distribution: Distribution
     value: Tensor
@@ -224,18 +229,19 @@ class ActionHead(Head):
 
 
 class ValueHead(nn.Module):
-    """A linear layer to one value.
+    """A linear layer to values, one for each reward signal.
 
     Args:
         num_features: Width of the trunk's output.
         generator: Draws the weights.
+        columns: S, reward signals whose values are learned.
     """
 
-    def __init__(self, num_features: int, *, generator: torch.Generator) -> None:
+    def __init__(self, num_features: int, *, generator: torch.Generator, columns: int = 1) -> None:
         super().__init__()
-        self.linear = linear(num_features, 1, gain=VALUE_GAIN, generator=generator)
+        self.linear = linear(num_features, columns, gain=VALUE_GAIN, generator=generator)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Values ``[N]`` of features ``[N, F]``."""
-        value: Tensor = self.linear(features).squeeze(-1)
+        """Values ``[N, S]`` of features ``[N, F]``."""
+        value: Tensor = self.linear(features)
         return value

@@ -1,6 +1,6 @@
 """Pieces of a replay memory: consecutive rows as arrays by name, as they are added and as files keep them.
 
-What their names mean stands at `replay/memory.py:ReplayMemory.rows_between`.
+What their names mean stands at `replay/buffer.py:ReplayBuffer.rows_between`.
 """
 
 from __future__ import annotations

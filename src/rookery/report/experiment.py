@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from rookery.core.errors import ConfigError
 from rookery.core.layers import flow
-from rookery.training.results import interval
+from rookery.report.results import interval
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rookery.report.curves import COLORS, Curve, average, dress
 from rookery.report.experiment import (
     ExperimentSummary,
     Stage,
@@ -25,7 +26,6 @@ from rookery.report.experiment import (
     short_names,
     varying_paths,
 )
-from rookery.training.curves import COLORS, Curve, average, dress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,8 @@ from typing import Any
 
 from rookery.core.files import FileError
 from rookery.report.experiment import format_value, is_number, short_names
-from rookery.training.metrics_file import read_rows
-from rookery.training.tensorboard import TensorBoard
+from rookery.report.metrics_file import read_rows
+from rookery.report.tensorboard import TensorBoard
 
 PLUGIN = "hparams"
 

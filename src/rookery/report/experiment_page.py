@@ -23,7 +23,7 @@ from rookery.report.experiment import (
     varying_paths,
 )
 from rookery.report.experiment_figures import INK, WIDTH, ExperimentFigure, figures
-from rookery.training.panel import number, span
+from rookery.report.panel import number, span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -29,7 +29,7 @@ from rookery.report.experiment import (
     varying_paths,
 )
 from rookery.report.live import LiveDisplay, console_style
-from rookery.training.panel import ASCII_LEVELS, LEVELS, number, span, sparkline
+from rookery.report.panel import ASCII_LEVELS, LEVELS, number, span, sparkline
 
 COLORS = {"RUNNING": "cyan", "PENDING": "bright_black", "PAUSED": "yellow", "TERMINATED": "green", "ERROR": "red"}
 """By status, in the order in which they are counted."""

@@ -1,4 +1,4 @@
-"""From rows to fragments: where the decisions of one policy are kept until its learner takes them.
+"""The slots of one policy at a worker: what it remembers of them, what it decides there, and where that is kept.
 
 A *slot* is one agent of one lane. Each slot has its own clock: it writes its decisions down a column of the storage at
 its own pace, so agents that take turns, come late, die or come back are the normal case. A full column is followed by
@@ -20,9 +20,12 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout
+from rookery.core.device import Staging, device_of
 from rookery.core.native import readable
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
+from rookery.policies.policy import Policy, native_actor
+from rookery.rollout.noise import ActionNoise
 
 
 class Decisions:
@@ -65,11 +68,20 @@ class SlotStore(Stateful):
     saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
              "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock", "_before")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "_at", "_lines", "_due", "_handed")
+    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "_at", "_lines", "_due",
+             "_handed")  # fmt: skip
 
     def __init__(
-        self, obs: ObsSpec, action: ActionSpec, demand: Demand, memory_size: int, memory_every: int = 1
+        self,
+        obs: ObsSpec,
+        action: ActionSpec,
+        demand: Demand,
+        memory_size: int,
+        memory_every: int = 1,
+        first_slot: int = 0,
     ) -> None:
+        self.first_slot = first_slot
+        """Number of slot 0 among the slots that the policy has in the whole run."""
         self.obs_spec = obs
         self.action_spec = action
         self.demand = demand
@@ -215,8 +227,36 @@ class SlotStore(Stateful):
         """
         if self._taken:
             self._begin()
-        if slots is None and (self._lockstep or self._enter_lockstep()):
-            return self._place_row(slab, rows, memory)
+        if slots is not None or not (self._lockstep or self._enter_lockstep()):
+            return self._place_some(slots, slab, rows, memory)
+        size = self.num_slots
+        if self._row == self.demand.fragment_length:
+            for path, array in self._store["last_obs"].items():
+                array[self._base : self._base + size] = slab[path][rows]
+            self._header["length"][self._base : self._base + size] = self._row
+            self._clock += self._row
+            self._base += size
+            self._row = 0
+        if self._row == 0:
+            low, high = self._base, self._base + size
+            self._reserve(high)
+            self._used = high
+            self._open_columns(slice(low, high), slice(None))
+        lines = self._lines.get(self._base) or self._views()
+        decisions, self._due = lines[self._row]
+        for path, array in decisions.obs.items():
+            array[...] = slab[path][rows]
+        if memory is not None:
+            self._before[...] = memory
+            number, rest = divmod(self._row, self.memory_every)
+            if rest == 0:
+                self._store["memory"][number, self._base : self._base + size] = memory
+        return decisions
+
+    def _place_some(
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None
+    ) -> Decisions:
+        """The same where not all slots decide, or do not stand at the same row."""
         self._leave_lockstep()
         slots = np.flatnonzero(self._active) if slots is None else slots
         full = (self._column[slots] < 0) | (self._filled[slots] == self.demand.fragment_length)
@@ -238,34 +278,13 @@ class SlotStore(Stateful):
         self._at = (row, column)
         return Decisions.on(seen, self.obs_spec, self.action_spec)
 
-    def _place_row(self, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None) -> Decisions:
-        if self._row == self.demand.fragment_length:
-            size = self.num_slots
-            for path, array in self._store["last_obs"].items():
-                array[self._base : self._base + size] = slab[path][rows]
-            self._header["length"][self._base : self._base + size] = self._row
-            self._clock += self._row
-            self._base += size
-            self._row = 0
-        if self._row == 0:
-            low, high = self._base, self._base + self.num_slots
-            self._reserve(high)
-            self._used = high
-            header = self._header
-            header["slot"][low:high] = np.arange(self.num_slots)
-            header["clock"][low:high] = self._clock
-            header["first"][low:high] = self._starts
-            header["version"][low:high] = self.version
-        lines = self._lines.get(self._base) or self._views()
-        decisions, self._due = lines[self._row]
-        for path, array in decisions.obs.items():
-            array[...] = slab[path][rows]
-        if memory is not None:
-            self._before[...] = memory
-            number, rest = divmod(self._row, self.memory_every)
-            if rest == 0:
-                self._store["memory"][number, self._base : self._base + self.num_slots] = memory
-        return decisions
+    def _open_columns(self, columns: slice | np.ndarray, slots: slice | np.ndarray) -> None:
+        """Notes whose fragments begin in these columns."""
+        header = self._header
+        header["slot"][columns] = self.first_slot + np.arange(self.num_slots)[slots]
+        header["clock"][columns] = self._clock[slots]
+        header["first"][columns] = self._starts[slots]
+        header["version"][columns] = self.version
 
     def _views(self) -> list[tuple[Decisions, np.ndarray]]:
         """Makes `_lines` of the present base; they serve until the storage grows."""
@@ -295,11 +314,7 @@ class SlotStore(Stateful):
         self._used += len(fresh)
         self._column[fresh] = column
         self._filled[fresh] = 0
-        header = self._header
-        header["slot"][column] = fresh
-        header["clock"][column] = self._clock[fresh]
-        header["first"][column] = self._starts[fresh]
-        header["version"][column] = self.version
+        self._open_columns(column, fresh)
 
     def answer(self, decisions: Decisions) -> None:
         """Keeps what was decided since the last `place`, which gave these."""
@@ -309,20 +324,27 @@ class SlotStore(Stateful):
             self._store["action"][self._at] = decisions.action
             self._store["logp"][self._at] = decisions.logp
 
-    def outcome_all(self, reward: np.ndarray, terminated: np.ndarray | None, truncated: np.ndarray | None) -> None:
-        """What became of the last decision of every slot, when all of them wait again.
+    def outcome(
+        self,
+        slots: np.ndarray | None,
+        reward: np.ndarray,
+        terminated: np.ndarray | None,
+        truncated: np.ndarray | None,
+        waiting: np.ndarray | None,
+    ) -> None:
+        """What became of slots in a step.
+
+        A decision is complete when its slot ends or waits again; what an agent gets before that is summed.
 
         Args:
-            reward: ``[slots]``.
-            terminated: ``[slots]``, or None if no agent ended.
-            truncated: ``[slots]``, or None if no agent ended.
+            slots: ``[N]``; None if these are all slots, in order.
+            reward: ``[N]``.
+            terminated: ``[N]``; None if no agent ended.
+            truncated: ``[N]``; None if no agent ended.
+            waiting: ``[N]``; None if all wait.
         """
-        if not self._lockstep:
-            slots = np.flatnonzero(self._active)
-            none = np.zeros(len(slots), dtype=bool)
-            ended = none if terminated is None else terminated
-            cut = none if truncated is None else truncated
-            self.outcome(slots, reward, ended, cut, ~none)
+        if slots is not None or not self._lockstep:
+            self._outcome_of_some(slots, reward, terminated, truncated, waiting)
             return
         self._due[...] = reward
         self.complete += self.num_slots
@@ -334,33 +356,32 @@ class SlotStore(Stateful):
         elif True in self._starts.tobytes():
             self._starts = np.zeros(self.num_slots, dtype=bool)
 
-    def outcome(
+    def _outcome_of_some(
         self,
-        slots: np.ndarray,
+        slots: np.ndarray | None,
         reward: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        waiting: np.ndarray,
+        terminated: np.ndarray | None,
+        truncated: np.ndarray | None,
+        waiting: np.ndarray | None,
     ) -> None:
-        """What became of slots in a step, all arguments ``[N]``.
-
-        A decision is complete when its slot ends or waits again; what an agent gets before that is summed.
-        """
+        """The same where not all slots acted and wait again, or do not stand at the same row."""
         if self._taken:
             self._begin()
         self._leave_lockstep()
+        slots = np.flatnonzero(self._active) if slots is None else slots
         due = self._pending[slots]
         self.rewards_without_decision += int(np.count_nonzero(reward[~due]))
         row, column = self._filled[slots][due] - 1, self._column[slots][due]
         self._store["reward"][row, column] += reward[due]
-        ended = terminated | truncated
-        if ended.any():
+        finished = due if waiting is None else due & waiting
+        if terminated is not None and truncated is not None:
+            ended = terminated | truncated
             self._store["terminated"][row, column] |= terminated[due]
             self._store["truncated"][row, column] |= truncated[due]
             self._starts[slots[ended]] = True
-        finished = slots[due & (ended | waiting)]
-        self._pending[finished] = False
-        self.complete += len(finished)
+            finished = finished | (due & ended)
+        self._pending[slots[finished]] = False
+        self.complete += int(np.count_nonzero(finished))
 
     def interrupt(self, slot: int, slab: Tree, row: int) -> None:
         """The episode of a slot cannot go on: its last decision counts as truncated, with what the slot saw last.
@@ -473,17 +494,10 @@ class SlotStore(Stateful):
             self._close_open(slab, row_of_slot)
         self._taken = True
         self.complete = 0
-        whole = self._lockstep and not self._finals["count"] and self._row > 0
-        if not whole:
-            return self._rollout()
         at = self._base, self._row  # of which the same views serve as long as the storage does
-        if at not in self._handed:
-            self._handed[at] = self._rollout()
-        return self._handed[at]
-
-    def _rollout(self) -> Rollout:
-        """The valid rows of all columns in use, on this store's own memory."""
-        header, store = self._header, self._store
+        whole = self._lockstep and not self._finals["count"] and self._row > 0
+        if whole and at in self._handed:
+            return self._handed[at]
         keep = np.flatnonzero(header["length"][: self._used] > 0)
         pick: Any = slice(0, self._used) if len(keep) == self._used else keep
         steps = int(header["length"][: self._used].max(initial=0))
@@ -491,12 +505,12 @@ class SlotStore(Stateful):
         if len(keep) != self._used:
             place = np.cumsum(header["length"][: self._used] > 0) - 1
             boot = np.stack((boot[:, 0], place[boot[:, 1]]), axis=1)
-        memories = -(-steps // self.memory_every)
         rows = {
             name: torch.from_numpy(store[name][:steps, pick])
             for name in ("action", "logp", "reward", "terminated", "truncated")
         }
-        return Rollout(
+        memories = -(-steps // self.memory_every)
+        rollout = Rollout(
             obs={path: torch.from_numpy(array[:steps, pick]) for path, array in store["obs"].items()},
             **rows,
             last_obs={path: torch.from_numpy(array[pick]) for path, array in store["last_obs"].items()},
@@ -506,6 +520,9 @@ class SlotStore(Stateful):
             memory=torch.from_numpy(store["memory"][:memories, pick]) if self.memory_size else None,
             memory_every=self.memory_every,
         )
+        if whole:
+            self._handed[at] = rollout
+        return rollout
 
     def _close_open(self, slab: Tree, row_of_slot: np.ndarray) -> None:
         """Cuts every open fragment after its last complete decision; pending decisions are set aside."""
@@ -558,10 +575,223 @@ class SlotStore(Stateful):
         self._column[slots] = column
         self._filled[slots] = 1
         header = self._header
-        header["slot"][column] = slots
+        header["slot"][column] = self.first_slot + slots
         header["clock"][column] = self._clock[slots] - 1
         header["first"][column] = carried["first"]
         header["version"][column] = carried["version"]
+
+
+class SlotMemory(Stateful):
+    """What a policy remembers of each of its slots between decisions, and behind it what its exploration carries.
+
+    Args:
+        width: Numbers kept of a slot (M).
+        reward_column: Which of them adds up what the last action earns, if any.
+    """
+
+    saved = ("memory", "starts")
+    fixed = ("reward_column",)
+
+    def __init__(self, width: int, reward_column: int | None) -> None:
+        self.memory = np.zeros((0, width), dtype=np.float32)
+        """``[slots, M]``."""
+        self.starts = np.zeros(0, dtype=bool)
+        """``[slots]`` whether a slot's next decision is the first of an episode."""
+        self.reward_column = reward_column
+
+    def open(self, slot: int) -> None:
+        """An agent takes a slot."""
+        if slot == len(self.starts):
+            self.starts = np.append(self.starts, True)
+            self.memory = np.concatenate((self.memory, np.zeros_like(self.memory, shape=(1, self.memory.shape[1]))))
+        self.starts[slot] = True
+
+    def before(self, slots: np.ndarray | None) -> np.ndarray:
+        """What is remembered ``[N, M]`` before the decisions of these slots (None = of all); nothing from before an
+        episode. Of all slots it is the memory itself.
+        """
+        starts = self.starts if slots is None else self.starts[slots]
+        if True in starts.tobytes():
+            forgotten = starts if slots is None else slots[starts]
+            self.memory[forgotten] = 0.0
+            self.starts[forgotten] = False
+        return self.memory if slots is None else self.memory[slots]
+
+    def keep(self, slots: np.ndarray | None, memory: np.ndarray) -> None:
+        """Takes over what is remembered after these decisions."""
+        if slots is not None:
+            self.memory[slots] = memory
+
+    def outcome(self, slots: np.ndarray | None, reward: np.ndarray, ended: np.ndarray | None) -> None:
+        """What became of slots (None = of all) in a step: ``[N]`` rewards, and whether their episodes ended (None = of
+        none).
+        """
+        if self.reward_column is not None:
+            self.memory[slice(None) if slots is None else slots, self.reward_column] += reward
+        if ended is not None:
+            self.starts[np.flatnonzero(ended) if slots is None else slots[ended]] = True
+
+
+class WorkerPolicy(Stateful):
+    """A policy as one worker plays it: weights of its own, slots, and experience that is still open.
+
+    Args:
+        name: What the mapping calls the policy.
+        number: Its place among the worker's policies, by which row tables know it.
+        policy: Weights and normalizer, of its own.
+        store: Where its decisions are kept; None if nobody learns from them.
+        noise: What its actions are drawn with.
+
+    Attributes:
+        staging: The way of observations to the policy and of actions back.
+        actor: Acts on kernels; None where only the policy's modules can.
+        memory: What it remembers of its slots, and what its exploration carries; None if it has neither.
+        kind: Number of the kind whose agents it plays; -1 before the first of them.
+        taken: ``[slots]`` whether an agent holds the slot.
+        row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
+        decided: Its decisions of the last step in which it acted.
+    """
+
+    saved = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
+    fixed = ("name", "noise", "staging", "actor", "decided", "_source", "_mine", "_theirs")
+    decided: Decisions
+
+    def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
+        self.name = name
+        self.number = number
+        self.kind = -1
+        self.policy = policy
+        self.store = store
+        self.noise = noise
+        self.staging = Staging(device_of(policy))
+        self.actor = native_actor(policy)
+        kept = policy.memory_size + policy.exploration_size
+        self.memory = SlotMemory(kept, policy.reward_column) if kept else None
+        self._source: Policy | None = None
+        self._mine: list[Tensor] = []
+        self._theirs: list[Tensor] = []
+        self.row_of_slot = np.zeros(0, dtype=np.int64)
+        self.taken = np.zeros(0, dtype=bool)
+        self.use_weights()
+
+    def set_weights(self, policy: Policy, version: int) -> None:
+        """Takes over weights and normalizer of a policy like its own.
+
+        Args:
+            policy: Whose.
+            version: Number of these weights.
+        """
+        if policy is not self._source:
+            self._source = policy  # to walk through modules takes longer than to copy
+            self._mine, self._theirs = _tensors(self.policy), _tensors(policy)
+        with torch.no_grad():
+            torch._foreach_copy_(self._mine, self._theirs)
+        if self.store is not None:
+            self.store.version = version
+        self.use_weights()
+
+    def use_weights(self) -> None:
+        """Acts by the policy's weights as they are now; comes after any change of them."""
+        if self.actor is not None:
+            self.actor.pack()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        super().load_state_dict(state)
+        self.use_weights()
+
+    def decide(
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
+    ) -> np.ndarray:
+        """Actions ``[N, ...]`` as they are stored, from one forward pass over rows of a slab; they are kept.
+
+        Args:
+            slots: ``[N]`` the slots that decide, each once; None if all of them do, in order.
+            slab: The step's observations.
+            rows: Which rows of the slab belong to `slots`, in the same order.
+            vector_step: Which one, for noise; None = the most probable actions.
+        """
+        policy, memory = self.policy, None if self.memory is None else self.memory.before(slots)
+        if self.store is None:
+            seen = {path: np.array(array[rows]) for path, array in slab.items()}  # the slab is written over
+            self.decided = decisions = Decisions.on(seen, policy.obs_spec, policy.action_spec)
+        else:
+            remembered = None if memory is None or not policy.memory_size else memory[:, : policy.memory_size]
+            self.decided = decisions = self.store.place(slots, slab, rows, remembered)
+        noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
+        self.act(decisions, noise, memory)
+        if self.memory is not None and memory is not None:
+            self.memory.keep(slots, memory)
+        if self.store is not None:
+            self.store.answer(decisions)
+        return decisions.chosen
+
+    def act(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:
+        """Writes actions and their log-probabilities, from one forward pass.
+
+        Args:
+            decisions: What is seen, types as stored, and where to write.
+            noise: ``[N, noise.width]`` where the policy is, contiguous; None = the most probable actions.
+            memory: ``[N, M]`` what is remembered, and what exploration carries; changes in place.
+        """
+        if self.actor is not None:
+            if decisions.call is None:
+                decisions.call = self.actor.prepare(decisions.obs, decisions.action, decisions.logp)
+            decisions.call(noise, memory)
+            return
+        seen = self.staging.send({path: torch.from_numpy(array) for path, array in decisions.obs.items()})
+        remembered = None if memory is None else torch.from_numpy(memory).to(self.staging.device)
+        action, logp = self.staging.fetch(*self.policy.act(seen, noise, noise is None, remembered))
+        decisions.action[...], decisions.logp[...] = action, logp
+        if memory is not None and remembered is not None and remembered.device.type != "cpu":
+            memory[...] = remembered.cpu().numpy()
+
+    def outcome(
+        self,
+        slots: np.ndarray | None,
+        reward: np.ndarray,
+        terminated: np.ndarray | None,
+        truncated: np.ndarray | None,
+        waiting: np.ndarray | None,
+    ) -> None:
+        """What became of slots in a step; arguments as of `SlotStore.outcome`."""
+        if self.memory is not None:
+            ended = None if terminated is None or truncated is None else terminated | truncated
+            self.memory.outcome(slots, reward, ended)
+        if self.store is not None:
+            self.store.outcome(slots, reward, terminated, truncated, waiting)
+
+    def interrupt(self, slot: int, slab: Tree, row: int) -> None:
+        """The episode of a slot cannot go on; see `SlotStore.interrupt`."""
+        if self.memory is not None:
+            self.memory.starts[slot] = True
+        if self.store is not None:
+            self.store.interrupt(slot, slab, row)
+
+    def open_slot(self, row: int) -> int:
+        """Gives a row of the slab the lowest free slot; returns its number."""
+        free = np.flatnonzero(~self.taken)
+        slot = int(free[0]) if len(free) else len(self.taken)
+        if slot == len(self.taken):
+            self.taken = np.append(self.taken, False)
+            self.row_of_slot = np.append(self.row_of_slot, 0)
+        self.taken[slot] = True
+        self.row_of_slot[slot] = row
+        if self.store is not None:
+            self.store.open_slot(slot)
+        if self.memory is not None:
+            self.memory.open(slot)
+        return slot
+
+    def close_slot(self, slot: int) -> None:
+        """Frees a slot."""
+        self.taken[slot] = False
+        if self.store is not None:
+            self.store.close_slot(slot)
+
+
+def _tensors(policy: Policy) -> list[Tensor]:
+    return [*policy.parameters(), *policy.buffers()]
 
 
 def _new_header(columns: int) -> dict[str, np.ndarray]:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.native import kernel_threads, path_name
 from rookery.core.processor import usable_cores
 from rookery.core.runtime import KERNELS_WORTH_THREADS, TORCH_WORTH_THREADS, thread_rule, torch_threads
@@ -26,9 +25,7 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
     policy, demand = learner.policy, learner.demand
     if sees_pictures(policy):
         return usable_cores()
-    rows = getattr(learner.cfg, "minibatch_size", None) or demand.decisions or demand.fragment_length * num_lanes
-    if isinstance(learner, OffPolicy):
-        rows = learner.pace.batch_size
+    rows = learner.rows_per_step or demand.decisions or demand.fragment_length * num_lanes
     weights = sum(weight.numel() for weight in policy.parameters())
     critic = 1 if learner.cfg.model.shared_trunk or policy.memory is not None else 2
     if not learner.on_kernels and policy.memory is not None:  # torch takes one time step after the other
@@ -69,13 +66,13 @@ def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[An
     }
 
 
-def told_path(path: str, policy: Policy) -> str:
+def describe_path(path: str, policy: Policy) -> str:
     """A path with the reason why it is not that of kernels."""
     why = "" if path != "torch" else obstacle(policy.model, [policy.trunk], [policy.head], policy.memory)
     return f"{path}: {why}" if why else path
 
 
-def told_memory(policy: Policy) -> str:
+def describe_memory(policy: Policy) -> str:
     """What a policy remembers, in a few words."""
     cfg, parts = policy.model.memory, []
     if policy.memory is not None:

@@ -24,6 +24,7 @@ from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
 from rookery.policies.export import load_policy, start_from
 from rookery.policies.policy import Policy
+from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name, spread
@@ -69,6 +70,26 @@ def layers_of(config: Any) -> list[Layer]:
         else:
             raise ConfigError(f"code: config = {item!r}: use a path of a YAML file, a dict or a Layer")
     return layers
+
+
+def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
+    """The callbacks of a trainer as a list.
+
+    Raises:
+        ConfigError: If they are no objects in a list.
+    """
+
+    def name(callback: Any) -> str:
+        return str(getattr(callback, "__name__", type(callback).__name__))
+
+    if isinstance(callbacks, EpisodeListener) or not isinstance(callbacks, Sequence):
+        raise ConfigError(f"callbacks = {callbacks!r}: pass a list, as in callbacks=[{name(callbacks)}()]")
+    for callback in callbacks:
+        if isinstance(callback, type):
+            raise ConfigError(f"callbacks: {name(callback)} is a class; pass an object, callbacks=[{name(callback)}()]")
+        if not isinstance(callback, EpisodeListener):
+            raise ConfigError(f"callbacks: {callback!r} is no Callback; derive its class from rookery.Callback")
+    return list(callbacks)
 
 
 def prepare(

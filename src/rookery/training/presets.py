@@ -199,7 +199,7 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "MiniGrid-Memory*": {
             **RECURRENT,
-            "env.wrappers": ("rookery.envs.grids:OneHotView",),
+            "env.wrappers": ("rookery.tasks.grids:OneHotView",),
             "algorithm.epochs": 4,
             "algorithm.entropy_coef": 0.01,
             "stop.env_steps": 1_000_000,

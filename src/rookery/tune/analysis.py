@@ -22,8 +22,8 @@ from rookery.policies.export import load_policy
 from rookery.policies.policy import Policy
 from rookery.report.experiment import ExperimentSummary, Stage, Suggestion, TrialSummary, is_number
 from rookery.report.experiment_page import write_page
-from rookery.training.metrics_file import read_rows
-from rookery.training.panel import number
+from rookery.report.metrics_file import read_rows
+from rookery.report.panel import number
 from rookery.training.trainer import Trainer
 from rookery.tune.journal import FILE, ExperimentState, Record, read
 from rookery.tune.trial import SCOPES, Row, Status, Trial, per_metric, score_of

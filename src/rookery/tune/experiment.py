@@ -24,9 +24,9 @@ from rookery.core.settings import Settings, fields_of, is_undecided, show
 from rookery.report.experiment import ExperimentSummary
 from rookery.report.experiment_hparams import write_experiment
 from rookery.report.experiment_table import progress_reporter
+from rookery.report.results import IterationResult
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
-from rookery.training.results import IterationResult
 from rookery.training.settings import SHORTHANDS, RunConfig
 from rookery.training.stopping import StopFunction
 from rookery.tune.analysis import Analysis, records_of
@@ -319,7 +319,9 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         plan.objects.get("search", cfg.search), space, experiment.modes, cfg.num_samples, cfg.points, streams,
         plan.config, before["tune"]["num_samples"] if before else None,
     )  # fmt: skip
-    scheduler = plan.objects.get("scheduler") or import_object(cfg.scheduler.scheduler)(cfg.scheduler, space, streams)
+    fixed = job.fixed(space)
+    marked = {path: replace(domain, fixed=path in fixed) for path, domain in space.items()}
+    scheduler = plan.objects.get("scheduler") or import_object(cfg.scheduler.scheduler)(cfg.scheduler, marked, streams)
     if before:
         refuse_changes(place, before, record)
     with closing(make_executor(job, cfg)) as executor, closing(Journal(place, anew=not before)) as journal:

@@ -17,7 +17,7 @@ import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
 from statistics import NormalDist
@@ -35,8 +35,15 @@ from rookery.core.settings import Settings, Undecided, is_undecided, object_name
 Rng = np.random.Generator
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Domain(Undecided, ABC):
-    """What a parameter may be. Made by the functions below, which check their arguments."""
+    """What a parameter may be. Made by the functions below, which check their arguments.
+
+    Attributes:
+        fixed: Whether a trial keeps its value to the end, because its checkpoints depend on it (`Job.fixed`).
+    """
+
+    fixed: bool = field(default=False, compare=False)
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

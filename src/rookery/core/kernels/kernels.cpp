@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 7; }
+EXPORT int interface_version() { return 8; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -315,7 +315,7 @@ static void run_pass(void* address) {
   Pass& pass = *(Pass*)address;
   Network* net = pass.net;
   const Layer& last = net->layer[net->num_layers - 1];
-  int value_column = pass.policy ? last.part[0].outputs : 0;
+  int value_column = pass.policy ? last.part[0].outputs : 0, columns = last.outputs - value_column;
   pack_network(net);
   pack_for_backward(net, false);
   clear_gradients(net);
@@ -326,7 +326,7 @@ static void run_pass(void* address) {
     if (pass.policy) policy_rows(*pass.ppo, from, count, last.after, last.gradient, last.output_stride, pass.sums);
     if (pass.value)
       value_rows(*pass.ppo, from, count, last.after + value_column, last.gradient + value_column, last.output_stride,
-                 pass.sums);
+                 columns, pass.sums);
     backward_block(net, 0, count, false);
   }
   write_gradients(net);

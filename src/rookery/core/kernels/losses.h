@@ -4,7 +4,8 @@
 #include "heads.h"
 
 // Where the rows of a minibatch stand: one after the other, or, if there is an order, where that says. `importance`
-// and `mask` may be null too; `action` is of the head's type.
+// and `mask` may be null too; `action` is of the head's type; `value_target` and `value` have as many columns as the
+// networks put out values.
 struct PPOBatch {
   const void* action;
   const float *logp, *advantage, *value_target, *value, *importance;
@@ -43,10 +44,10 @@ INLINE Vector lanes_of(const Group& group) {
   return load(lanes);
 }
 
-// A number of each row of a group.
-INLINE Vector column_of(const float* x, const Group& group) {
+// A number of each row of a group, of rows that have `width` of them.
+INLINE Vector column_of(const float* x, const Group& group, int width = 1, int column = 0) {
   float lanes[LANES];
-  for (int i = 0; i < LANES; i++) lanes[i] = x[group.row[i]];
+  for (int i = 0; i < LANES; i++) lanes[i] = x[group.row[i] * width + column];
   return load(lanes);
 }
 
@@ -90,21 +91,24 @@ static void policy_rows(const PPO& ppo, int first, int count, const float* outpu
   }
 }
 
-// The values' part likewise.
+// The values' part likewise, of `columns` values a row, whose losses add up.
 static void value_rows(const PPO& ppo, int first, int count, const float* output, float* gradient, int stride,
-                       Vector* sums) {
+                       int columns, Vector* sums) {
   const PPOBatch& batch = *ppo.batch;
   const Vector limit = splat(ppo.settings->value_clip < 0 ? __builtin_inff() : ppo.settings->value_clip);
   const Vector twice = splat(2.f * ppo.settings->value_coef / ppo.rows);
   for (int i = 0; i < count; i += LANES) {
     Group group = group_of(batch.order, (size_t)first + i, count - i);
-    float values[LANES];
-    for (int j = 0; j < LANES; j++) values[j] = output[(size_t)(i + (j < group.count ? j : group.count - 1)) * stride];
-    Vector value = load(values), before = column_of(batch.value, group), moved = value - before;
-    Vector seen = moved > limit ? before + limit : moved < -limit ? before - limit : value;
-    Vector error = (seen - column_of(batch.value_target, group)) * lanes_of(group);
-    sums[VALUE_LOSS] += error * error;
-    Vector slope = moved > limit ? Vector{} : moved < -limit ? Vector{} : twice * error;
-    for (int j = 0; j < group.count; j++) gradient[(size_t)(i + j) * stride] = slope[j];
+    for (int k = 0; k < columns; k++) {
+      float values[LANES];
+      for (int j = 0; j < LANES; j++)
+        values[j] = output[(size_t)(i + (j < group.count ? j : group.count - 1)) * stride + k];
+      Vector value = load(values), before = column_of(batch.value, group, columns, k), moved = value - before;
+      Vector seen = moved > limit ? before + limit : moved < -limit ? before - limit : value;
+      Vector error = (seen - column_of(batch.value_target, group, columns, k)) * lanes_of(group);
+      sums[VALUE_LOSS] += error * error;
+      Vector slope = moved > limit ? Vector{} : moved < -limit ? Vector{} : twice * error;
+      for (int j = 0; j < group.count; j++) gradient[(size_t)(i + j) * stride + k] = slope[j];
+    }
   }
 }

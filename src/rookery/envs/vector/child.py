@@ -81,8 +81,8 @@ class Child:
             given = share.slab.actions(share.kinds, waiting)
             share.play(given, waiting)
             status = ENDS * share.any_end + GROWN * (share.layout != self._version)
-            if share.want_infos:
-                reply = ("infos", list(share.infos))
+            if share.infos:
+                reply = ("infos", share.infos)
         except EnvError as error:
             reply = ("error", told(error))
         self._words[STATUS] = status | (SPEAKS if reply is not None else 0)

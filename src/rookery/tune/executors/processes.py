@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, told_end
+from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.processor import LIMIT, usable_cores
 from rookery.tune.executor import Event, Executor, Failed, Order, pickled_job
 from rookery.tune.executors.trial_worker import LOG
@@ -172,7 +172,7 @@ class _Worker:
     def lost(self) -> Failed:
         """Returns what is known of a process that is gone; nothing of it is left afterwards."""
         assert self.start is not None
-        problem = f"the process {self.process.pid} of trial {self.start.trial} {told_end(self.process)}"
+        problem = f"the process {self.process.pid} of trial {self.start.trial} {describe_end(self.process)}"
         self.close()
         log = self.start.folder / LOG
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
@@ -187,7 +187,7 @@ class _Worker:
         try:
             problem: str = receive_frame(self.line)[0]
         except Gone:
-            problem = f"its process {told_end(self.process)} while it was ended"
+            problem = f"its process {describe_end(self.process)} while it was ended"
             self.close()
         return problem
 

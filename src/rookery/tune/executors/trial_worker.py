@@ -16,7 +16,7 @@ from rookery.core.errors import EnvError, RookeryError
 from rookery.core.interrupt import Interrupted
 from rookery.core.tracebacks import own_traceback
 from rookery.report.experiment import is_number
-from rookery.training.metrics_file import row_at
+from rookery.report.metrics_file import row_at
 from rookery.tune.executor import Event, Failed, Order, Stepped, Stopped
 from rookery.tune.job import Job, Start, Work
 from rookery.tune.jobs.rows import number_of

@@ -42,7 +42,7 @@ from rookery.core.files import (
 )
 from rookery.core.settings import show
 from rookery.report.experiment import is_number
-from rookery.training.metrics_file import append_row, cut_rows, row_at
+from rookery.report.metrics_file import append_row, cut_rows, row_at
 from rookery.tune.job import Job, Start, Work, begin_anew
 from rookery.tune.jobs.rows import check_criteria, flat, reached
 from rookery.tune.space import written

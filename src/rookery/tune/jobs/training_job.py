@@ -15,8 +15,9 @@ from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.layers import Layer
 from rookery.envs.make import env_name, has_single_copies
-from rookery.training.callbacks import Callback, checked
-from rookery.training.metrics_file import row_at
+from rookery.report.metrics_file import row_at
+from rookery.rollout.hooks import EpisodeListener
+from rookery.training.prepare import callbacks_of
 from rookery.training.results import result_of
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
 from rookery.training.stopping import StopFunction, stop_rule
@@ -28,7 +29,7 @@ from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, wri
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
 
-Callbacks = Sequence[Callback] | Callable[[], Sequence[Callback]]
+Callbacks = Sequence[EpisodeListener] | Callable[[], Sequence[EpisodeListener]]
 
 COLUMNS = ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
            "running_length", "seconds")  # fmt: skip
@@ -60,7 +61,7 @@ class TrainingJob(Job):
         self.layers = list(layers)
         self.undecided = dict(undecided)
         self.preset = preset
-        self.callbacks: Callbacks = callbacks if callable(callbacks) else checked(callbacks)
+        self.callbacks: Callbacks = callbacks if callable(callbacks) else callbacks_of(callbacks)
         self.stop = stop
 
     def start(self, start: Start) -> TrainingWork:
@@ -89,10 +90,10 @@ class TrainingJob(Job):
         whole = {at: node for at, node in self.undecided.items() if domains_in(node, at).keys() <= params.keys()}
         return {at: fill(node, params, at) for at, node in whole.items()}
 
-    def _own_callbacks(self) -> list[Callback]:
+    def _own_callbacks(self) -> list[EpisodeListener]:
         """Callbacks that no other trial has seen."""
         if callable(self.callbacks):
-            return checked(self.callbacks())
+            return callbacks_of(self.callbacks())
         try:
             return copy.deepcopy(list(self.callbacks))
         except Exception as error:  # whatever an object does when it is copied
@@ -123,6 +124,16 @@ class TrainingJob(Job):
             raise ConfigError(*problems)
         if first.keys() == space.keys():
             self._try(first)
+
+    def fixed(self, space: Mapping[str, Domain]) -> frozenset[str]:
+        """Gives the paths of settings that are marked as keeping their value, in any of the classes that are tried."""
+        tried = {path: values for path, domain in space.items() if (values := _worth_trying(path, domain))}
+        first = {path: values[0] for path, values in tried.items()}
+        others = [
+            {**first, path: value} for path, values in tried.items() if path.endswith(".name") for value in values[1:]
+        ]
+        settled = [resolve(RunConfig, self._layers(chosen), algorithm_class) for chosen in (first, *others)]
+        return frozenset(path for path in space if any(one.why_fixed(path) for one in settled))
 
     def _problems(self, chosen: Mapping[str, tuple[str, Any]]) -> tuple[str, ...]:
         """What is wrong with the settings of a trial."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -59,7 +59,7 @@ class PBT(Population[PBTConfig]):
             raise ConfigError(
                 f"{SETTING}: {'; '.join(wrong)}: must be a list of values or a domain, {{uniform: [0, 1]}}"
             )
-        domains = {path: others.get(path, domain) for path, domain in space.items()}
+        domains = {path: replace(others.get(path, domain), fixed=domain.fixed) for path, domain in space.items()}
         paths = to_change(SETTING, tuple(cfg.mutations), domains, (Drawn, Grid))
         self.mutations: dict[str, Any] = {path: domains[path] for path in paths}
 

@@ -1,0 +1,104 @@
+"""Flat memory: the parameters of a learner as views of one vector, and their gradients as views of another.
+
+A norm, a clip and an optimizer's step are then few operations, however many layers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor, nn
+
+from rookery.core.errors import RookeryError
+
+_LIVE: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+"""Vectors that somebody still uses, by the address of their storage; parameters alone do not keep a vector here."""
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Parameters and gradients of a learner, one vector each.
+
+    Attributes:
+        data: ``[W]`` the parameters.
+        grad: ``[W]`` their gradients.
+        whole: The vectors that these are a part of; None if they are no part of others.
+    """
+
+    data: Tensor
+    grad: Tensor
+    whole: Flat | None = None
+
+    def part(self, modules: Iterable[nn.Module]) -> Flat:
+        """Gives the stretch of both vectors in which the parameters of some modules lie, for an optimizer of its own.
+
+        Args:
+            modules: Modules whose trainable parameters fill a stretch of the vector without a gap.
+
+        Raises:
+            RookeryError: If a parameter lies elsewhere, or there is a gap between them.
+        """
+        start, size, end, count = self.data.data_ptr(), self.data.element_size(), 0, 0
+        first = len(self.data)
+        for name, parameter in _trainable(modules):
+            offset = (parameter.data_ptr() - start) // size
+            if not (_storage(parameter) == _storage(self.data) and 0 <= offset < len(self.data)):
+                raise RookeryError(f"Flat.part: {name} does not lie in this vector: flatten made it of other modules")
+            first, end, count = min(first, offset), max(end, offset + parameter.numel()), count + parameter.numel()
+        if count == 0 or end - first != count:
+            raise RookeryError(
+                f"Flat.part: {count:,} parameters of these modules are spread over {max(end - first, 0):,} places of "
+                "the vector; take modules that were given to flatten one after the other"
+            )
+        return Flat(self.data[first:end], self.grad[first:end], self)
+
+
+def flatten(modules: Iterable[nn.Module]) -> Flat:
+    """Moves the trainable parameters of modules, in their order, into one vector, and their gradients into another.
+
+    The modules work as before, on views. Call it again after a copy or a move to another device, which break the views.
+    Gradients are zeroed in place, never None. Parameters without `requires_grad` stay outside.
+
+    Args:
+        modules: Modules whose parameters learn together.
+
+    Raises:
+        RookeryError: If parameters lie in a vector that another optimizer still moves, which this would cut off.
+    """
+    named = _trainable(modules)
+    taken = [name for name, parameter in named if _storage(parameter) in _LIVE]
+    if taken:
+        shown = ", ".join(taken[:3]) + " and others" * (len(taken) > 3)
+        raise RookeryError(
+            f"flatten: {shown} lie in a flat vector that is in use, and its optimizer would no longer move them; a "
+            "second optimizer takes a part of that vector: Adam(optimizer.flat.part([module]), ...)"
+        )
+    parameters = [parameter for _, parameter in named]
+    data = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+    grad = torch.zeros_like(data)
+    offset = 0
+    for parameter in parameters:
+        end = offset + parameter.numel()
+        parameter.data = data[offset:end].view_as(parameter)
+        parameter.grad = grad[offset:end].view_as(parameter)
+        offset = end
+    if len(data):
+        _LIVE[_storage(data)] = data
+    return Flat(data, grad)
+
+
+def _trainable(modules: Iterable[nn.Module]) -> list[tuple[str, nn.Parameter]]:
+    """Parameters that learn, each once, with a name for messages."""
+    found: dict[int, tuple[str, nn.Parameter]] = {}
+    for module in modules:
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad:
+                found.setdefault(id(parameter), (f"{type(module).__name__}.{name}", parameter))
+    return list(found.values())
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
