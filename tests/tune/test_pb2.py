@@ -17,8 +17,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.tune import space as tune
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig
-from rookery.tune.schedulers.gaussian_process import GaussianProcess, Kernel, fit
-from rookery.tune.schedulers.pb2 import PB2, PB2Config, highest, share
+from rookery.tune.schedulers.pb2 import PB2, GaussianProcess, Kernel, PB2Config, fit, highest, share
 from rookery.tune.schedulers.pbt import PBT, PBTConfig
 
 SPACE = {"algorithm.lr": tune.loguniform(1e-5, 1e-1), "algorithm.clip": tune.uniform(0, 1)}
@@ -173,7 +172,7 @@ def test_a_gain_is_counted_from_the_score_that_was_taken_over() -> None:
     exploit = scheduler.drained(["a", "b"])["a"]
     scheduler.on_result("a", 20.0, 8.0)
     scheduler.on_result("b", 25.0, 2.0)
-    first, second = scheduler.stretches
+    first, second = scheduler.intervals
     assert (first.trial, first.time, first.score, first.gain) == ("a", 10.0, 5.0, 3.0)  # from 5, not from 1
     assert isinstance(exploit, Exploit)
     assert first.params == exploit.params

@@ -27,7 +27,7 @@ ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
 from rookery.tune.executors import ray_cluster  # noqa: E402  (needs Ray)
-from rookery.tune.executors.ray_cluster import RayExecutor, Share, connect  # noqa: E402
+from rookery.tune.executors.ray_cluster import RayExecutor, Resources, connect  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -159,13 +159,13 @@ def test_a_training_stops_in_the_middle_of_an_iteration_and_goes_on_as_if_nothin
 @pytest.mark.parametrize(
     ("asked", "node", "times"),
     [
-        (Share(1, 0), Share(4, 0), 4),
-        (Share(1.5, 0), Share(4, 0), 2),
-        (Share(0.1, 0), Share(0.3, 0), 3),
-        (Share(1, 1), Share(8, 2), 2),
-        (Share(1, 0.25), Share(8, 1), 4),
-        (Share(1, 1), Share(8, 0), 0),
-        (Share(4, 0), Share(2, 0), 0),
+        (Resources(1, 0), Resources(4, 0), 4),
+        (Resources(1.5, 0), Resources(4, 0), 2),
+        (Resources(0.1, 0), Resources(0.3, 0), 3),
+        (Resources(1, 1), Resources(8, 2), 2),
+        (Resources(1, 0.25), Resources(8, 1), 4),
+        (Resources(1, 1), Resources(8, 0), 0),
+        (Resources(4, 0), Resources(2, 0), 0),
     ],
 )
 def test_a_node_has_as_many_places_as_its_scarcest_resource_allows(asked, node, times):
@@ -173,12 +173,12 @@ def test_a_node_has_as_many_places_as_its_scarcest_resource_allows(asked, node, 
 
 
 def test_a_trial_that_no_node_can_hold_gets_what_the_largest_has():
-    small, large, with_gpu = Share(2, 0), Share(8, 0), Share(4, 1)
-    assert Share(4, 0).on_largest([small, large]) == Share(4, 0)
-    assert Share(16, 0).on_largest([small, large]) == Share(8, 0)
-    assert Share(16, 2).on_largest([small, large, with_gpu]) == Share(4, 1)  # GPUs come first
-    assert Share(2, 1).on_largest([small, large]) == Share(2, 0)
-    assert Share(2, 0).on_largest([]) == Share(2, 0)
+    small, large, with_gpu = Resources(2, 0), Resources(8, 0), Resources(4, 1)
+    assert Resources(4, 0).on_largest([small, large]) == Resources(4, 0)
+    assert Resources(16, 0).on_largest([small, large]) == Resources(8, 0)
+    assert Resources(16, 2).on_largest([small, large, with_gpu]) == Resources(4, 1)  # GPUs come first
+    assert Resources(2, 1).on_largest([small, large]) == Resources(2, 0)
+    assert Resources(2, 0).on_largest([]) == Resources(2, 0)
 
 
 def test_more_cores_than_any_node_has_means_all_of_one_node_and_a_note(make, tmp_path):
@@ -273,7 +273,7 @@ def test_a_trial_whose_process_dies_is_lost_and_goes_on_in_a_new_one(make, tmp_p
     assert isinstance(step(workers, known=1, save_at=("count", 2)), Stepped)
     lost = step(workers, known=2)
     assert isinstance(lost, Failed) and lost.lost
-    assert lost.problem.startswith("its place on Ray is gone: The actor died")
+    assert lost.problem.startswith("its worker on Ray is gone: The actor died")
     workers.end("00000", save=False)
     assert workers.free == 2
     workers.begin(start(tmp_path, by=-1))

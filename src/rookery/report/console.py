@@ -6,7 +6,6 @@ They are given plain data: `RunFacts` when the run starts, then an `IterationRes
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,18 +13,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from rookery.core.timers import Timers
+from rookery.report.live import LiveDisplay, console_style
 from rookery.report.panel import Panel, span
 from rookery.report.results import IterationResult, Number
-
-DRAW_INTERVAL = 0.25
-"""Shortest time between two drawings of a live picture, in seconds."""
-
-DRAW_FRACTION = 0.01
-"""Largest part of the time that drawing a live picture may take."""
 
 
 @dataclass(frozen=True)
@@ -188,8 +181,7 @@ class LivePanel:
         self._console = console
         self._timers = Timers()
         self._panel = Panel("", {})
-        self._live: Live | None = None
-        self._due = 0.0
+        self._display: LiveDisplay | None = None
 
     def start(self, run: RunFacts, timers: Timers) -> None:
         """Writes what is trained, and until when; then draws the first panel."""
@@ -197,21 +189,18 @@ class LivePanel:
         for line in opening(run):
             self._print(line)
         self._panel = Panel(f"{run.env}, seed {run.seed}", run.criteria)
-        self._live = Live(console=self._console, auto_refresh=False)
-        self._live.start()
+        self._display = LiveDisplay(self._console)
         self._draw()
 
     def iteration(self, result: IterationResult) -> None:
         """Draws the panel, if it is time."""
         self._panel.update(result)
-        if time.monotonic() >= self._due:
-            self._draw()
+        self._draw()
 
     def event(self, text: str) -> None:
         """Adds an event to the panel."""
         self._panel.event(text)
-        if time.monotonic() >= self._due:
-            self._draw()
+        self._draw()
 
     def note(self, line: str) -> None:
         """Writes a note above the panel, where it stays."""
@@ -219,35 +208,18 @@ class LivePanel:
 
     def finish(self) -> None:
         """Leaves the whole panel on the screen."""
-        if self._live is not None:
-            self._draw(whole=True)
-            self._live.stop()
-            self._live = None
+        if self._display is not None:
+            self._display.finish(self._panel.draw(self._console, self._timers, None))
+            self._display = None
         if self._panel.result is not None and self._panel.result.stop_reason:
             self._print(f"stopped: {self._panel.result.stop_reason}")
 
-    def _draw(self, whole: bool = False) -> None:
-        if self._live is None:
-            return
-        began = time.monotonic()
-        height = None if whole else self._console.height
-        if whole:
-            self._live.vertical_overflow = "visible"
-        self._live.update(self._panel.draw(self._console, self._timers, height), refresh=True)
-        self._due = next_drawing(began, time.monotonic())
+    def _draw(self) -> None:
+        if self._display is not None:
+            self._display.draw(lambda: self._panel.draw(self._console, self._timers, self._console.height))
 
     def _print(self, line: str) -> None:
         self._console.print(Text(line))
-
-
-def next_drawing(began: float, ended: float) -> float:
-    """Returns the time at which a live picture may be drawn again, by the clock of the arguments.
-
-    Args:
-        began: Time at which the last drawing began, in seconds.
-        ended: Time at which it ended.
-    """
-    return ended + max(DRAW_INTERVAL, (ended - began) / DRAW_FRACTION)
 
 
 def reporter(style: str) -> Reporter:
@@ -256,8 +228,7 @@ def reporter(style: str) -> Reporter:
     Args:
         style: ``live``, ``plain``, ``quiet``, ``json``, or ``auto``: live at a terminal, else plain.
     """
-    if style == "auto":
-        style = "live" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "plain"
+    style = console_style(style)
     if style == "live":
         return LivePanel(Console(highlight=False))
     styles: dict[str, type[Quiet | Plain]] = {"plain": Plain, "quiet": Quiet, "json": JsonRows}

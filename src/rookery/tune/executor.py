@@ -1,4 +1,4 @@
-"""Where trials run: the messages between the runner and its workers, and what every set of workers is.
+"""Executors run trials: the messages between the runner and its workers, and what every executor is.
 
 A worker runs one trial at a time, an iteration for each order. `executors/` holds the one in this process, those in
 local processes, and those on Ray; all of them work through `executors/trial_worker.py`.
@@ -9,7 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from rookery.tune.job import Start
+import cloudpickle
+
+from rookery.core.errors import ConfigError
+from rookery.tune.job import Job, Start
 from rookery.tune.trial import Row
 
 
@@ -32,10 +35,10 @@ class Stepped:
     """A trial has done an iteration, or has found out that it is over.
 
     Attributes:
-        trial: Which.
-        row: What it reports. Of an iteration that is known already, if it has nothing more to report than the reason: a
-            function has returned after its last row, or its last iteration was told before a kill.
-        reason: Why it is over by its own criteria; empty if it goes on.
+        trial: Name of the trial.
+        row: What the trial reports. Of an iteration that is known already, if it has nothing more to report than the
+            reason: a function has returned after its last row, or its last iteration was told before a kill.
+        reason: Why the trial is over by its own criteria; empty if it goes on.
     """
 
     trial: str
@@ -48,8 +51,8 @@ class Failed:
     """A trial raised, or was lost with its process.
 
     Attributes:
-        trial: Which.
-        problem: In one line.
+        trial: Name of the trial.
+        problem: What happened, in one line.
         traceback: As Python prints it, from the user's first line where that can be told.
         lost: The process or machine is gone; the trial itself may be all right.
         full: There was no room on a disk, for which no trial is to blame.
@@ -73,7 +76,7 @@ Event = Stepped | Failed | Stopped
 
 
 class Executor(ABC):
-    """Places for trials.
+    """Runs trials.
 
     Attributes:
         notes: What a user should know once: that less is there than was asked for.
@@ -88,7 +91,7 @@ class Executor(ABC):
 
     @abstractmethod
     def begin(self, start: Start) -> None:
-        """Puts a trial on a free place. What goes wrong is the answer to its first order."""
+        """Gives a trial to a free worker. What goes wrong is the answer to its first order."""
 
     @abstractmethod
     def order(self, trial: str, order: Order) -> None:
@@ -96,14 +99,11 @@ class Executor(ABC):
 
     @abstractmethod
     def end(self, trial: str, save: bool) -> None:
-        """Frees the place of a trial that has no order open; with `save` it writes a checkpoint before.
-
-        It has been written when this returns.
-        """
+        """Frees the worker of a trial that has no order open; with `save` it has written a checkpoint before."""
 
     @abstractmethod
     def wait(self, seconds: float) -> Event | None:
-        """The next event; None if there is none for so long."""
+        """Returns the next event; None if there is none for so long."""
 
     @abstractmethod
     def interrupt(self) -> None:
@@ -112,3 +112,18 @@ class Executor(ABC):
     @abstractmethod
     def close(self) -> None:
         """Ends everything, whatever it does."""
+
+
+def pickled_job(job: Job, workers: str) -> bytes:
+    """Returns a job as other processes load it.
+
+    Raises:
+        ConfigError: If it cannot be pickled.
+    """
+    try:
+        return bytes(cloudpickle.dumps(job))
+    except Exception as error:  # whatever an object does when it is pickled
+        raise ConfigError(
+            f"tune.workers = {workers}: the trials cannot be sent to other processes, because pickling them raised "
+            f"{type(error).__name__}: {error}; make what cannot be pickled inside the trial, or use tune.workers=here"
+        ) from error

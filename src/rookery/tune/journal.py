@@ -4,7 +4,7 @@ The journal is the only memory of the runner. It writes a record, and changes it
 (`ExperimentState.apply`), so that reading the journal again after a kill gives exactly the state there was.
 
     experiment  what is tried, how, with which seed                 resume   somebody went on
-    trial       a trial was made                                    begin    it got a place
+    trial       a trial was made                                    begin    it got a worker
     result      it finished an iteration; what the scheduler said   failure  it raised, or its process was lost
     adopted     a clone has its donor's checkpoint                  over     it has nothing more to report
     end         it is over, and with what score                     told     the search knows of a suggestion
@@ -194,7 +194,7 @@ class ExperimentState:
             self.is_exhausted = False  # more samples may be wanted
             for running in self.trials.values():
                 if running.status is Status.RUNNING:
-                    self._wait_for_a_place(running)
+                    self._enqueue(running)
         elif "trial" in record:
             self._apply_to(self.trials[record["trial"]], kind, record)
         for name, action in read_actions(record.get("actions", {})).items():
@@ -217,7 +217,7 @@ class ExperimentState:
                 trial.losses += 1
             else:
                 trial.failures += 1
-            self._wait_for_a_place(trial)
+            self._enqueue(trial)
         elif kind == "over":
             self.stops[trial.name] = record["reason"]
         elif kind == "adopted":
@@ -236,15 +236,15 @@ class ExperimentState:
             trial.params = self.params(action.params)
             trial.parents.append((trial.iteration, action.donor))
             self.adoptions[trial.name] = action.donor
-            self._wait_for_a_place(trial)
+            self._enqueue(trial)
         elif action is Action.PAUSE:
             trial.status = Status.PAUSED
         elif action is Action.STOP:
             self.stops[trial.name] = "stopped by the scheduler"
         elif trial.status is Status.PAUSED:
-            self._wait_for_a_place(trial)
+            self._enqueue(trial)
 
-    def _wait_for_a_place(self, trial: Trial) -> None:
+    def _enqueue(self, trial: Trial) -> None:
         trial.status = Status.PENDING
         if trial.name not in self.queue:
             self.queue.append(trial.name)

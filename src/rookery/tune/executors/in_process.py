@@ -10,7 +10,7 @@ from rookery.tune.job import Job, Start
 
 
 class InProcessExecutor(Executor):
-    """One place, in this process: `wait` does what was ordered.
+    """Runs one trial at a time in this process: `wait` does what was ordered.
 
     Args:
         job: What a trial does.
@@ -20,15 +20,13 @@ class InProcessExecutor(Executor):
     """
 
     def __init__(self, job: Job, cpus: float, gpus: float, max_concurrent: int | None) -> None:
-        self.notes = []
-        if cpus > usable_cores():
-            self.notes.append(f"tune.cpus = {cpus:g}: there are {usable_cores()} cores here, which each trial has")
-        if gpus and not visible_gpus():
-            self.notes.append(f"tune.gpus = {gpus:g}: there are none here: trials run without")
-        if max_concurrent is not None and max_concurrent > 1:
-            self.notes.append(
-                f"tune.max_concurrent = {max_concurrent}: with tune.workers = here, one trial runs at a time"
-            )
+        cores, one = usable_cores(), "with tune.workers = here, one trial runs at a time"
+        notes = {
+            f"tune.cpus = {cpus:g}: there are {cores} cores here, which each trial has": cpus > cores,
+            f"tune.gpus = {gpus:g}: there are none here: trials run without": gpus and not visible_gpus(),
+            f"tune.max_concurrent = {max_concurrent}: {one}": max_concurrent and max_concurrent > 1,
+        }
+        self.notes = [note for note, applies in notes.items() if applies]
         self._trial_worker = TrialWorker(lambda: job)
         self._start: Start | None = None
         self._order: Order | None = None

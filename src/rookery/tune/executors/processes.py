@@ -1,8 +1,8 @@
-"""Local processes, each a place for one trial at a time, that share the cores and GPUs without asking for one twice.
+"""Local processes, each with one trial at a time, that share the cores and GPUs without asking for one twice.
 
-A worker process is a fresh interpreter that runs `child.py`. It is started when its place is first needed, and does one
-trial after the other there. Its place has its own cores, to which the process and all it starts are tied, so that
-everything inside sees only those: what is measured, what follows a rule, and libraries with threads of their own.
+A worker process is a fresh interpreter that runs `worker_process.py`. It is started when it is first needed, and does
+one trial after the other. It has cores of its own, to which it and all it starts are tied, so that everything inside
+sees only those: what is measured, what follows a rule, and libraries with threads of their own.
 """
 
 from __future__ import annotations
@@ -20,24 +20,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import cloudpickle
-
 from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
-from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT, usable_cores
-from rookery.tune.executor import Event, Executor, Failed, Order
+from rookery.tune.executor import Event, Executor, Failed, Order, pickled_job
 from rookery.tune.executors.trial_worker import LOG
 from rookery.tune.job import Job, Start
 
 LAST_LINES = 20
-"""What is shown of the log of a trial whose process was lost."""
+"""Lines of the log that are shown of a trial whose process was lost."""
 
 GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
-class Share:
-    """What one place has.
+class Allotment:
+    """What one worker has.
 
     Attributes:
         cores: Numbers of its cores; those at the ends may be shared with a neighbour.
@@ -49,53 +46,46 @@ class Share:
 
 
 class ProcessExecutor(Executor):
-    """Places in processes on this machine.
+    """Runs trials in processes on this machine.
 
     Args:
         job: What a trial does; sent to each process once, by cloudpickle.
         cpus: Cores a trial, which may be a fraction.
         gpus: GPUs a trial, likewise; 0 = GPUs are not dealt out.
-        max_concurrent: Places, at most; None = as many as cores and GPUs allow.
+        max_concurrent: Processes, at most; None = as many as cores and GPUs allow.
 
     Raises:
         ConfigError: If the job cannot be sent to another process.
     """
 
     def __init__(self, job: Job, cpus: float, gpus: float, max_concurrent: int | None) -> None:
-        try:
-            pickled = cloudpickle.dumps(job)
-        except Exception as error:  # whatever an object does when it is pickled
-            raise ConfigError(
-                f"tune.workers = processes: the trials cannot be sent to other processes, because pickling them raised "
-                f"{type(error).__name__}: {error}; make what cannot be pickled inside the trial, or use "
-                "tune.workers=here"
-            ) from error
-        shares, self.notes = deal(_cores(), cpus, visible_gpus(), gpus, max_concurrent)
-        self._places = [_Place(share, pickled) for share in shares]
+        pickled = pickled_job(job, "processes")
+        there = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+        allotments, self.notes = deal(list(there)[: usable_cores()], cpus, visible_gpus(), gpus, max_concurrent)
+        self._workers = [_Worker(allotment, pickled) for allotment in allotments]
         self._events: deque[Event] = deque()
 
     @property
     def free(self) -> int:
-        """Places without a trial."""
-        return sum(place.start is None for place in self._places)
+        """Workers without a trial."""
+        return sum(worker.start is None for worker in self._workers)
 
     def begin(self, start: Start) -> None:
         """Begins a trial in a process that waits, or in a new one."""
-        idle = [place for place in self._places if place.start is None]
-        place = next((place for place in idle if place.is_alive), idle[0])
-        place.begin(start)
+        idle = [worker for worker in self._workers if worker.start is None]
+        next((worker for worker in idle if worker.is_alive), idle[0]).begin(start)
 
     def order(self, trial: str, order: Order) -> None:
         """Orders an iteration."""
-        place = self._place(trial)
-        place.busy = place.send("step", order)
-        if not place.busy:
-            self._events.append(place.lost())
+        worker = self._worker_of(trial)
+        worker.busy = worker.send("step", order)
+        if not worker.busy:
+            self._events.append(worker.lost())
 
     def wait(self, seconds: float) -> Event | None:
-        """The next event. Of those that are there at the same time, all come before any later one."""
+        """Returns the next event. Of those that are there at the same time, all come before any later one."""
         if not self._events:
-            at_work = {place.line.fileno(): place for place in self._places if place.busy}
+            at_work = {worker.line.fileno(): worker for worker in self._workers if worker.busy}
             poll = select.poll()
             for descriptor in at_work:
                 poll.register(descriptor, select.POLLIN)
@@ -104,38 +94,37 @@ class ProcessExecutor(Executor):
 
     def end(self, trial: str, save: bool) -> None:
         """Ends a trial; its process stays for the next one."""
-        place = self._place(trial)
-        problem = place.end(save)
-        if problem:
+        if problem := self._worker_of(trial).end(save):
             self.notes.append(f"{trial}: {problem}")
 
     def interrupt(self) -> None:
         """Sends SIGTERM to processes at work."""
-        for place in self._places:
-            if place.busy:
-                place.signal(signal.SIGTERM)
+        for worker in self._workers:
+            if worker.busy:
+                with suppress(ProcessLookupError):
+                    worker.process.send_signal(signal.SIGTERM)
 
     def close(self) -> None:
         """Ends all processes, at once."""
-        for place in self._places:
-            place.close()
+        for worker in self._workers:
+            worker.close()
 
-    def _place(self, trial: str) -> _Place:
-        return next(place for place in self._places if place.start is not None and place.start.trial == trial)
+    def _worker_of(self, trial: str) -> _Worker:
+        return next(worker for worker in self._workers if worker.start is not None and worker.start.trial == trial)
 
 
-class _Place:
-    """One process at a time, and the trial that is there."""
+class _Worker:
+    """One process at a time, and its trial."""
 
     line: socket.socket
     process: subprocess.Popen[bytes]
 
-    def __init__(self, share: Share, pickled: bytes) -> None:
+    def __init__(self, allotment: Allotment, pickled: bytes) -> None:
         self.start: Start | None = None
         self.busy = False  # it owes the answer to an order
-        self._share = share
+        self._allotment = allotment
         self._pickled = pickled
-        self._end: weakref.finalize[..., _Place] | None = None
+        self._end: weakref.finalize[..., _Worker] | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -143,7 +132,7 @@ class _Place:
         return self._end is not None and self._end.alive and self.process.poll() is None
 
     def begin(self, start: Start) -> None:
-        """Puts a trial here."""
+        """Takes a trial; starts a process if there is none."""
         if not self.is_alive:
             self._start_process()
         self.start = start
@@ -152,13 +141,13 @@ class _Place:
     def _start_process(self) -> None:
         self.close()
         self.line, far = socket.socketpair()
-        cores = ",".join(map(str, self._share.cores)) if hasattr(os, "sched_setaffinity") else ""
-        gpus = {} if self._share.gpus is None else {GPUS: ",".join(self._share.gpus)}
-        number, threads = far.fileno(), len(self._share.cores)
+        own = self._allotment
+        cores = ",".join(map(str, own.cores)) if hasattr(os, "sched_setaffinity") else ""
+        gpus = {} if own.gpus is None else {GPUS: ",".join(own.gpus)}
+        number, threads = far.fileno(), len(own.cores)
         variables = {LIMIT: str(threads), **gpus}  # where there is no affinity, the limit alone says it
-        self.process = start_child(
-            "rookery.tune.executors.worker_process", [str(number), cores], [number], threads, variables
-        )
+        module = "rookery.tune.executors.worker_process"
+        self.process = start_child(module, [str(number), cores], [number], threads, variables)
         far.close()
         self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
         self.send("load", sys.path, self._pickled)
@@ -172,7 +161,7 @@ class _Place:
         return True
 
     def answer(self) -> Event:
-        """What the process says of its order, or of its end."""
+        """Returns what the process says of its order, or of its end."""
         self.busy = False
         try:
             event: Event = receive_frame(self.line)[0]
@@ -181,18 +170,17 @@ class _Place:
         return event
 
     def lost(self) -> Failed:
-        """What is known of a process that is gone; nothing of it is left afterwards."""
+        """Returns what is known of a process that is gone; nothing of it is left afterwards."""
         assert self.start is not None
-        how = describe_end(self.process)
+        problem = f"the process {self.process.pid} of trial {self.start.trial} {describe_end(self.process)}"
         self.close()
-        problem = f"the process {self.process.pid} of trial {self.start.trial} {how}"
         log = self.start.folder / LOG
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
         shown = "\n".join(lines[-LAST_LINES:])
         return Failed(self.start.trial, problem, f"{problem}\nthe end of {log}:\n{shown}" if shown else "", lost=True)
 
     def end(self, save: bool) -> str:
-        """Takes the trial away; gives what went wrong in one line."""
+        """Ends the trial; returns what went wrong in one line."""
         self.start = None
         if not self.is_alive or not self.send("end", save):
             return ""
@@ -202,11 +190,6 @@ class _Place:
             problem = f"its process {describe_end(self.process)} while it was ended"
             self.close()
         return problem
-
-    def signal(self, number: int) -> None:
-        """Sends the process a signal."""
-        with suppress(ProcessLookupError):
-            self.process.send_signal(number)
 
     def close(self) -> None:
         """Ends the process and what it has started, if it is still there."""
@@ -226,10 +209,10 @@ def _end_process(process: subprocess.Popen[bytes], line: socket.socket, owner: i
 
 def deal(
     cores: list[int], cpus: float, gpus: list[str], gpus_each: float, most: int | None
-) -> tuple[list[Share], list[str]]:
-    """Shares of cores and GPUs for as many trials as there is room for, at least one; and what a user should know.
+) -> tuple[list[Allotment], list[str]]:
+    """Deals cores and GPUs out to as many trials as there is room for, at least one.
 
-    Shares lie side by side: with 1.5 cores each, the first trial has core 0 and half of 1, the second the rest of 1
+    Allotments lie side by side: with 1.5 cores each, the first trial has core 0 and half of 1, the second the rest of 1
     and 2.
 
     Args:
@@ -238,47 +221,40 @@ def deal(
         gpus: Names of the GPUs there are.
         gpus_each: GPUs a trial; 0 = they are not dealt out.
         most: Trials, at most; None = as many as possible.
+
+    Returns:
+        An allotment for each trial, and what a user should know.
     """
     notes = []
-    room = _room(len(cores), cpus)
+    room = int(len(cores) / cpus + 1e-9)
+    dealt = bool(gpus_each and gpus)
     if not room:
         notes.append(f"tune.cpus = {cpus:g}: there are {len(cores)} cores here: one trial at a time has them all")
     if gpus_each and not gpus:
         notes.append(f"tune.gpus = {gpus_each:g}: there are none here: trials run without")
-    elif gpus_each and gpus_each > len(gpus):
+    elif gpus_each > len(gpus):
         notes.append(f"tune.gpus = {gpus_each:g}: there are {len(gpus)} here: one trial at a time has them all")
-    if gpus_each and gpus:
-        room = min(room, _room(len(gpus), gpus_each))
-    places = max(min(room, most or room), 1)
-    if not notes and most and most > places:
-        notes.append(f"tune.max_concurrent = {most}: there is room for {places} at a time, by tune.cpus and tune.gpus")
-    dealt = bool(gpus_each and gpus)
+    if dealt:
+        room = min(room, int(len(gpus) / gpus_each + 1e-9))
+    count = max(min(room, most or room), 1)
+    if not notes and most and most > count:
+        notes.append(f"tune.max_concurrent = {most}: there is room for {count} at a time, by tune.cpus and tune.gpus")
+
+    def part(number: int, each: float, there: int) -> range:
+        """What the interval of a trial touches; all there is if one trial needs more."""
+        return range(int(number * each + 1e-9), min(math.ceil((number + 1) * each - 1e-9), there))
+
     return [
-        Share(
-            tuple(cores[core] for core in _part(place, cpus, len(cores))),
-            tuple(gpus[gpu] for gpu in _part(place, gpus_each, len(gpus))) if dealt else None,
+        Allotment(
+            tuple(cores[core] for core in part(number, cpus, len(cores))),
+            tuple(gpus[gpu] for gpu in part(number, gpus_each, len(gpus))) if dealt else None,
         )
-        for place in range(places)
+        for number in range(count)
     ], notes
 
 
-def _room(there: int, each: float) -> int:
-    return int(there / each + 1e-9)
-
-
-def _part(place: int, each: float, there: int) -> range:
-    """The numbers that the interval of a place touches; all of them if one place needs more than there are."""
-    return range(int(place * each + 1e-9), min(math.ceil((place + 1) * each - 1e-9), there))
-
-
-def _cores() -> list[int]:
-    """The cores that this process may use."""
-    there = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
-    return there[: usable_cores()]
-
-
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, found without loading a library that would occupy them."""
+    """Returns the GPUs that this process may use, found without loading a library that would occupy them."""
     named = os.environ.get(GPUS)
     if named is not None:
         return [name.strip() for name in named.split(",") if name.strip() not in ("", "-1")]

@@ -1,8 +1,8 @@
-"""Trials on Ray: each place is an actor on whichever node has room for it, and holds a `TrialWorker`.
+"""Trials on Ray: each worker is an actor on whichever node has room for it, and holds a `TrialWorker`.
 
-Ray decides on which node a place stands, by the cores and GPUs that a trial is said to need. A place that is lost with
-its node makes a `Failed` event; the trial goes on from its last checkpoint at another place, so the experiment's folder
-has to be on a disk that all nodes share. This module needs Ray, and is imported only where ``tune.workers = ray``.
+Ray decides on which node a worker is, by the cores and GPUs that a trial is said to need. A worker that is lost with
+its node makes a `Failed` event; the trial goes on from its last checkpoint elsewhere, so the experiment's folder has
+to be on a disk that all nodes share. This module needs Ray, and is imported only where ``tune.workers = ray``.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 
 from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT
-from rookery.tune.executor import Event, Executor, Failed, Order, Stopped
+from rookery.tune.executor import Event, Executor, Failed, Order, Stopped, pickled_job
 from rookery.tune.executors.trial_worker import LOG, TrialWorker
 from rookery.tune.executors.worker_process import send_prints
 from rookery.tune.job import Job, Start
 
 PROBE = ".visible"
-"""In a trial's folder for a moment, to see whether the node of a new place has the same disk."""
+"""In a trial's folder for a moment, to see whether the node of a new worker has the same disk."""
 
 VISIBLE_SECONDS = 10.0
 """What a shared disk gets to show a new file on another node."""
 
 LATE_SECONDS = 10.0
-"""After so long without a place, a trial's user is told what is missing, and it takes the next place that is free."""
+"""After so long without a worker, a trial's user is told what is missing, and it takes the next worker that is free."""
 
 LOOK_SECONDS = 1.0
 """Between two looks at which nodes there are."""
@@ -53,16 +53,16 @@ RAYLET_SECONDS = 0.5
 """Between two looks of a trial's process whether its node is still part of the cluster."""
 
 END_SECONDS = 300.0
-"""What a trial gets to save and free what it has, before its place is ended."""
+"""What a trial gets to save and free what it has, before its worker is ended."""
 
 CONTROL = "control"
-"""The thread of a place that can be reached while a trial is at work."""
+"""The thread of a worker that can be reached while a trial is at work."""
 
 
 # --- on a node ----------------------------------------------------------------------------------------------------
 
 
-class Site:
+class TrialActor:
     """What runs in a process on a node, for one trial after the other.
 
     Args:
@@ -131,7 +131,7 @@ def node_id() -> str:
 
 
 @dataclass(frozen=True)
-class Share:
+class Resources:
     """What one trial gets of a node: cores and GPUs."""
 
     cpus: float
@@ -141,26 +141,26 @@ class Share:
         parts = [(self.cpus, "CPU"), *([(self.gpus, "GPU")] if self.gpus else [])]
         return " and ".join(f"{number:g} {name}{'' if number == 1 else 's'}" for number, name in parts)
 
-    def times_in(self, node: Share) -> int:
+    def times_in(self, node: Resources) -> int:
         """How often it fits on a node."""
         parts = [(node.cpus, self.cpus), (node.gpus, self.gpus)]
         return min((math.floor(there / needed + 1e-9) for there, needed in parts if needed), default=0)
 
-    def on_largest(self, nodes: list[Share]) -> Share:
+    def within_largest(self, nodes: list[Resources]) -> Resources:
         """Itself if a node has it; else what the one that comes nearest has of it."""
         if not nodes or any(self.times_in(node) for node in nodes):
             return self
-        parts = [Share(min(self.cpus, node.cpus), min(self.gpus, node.gpus)) for node in nodes if node.cpus]
+        parts = [Resources(min(self.cpus, node.cpus), min(self.gpus, node.gpus)) for node in nodes if node.cpus]
         return max(parts, key=lambda part: (part.gpus, part.cpus), default=self)
 
 
 @dataclass
-class Place:
-    """The runner's side of a place.
+class RayWorker:
+    """The runner's side of a worker.
 
     Attributes:
-        site: Ray's handle of the actor.
-        share: What it takes of its node.
+        actor: Ray's handle of the actor.
+        resources: What it takes of its node.
         asked: When it was asked for.
         start: The trial that is here, or None.
         has_begun: Whether the process knows of it.
@@ -170,8 +170,8 @@ class Place:
         is_told: A user knows that it is late.
     """
 
-    site: Any
-    share: Share
+    actor: Any
+    resources: Resources
     asked: float
     start: Start | None = None
     has_begun: bool = False
@@ -200,121 +200,117 @@ class RayExecutor(Executor):
     """
 
     def __init__(self, job: Job, cpus: float, gpus: float, max_concurrent: int | None) -> None:
-        try:
-            self._job = cloudpickle.dumps(job)
-        except Exception as error:
-            raise ConfigError(
-                f"tune.workers = ray: the trials cannot be sent to other processes, because pickling them raised "
-                f"{type(error).__name__}: {error}; make what cannot be pickled inside the trial, or use "
-                "tune.workers=here"
-            ) from error
+        self._job = pickled_job(job, "ray")
         self.notes = []
-        self._asked, self._most = Share(cpus, gpus), max_concurrent or sys.maxsize
-        self._places: list[Place] = []
-        self._open: dict[Any, Place] = {}  # in the order of asking, so that nobody's answer waits for long
+        self._asked, self._most = Resources(cpus, gpus), max_concurrent or sys.maxsize
+        self._workers: list[RayWorker] = []
+        self._open: dict[Any, RayWorker] = {}  # in the order of asking, so that nobody's answer waits for long
         self._is_stopping = False
         self._connected_here = connect()
-        self._share, self._room, self._looked = self._asked, 0, -math.inf
+        self._resources, self._room, self._looked = self._asked, 0, -math.inf
         self._look()
 
-    # --- places ---------------------------------------------------------------------------------------------------
+    # --- workers ---------------------------------------------------------------------------------------------------
 
     @property
     def free(self) -> int:
-        """How many more trials can begin now; one at least while there is none, which then waits for its place."""
-        idle = sum(place.start is None for place in self._places)
-        late = sum(place.is_late for place in self._places)
-        more = 0 if late else max(self._room - len(self._places), 0)
-        return max(idle + more - late, int(idle == len(self._places)))
+        """How many more trials can begin now; one at least while there is none, which then waits for its worker."""
+        idle = sum(worker.start is None for worker in self._workers)
+        late = sum(worker.is_late for worker in self._workers)
+        more = 0 if late else max(self._room - len(self._workers), 0)
+        return max(idle + more - late, int(idle == len(self._workers)))
 
     def _look(self) -> None:
-        """Sees now and then which nodes there are, and forgets idle places on those that are gone."""
+        """Sees now and then which nodes there are, and forgets idle workers on those that are gone."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        alive = {str(node["NodeID"]): share_of(node["Resources"]) for node in ray.nodes() if node["Alive"]}
-        for place in self._idle():
-            if place.node not in alive:
-                self._remove(place)
-        share = self._asked.on_largest(list(alive.values()))
-        if share != self._share:
-            note = f"tune: {self._asked} a trial, and no node of the Ray cluster has that: trials get {share}"
-            self.notes.append(note if share != self._asked else f"tune: from here on trials get {share}")
-        self._share, self._room = share, min(sum(share.times_in(node) for node in alive.values()), self._most)
+        alive = {str(node["NodeID"]): resources_of(node["Resources"]) for node in ray.nodes() if node["Alive"]}
+        for worker in self._idle():
+            if worker.node not in alive:
+                self._remove(worker)
+        resources = self._asked.within_largest(list(alive.values()))
+        if resources != self._resources:
+            note = f"tune: {self._asked} a trial, and no node of the Ray cluster has that: trials get {resources}"
+            self.notes.append(note if resources != self._asked else f"tune: from here on trials get {resources}")
+        self._resources = resources
+        self._room = min(sum(resources.times_in(node) for node in alive.values()), self._most)
         self._help_late()
 
     def _help_late(self) -> None:
-        """Tells of trials that wait for a place in vain, and gives them the ones that have become free."""
-        for late in [place for place in self._places if place.is_late]:
+        """Tells of trials that wait for a worker in vain, and gives them the ones that have become free."""
+        for late in [worker for worker in self._workers if worker.is_late]:
             assert late.start is not None
             if self._idle():
                 self._remove(late)
-                self.begin(late.start)  # which takes an idle place
+                self.begin(late.start)  # which takes an idle worker
                 if late.order is not None:
                     self.order(late.start.trial, late.order)
             elif not late.is_told:
                 late.is_told = True
-                there, unused = share_of(ray.cluster_resources()), share_of(ray.available_resources())
+                there, unused = resources_of(ray.cluster_resources()), resources_of(ray.available_resources())
                 self.notes.append(
-                    f"{late.start.trial} waits for a place: it needs {late.share} on one node, and the Ray cluster has "
-                    f"{unused} free of {there} in all; it begins when there is room, and the others go on"
+                    f"{late.start.trial} waits for a worker: it needs {late.resources} on one node, and the Ray "
+                    f"cluster has {unused} free of {there} in all; it begins when there is room, and the others go on"
                 )
 
-    def _idle(self) -> list[Place]:
-        return [place for place in self._places if place.start is None]
+    def _idle(self) -> list[RayWorker]:
+        return [worker for worker in self._workers if worker.start is None]
 
-    def _place_of(self, trial: str) -> Place:
-        return next(place for place in self._places if place.start is not None and place.start.trial == trial)
+    def _worker_of(self, trial: str) -> RayWorker:
+        return next(worker for worker in self._workers if worker.start is not None and worker.start.trial == trial)
 
-    def _make(self, folder: Path) -> Place:
-        """Asks Ray for a place, and the place for what it sees of a folder."""
-        share, probe = self._share, secrets.token_hex(8)
+    def _make(self, folder: Path) -> RayWorker:
+        """Asks Ray for a worker, and the worker for what it sees of a folder."""
+        resources, probe = self._resources, secrets.token_hex(8)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / PROBE).write_text(probe, encoding="utf-8")
-        actor: Any = ray.remote(concurrency_groups={CONTROL: 1})(Site)
-        cores = max(math.floor(share.cpus), 1)
-        site = actor.options(num_cpus=share.cpus, num_gpus=share.gpus).remote(self._job, cores, os.getcwd(), sys.path)
-        place = Place(site, share, time.monotonic())
-        self._places.append(place)
-        self._open[site.node.remote(folder / PROBE, probe, VISIBLE_SECONDS)] = place
-        return place
+        remote: Any = ray.remote(concurrency_groups={CONTROL: 1})(TrialActor)
+        cores = max(math.floor(resources.cpus), 1)
+        actor = remote.options(num_cpus=resources.cpus, num_gpus=resources.gpus).remote(
+            self._job, cores, os.getcwd(), sys.path
+        )
+        worker = RayWorker(actor, resources, time.monotonic())
+        self._workers.append(worker)
+        self._open[actor.node.remote(folder / PROBE, probe, VISIBLE_SECONDS)] = worker
+        return worker
 
-    def _remove(self, place: Place) -> None:
-        """Ends a place, whatever it does."""
-        ray.kill(place.site)
-        self._places.remove(place)
-        self._open = {answer: other for answer, other in self._open.items() if other is not place}
+    def _remove(self, worker: RayWorker) -> None:
+        """Ends a worker, whatever it does."""
+        ray.kill(worker.actor)
+        self._workers.remove(worker)
+        self._open = {answer: other for answer, other in self._open.items() if other is not worker}
 
     # --- trials ---------------------------------------------------------------------------------------------------
 
     def begin(self, start: Start) -> None:
-        """Puts a trial on a free place, or on a new one."""
+        """Puts a trial on a free worker, or on a new one."""
         start = replace(start, folder=start.folder.resolve())
-        place = next(iter(self._idle()), None) or self._make(start.folder)
-        place.start, place.has_begun = start, False
+        worker = next(iter(self._idle()), None) or self._make(start.folder)
+        worker.start, worker.has_begun = start, False
 
     def order(self, trial: str, order: Order) -> None:
-        """Orders an iteration; a place that has no node yet does it when it has."""
-        place = self._place_of(trial)
-        start = None if place.has_begun else place.start
-        place.order, place.has_begun = order, True
-        self._open[place.site.step.remote(start, order)] = place
+        """Orders an iteration; a worker that has no node yet does it when it has."""
+        worker = self._worker_of(trial)
+        start = None if worker.has_begun else worker.start
+        worker.order, worker.has_begun = order, True
+        self._open[worker.actor.step.remote(start, order)] = worker
 
     def end(self, trial: str, save: bool) -> None:
-        """Frees the place of a trial; one that is lost, or has no node yet, is given up."""
-        place = self._place_of(trial)
-        if place.is_lost or not place.node:
-            self._remove(place)
+        """Frees the worker of a trial; one that is lost, or has no node yet, is given up."""
+        worker = self._worker_of(trial)
+        if worker.is_lost or not worker.node:
+            self._remove(worker)
             return
         try:
-            problem = ray.get(place.site.end.remote(save), timeout=END_SECONDS)
+            problem = ray.get(worker.actor.end.remote(save), timeout=END_SECONDS)
         except GetTimeoutError:
             problem = f"did not end within {END_SECONDS:g} seconds, and its process was ended"
-            self._remove(place)
+            self._remove(worker)
         except RayError as error:
             problem = f"was lost while it ended, after its last checkpoint: {in_a_line(error)}"
-            self._remove(place)
-        place.start = place.order = None
+            self._remove(worker)
+        worker.start = worker.order = None
         if problem:
             self.notes.append(f"{trial}: {problem}")
 
@@ -328,10 +324,10 @@ class RayExecutor(Executor):
         while True:
             self._look()
             if self._is_stopping:
-                for place in self._places:
-                    if place.start is not None and place.order is not None and not place.node and not place.is_lost:
-                        place.order = None
-                        return Stopped(place.start.trial)
+                for worker in self._workers:
+                    if worker.start is not None and worker.order is not None and not worker.node and not worker.is_lost:
+                        worker.order = None
+                        return Stopped(worker.start.trial)
             left = max(deadline - time.monotonic(), 0.0)
             if not self._open:
                 time.sleep(left)
@@ -343,55 +339,55 @@ class RayExecutor(Executor):
             if event is not None:
                 return event
 
-    def _take(self, place: Place, ref: Any) -> Event | None:
-        """What an answer says: an event, or on which node a place stands."""
-        assert place.start is not None or place.order is None
+    def _take(self, worker: RayWorker, ref: Any) -> Event | None:
+        """What an answer says: an event, or on which node a worker stands."""
+        assert worker.start is not None or worker.order is None
         try:
             answer = ray.get(ref)
         except RayTaskError as error:  # of ours, not of the trial's: that its log cannot be written, say
-            if place.start is None or place.order is None:
+            if worker.start is None or worker.order is None:
                 raise
-            place.order = None
-            return Failed(place.start.trial, f"{type(error.cause).__name__}: {error.cause}", str(error))
+            worker.order = None
+            return Failed(worker.start.trial, f"{type(error.cause).__name__}: {error.cause}", str(error))
         except RayError as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
                 raise ConfigError(
                     f"tune.workers = ray: a node cannot run trials: {in_a_line(error)}; every node needs this library, "
                     "and the modules that the trials use, in the same versions"
                 ) from error
-            return self._lost(place, error)
+            return self._lost(worker, error)
         if isinstance(answer, tuple):
-            place.node, problem = answer
+            worker.node, problem = answer
             if problem:
                 raise ConfigError(
                     f"tune.workers = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
                     "the cluster share, under the same path; set folder to one that is"
                 )
             return None
-        place.order = None
+        worker.order = None
         return answer  # type: ignore[no-any-return]
 
-    def _lost(self, place: Place, error: RayError) -> Failed | None:
-        """A place is gone; its trial is told once. Its node may be gone too: nothing more is to begin there."""
-        place.is_lost = True
+    def _lost(self, worker: RayWorker, error: RayError) -> Failed | None:
+        """A worker is gone; its trial is told once. Its node may be gone too: nothing more is to begin there."""
+        worker.is_lost = True
         self._looked = -math.inf
         self._look()
-        if place.start is None or place.order is None:
+        if worker.start is None or worker.order is None:
             return None
-        place.order = None
-        return Failed(place.start.trial, f"its place on Ray is gone: {in_a_line(error)}", str(error), lost=True)
+        worker.order = None
+        return Failed(worker.start.trial, f"its worker on Ray is gone: {in_a_line(error)}", str(error), lost=True)
 
     def interrupt(self) -> None:
-        """Asks trials at work to save and stop; those that wait for a place stop at once."""
+        """Asks trials at work to save and stop; those that wait for a worker stop at once."""
         self._is_stopping = True
-        for place in self._places:
-            if place.start is not None and place.node and not place.is_lost:
-                place.site.interrupt.options(concurrency_group=CONTROL).remote()
+        for worker in self._workers:
+            if worker.start is not None and worker.node and not worker.is_lost:
+                worker.actor.interrupt.options(concurrency_group=CONTROL).remote()
 
     def close(self) -> None:
-        """Ends all places, and the connection to Ray if it was made here; with it a cluster that was begun here."""
-        for place in list(self._places):
-            self._remove(place)
+        """Ends all workers, and the connection to Ray if it was made here; with it a cluster that was begun here."""
+        for worker in list(self._workers):
+            self._remove(worker)
         if self._connected_here:
             ray.shutdown()
 
@@ -443,9 +439,9 @@ def answers(address: str) -> bool:
     return True
 
 
-def share_of(resources: Mapping[str, float]) -> Share:
+def resources_of(resources: Mapping[str, float]) -> Resources:
     """Cores and GPUs of a node or a cluster."""
-    return Share(float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0)))
+    return Resources(float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0)))
 
 
 def in_a_line(error: RayError) -> str:

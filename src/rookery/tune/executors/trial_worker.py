@@ -1,7 +1,7 @@
-"""A place for one trial at a time, in whatever process: begins it, lets it do iterations, ends it.
+"""A worker for one trial at a time, in whatever process: begins it, lets it do iterations, ends it.
 
-All workers work through this one class, so that a trial behaves the same wherever it runs. Whatever other people's code
-raises becomes an event here, and stops nobody else.
+All executors work through this one class, so that a trial behaves the same wherever it runs. Whatever other people's
+code raises becomes an event here, and stops nobody else.
 """
 
 from __future__ import annotations
@@ -117,17 +117,17 @@ class TrialWorker:
 def failed(trial: str, error: BaseException) -> Failed:
     """What is told of an exception: in one line, and as a traceback from the user's first line on."""
     cause = error.__cause__ if isinstance(error, EnvError) and error.__cause__ is not None else error
-    told = own_traceback(cause)
-    if not told and not isinstance(error, RookeryError):
-        told = "".join(traceback.format_exception(error))
+    trace = own_traceback(cause)
+    if not trace and not isinstance(error, RookeryError):
+        trace = "".join(traceback.format_exception(error))
     try:
         lines = " ".join(str(error).split())
     except Exception as other:  # whatever an object does when it is asked for its text
         lines = f"(its text raised {type(other).__name__})"
-    if cause is not error and told:
-        told += f"\n{error}\n"
+    if cause is not error and trace:
+        trace += f"\n{error}\n"
     problem = lines if isinstance(error, RookeryError) else f"{type(error).__name__}: {lines}"
-    return Failed(trial, problem, told, full=is_full(error))
+    return Failed(trial, problem, trace, full=is_full(error))
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -21,11 +21,11 @@ from rookery.tune.executors.trial_worker import LOG, TrialWorker
 from rookery.tune.job import Job, Start
 
 
-class Child:
-    """The worker's side of the line.
+class WorkerProcess:
+    """Does what the driver says, at the worker's side of the line.
 
     Args:
-        line: To the driver.
+        line: Socket to the driver.
     """
 
     def __init__(self, line: socket.socket) -> None:
@@ -92,10 +92,10 @@ def main() -> None:
     faulthandler.enable()  # of a crash in compiled code, the log tells where
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    child = Child(line)
-    signal.signal(signal.SIGTERM, child.interrupt)
+    worker = WorkerProcess(line)
+    signal.signal(signal.SIGTERM, worker.interrupt)
     try:
-        child.run()
+        worker.run()
     except Gone:
         os._exit(0)
 

@@ -34,8 +34,8 @@ class PopulationConfig(SchedulerConfig):
     """Fraction of the population that is replaced, by members of an equal fraction at the other end; 0 = nobody."""
     synchronous: bool = True
     """Wait for everybody before comparing, so that the same seed gives the same population whatever the timing; each
-    member but the last gives its place away meanwhile, so any number of places will do. False: compare a member with
-    the last known scores of the others as soon as it arrives, without waiting; for as many places as there are trials.
+    member but the last gives its worker away meanwhile, so any number of workers will do. False: compare a member with
+    the last known scores of the others as soon as it arrives, without waiting; for as many workers as there are trials.
     """
 
 
@@ -63,15 +63,15 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class IntervalResult:
     """What one interval brought to one member.
 
     Attributes:
-        trial: Whom.
-        time: Age at its beginning.
-        score: Score at its beginning.
+        trial: Name of the member.
+        time: Age at the beginning of the interval.
+        score: Score at the beginning of the interval.
         gain: How much the score grew, in an interval of the length that was asked for.
-        params: What it ran with.
+        params: Parameters that the member ran with.
     """
 
     trial: str
@@ -94,7 +94,7 @@ class Population(Scheduler[C], Generic[C]):
     def __init__(self, cfg: C, space: Mapping[str, Any], streams: Streams) -> None:
         super().__init__(cfg, space, streams)
         self.members: dict[str, Member] = {}
-        self.stretches: list[Stretch] = []
+        self.intervals: list[IntervalResult] = []
         self.closed = False
 
     @abstractmethod
@@ -124,7 +124,7 @@ class Population(Scheduler[C], Generic[C]):
             return {}
         if math.isfinite(score) and math.isfinite(member.before):
             gain = (score - member.before) / (time - member.since) * self.cfg.interval
-            self.stretches.append(Stretch(trial, member.since, member.before, gain, member.params))
+            self.intervals.append(IntervalResult(trial, member.since, member.before, gain, member.params))
         member.since, member.before, member.score = time, score, score
         member.arrivals += 1
         if not self.cfg.synchronous:
