@@ -338,7 +338,7 @@ class SlotStore(Stateful):
         self._open_columns(column, fresh)
 
     def answer(self, decisions: Decisions) -> None:
-        """Keeps what was decided since the last `place`, which gave these; not needed where they stand in the storage."""
+        """Keeps what was decided since the last `place`; not needed for decisions that stand in the storage."""
         assert decisions.at is not None
         self._store["action"][decisions.at] = decisions.action
         self._store["logp"][decisions.at] = decisions.logp
