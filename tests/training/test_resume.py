@@ -146,7 +146,7 @@ def interrupted_at(trainer, step, ending=False):
     "name",
     slow_except(
         "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
-        "dqn, prioritized, by actions", "resting",
+        "dqn, prioritized, by actions", "resting", "ppo and dqn",
         of=STOPPED_ANYWHERE,
     ),
 )  # fmt: skip
