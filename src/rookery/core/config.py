@@ -305,10 +305,9 @@ class _Merge:
         if start is None and not kept and optional(hint):
             self.begin(path, None)
             return None
+        declared = settings_class(hint) or Settings
         if marker := polymorphic(hint):
-            return self.entry(marker, path, kept) if marker.entry else self.choose(marker, path, kept, start)
-        declared = settings_class(hint)
-        assert declared is not None
+            return self.entry(marker, path, kept) if marker.entry else self.choose(marker, declared, path, kept, start)
         cls = type(start) if isinstance(start, declared) else declared
         for said in kept:
             made = said.value.get(CLASS, cls)
@@ -318,7 +317,7 @@ class _Merge:
             cls = made
         return self.section(cls, path, [said.without(CLASS) for said in kept], start if type(start) is cls else None)
 
-    def choose(self, marker: Polymorphic, path: str, parts: list[_Said], start: Any) -> Any:
+    def choose(self, marker: Polymorphic, declared: type[Settings], path: str, parts: list[_Said], start: Any) -> Any:
         """Gives the settings of a section whose key ``name`` chooses the class; notes what was said for another."""
         here, common = f"{path}.name", self.chosen.get(marker.inherits)
         cls: type[Settings] | None = None
@@ -338,9 +337,11 @@ class _Merge:
             called, found, wrong = said.value.get("name"), said.value.get(CLASS), ""
             if found is None and called is not None:
                 found, wrong = self.lookup(called)
+            if found is not None and not issubclass(found, declared):
+                wrong = f"must be settings that derive from {declared.__name__}"
             if wrong:
                 failed = True
-                self.refuse(said.at("name", called), wrong)
+                self.refuse(said.at("name", found if called is None else called), wrong)
             elif found is not None:
                 cls, last = found, said.at("name", called)
                 self.set(last, here, called if isinstance(called, str) else self.name_of(found))
@@ -383,7 +384,8 @@ class _Merge:
                 said = replace(said, value=beside | mapping_of(held))
             kept.append(said)
         settings = [said.without(*own) for said in kept]
-        values = {inside: self.choose(replace(marker, entry=None), path, settings, None)}
+        declared = settings_class(hints_of(cls)[inside]) or Settings
+        values = {inside: self.choose(marker, declared, path, settings, None)}
         given = {inside} if any(said.value for said in settings) else set()
         for name in own:
             found = _inside(kept, name)
