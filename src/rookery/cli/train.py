@@ -67,7 +67,7 @@ def train(
 
     rookery train CartPole-v1 --seed 3 algorithm.lr=3e-4 --stop return_mean=475
     """
-    from rookery.training.memory_words import memory_values
+    from rookery.training.replay_sources import replay_values
     from rookery.training.trainer import Trainer
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
@@ -81,7 +81,7 @@ def train(
     layers = [
         Layer("default of the command line", {"logging.console": "auto"}),
         *(yaml_layer(file) for file in files),
-        Layer(LINE, given | console | stop_values(stop or []) | memory_values(list(map(in_runs, memory or [])))),
+        Layer(LINE, given | console | stop_values(stop or []) | replay_values(list(map(in_runs, memory or [])))),
         override_layer(overrides, LINE),
     ]
     with told_of_domains(layers):
