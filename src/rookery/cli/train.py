@@ -68,7 +68,7 @@ def train(
 
     rookery train CartPole-v1 --seed 3 algorithm.lr=3e-4 --stop return_mean=475
     """
-    from rookery.training.memory_words import memory_values
+    from rookery.training.replay_sources import replay_values
     from rookery.training.trainer import Trainer
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
@@ -79,16 +79,11 @@ def train(
     console = {"logging.console": styles[0]} if styles else {}
     options = {"env.name": named, "algorithm.name": algo, "seed": seed, "sampling.num_envs": num_envs}
     given = {path: value for path, value in options.items() if value is not None}
+    replays = [*(replay or []), *(memory or [])]
     layers = [
         Layer("default of the command line", {"logging.console": "auto"}),
         *(yaml_layer(file) for file in files),
-        Layer(
-            LINE,
-            given
-            | console
-            | stop_values(stop or [])
-            | memory_values(list(map(in_runs, [*(replay or []), *(memory or [])]))),
-        ),
+        Layer(LINE, given | console | stop_values(stop or []) | replay_values(list(map(in_runs, replays)))),
         override_layer(overrides, LINE),
     ]
     with explain_domains(layers):
