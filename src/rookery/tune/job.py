@@ -20,10 +20,10 @@ class Start:
     """What the work of a trial begins with.
 
     Attributes:
-        trial: Its name.
-        params: What was chosen for it, by path.
+        trial: Name of the trial.
+        params: Parameters by path.
         seed: Names its random streams.
-        folder: Where its files go. If there is a good checkpoint in ``folder/checkpoints``, the work goes on from the
+        folder: Folder of its files. If there is a good checkpoint in ``folder/checkpoints``, the work goes on from the
             last of them, with `params`; else it begins anew, whatever else lies there.
     """
 
@@ -71,7 +71,7 @@ class Job(ABC):
 
     @abstractmethod
     def start(self, start: Start) -> Work:
-        """The work of one trial, new or from where its last checkpoint stands."""
+        """Makes the work of one trial, new or from its last checkpoint on."""
 
     @abstractmethod
     def check(self, space: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Job(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What it does, JSON-ready, for the experiment's files and to compare with when it is resumed."""
+        """Describes the job, JSON-ready, for the experiment's files and to compare with when it is resumed."""
 
     @property
     @abstractmethod

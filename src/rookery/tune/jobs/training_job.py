@@ -65,7 +65,7 @@ class TrainingJob(Job):
         self.stop = stop
 
     def start(self, start: Start) -> TrainingWork:
-        """A trainer in the trial's folder."""
+        """Makes a trainer in the trial's folder."""
         params = Layer(f"trial {start.trial}", self._filled(start.params))
         callbacks = self._own_callbacks()
         place = last_good(start.folder / FOLDER)
@@ -187,7 +187,7 @@ class TrainingJob(Job):
         stop_rule(self.stop, trainer.config.stop, None, trainer.config.evaluation.every)
 
     def describe(self) -> dict[str, Any]:
-        """The settings, with names for classes and functions."""
+        """Describes the settings, with names for classes and functions."""
         called = self.callbacks if callable(self.callbacks) else [type(callback) for callback in self.callbacks]
         return {
             "kind": "training",
@@ -245,7 +245,7 @@ class TrainingWork(Work):
     """One training.
 
     Args:
-        trainer: It, new or as a checkpoint has it.
+        trainer: Trainer of the trial, new or as a checkpoint has it.
         start: What the trial begins with.
         stop: Looks at each result and says True to stop.
     """
@@ -262,7 +262,7 @@ class TrainingWork(Work):
         self._checkpoints = start.folder / FOLDER
 
     def step(self) -> tuple[Row, str]:
-        """An iteration of `Trainer.results`."""
+        """Does an iteration of `Trainer.results`."""
         result = next(self._results)
         self.iteration, self.reason = result.iteration, result.stop_reason
         if self.reason:
