@@ -50,6 +50,10 @@ class TrainingJob(Job):
         stop: Looks at each result and says True to stop; beside the criteria among the settings.
     """
 
+    columns = COLUMNS, GROUPS
+    repeats_exactly = True
+    metrics = ("env_steps", "return_mean")
+
     def __init__(
         self,
         layers: Sequence[Layer],
@@ -206,26 +210,11 @@ class TrainingJob(Job):
         return "-".join(filter(None, [name and env_name(name), algorithm])) or "training"
 
     @property
-    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Those of every training, and the groups of those that depend on its settings."""
-        return COLUMNS, GROUPS
-
-    @property
-    def repeats_exactly(self) -> bool:
-        """Trainings do."""
-        return True
-
-    @property
     def cpus(self) -> float:
         """One for each process or thread that steps copies, or so many as learning has threads."""
         config = outline(layer.values for layer in self.layers)
         helpers, threads = config.get("sampling", {}).get("helpers"), config.get("threads")
         return float(max((helpers or 0) + 1, threads or 1))
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """What every training has."""
-        return ("env_steps", "return_mean")
 
 
 def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
