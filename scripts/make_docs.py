@@ -18,7 +18,7 @@ from rookery.algorithms.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.ppo import PPOConfig
 from rookery.algorithms.pqn import PQNConfig
 from rookery.algorithms.q_exploration import ExplorationConfig
-from rookery.algorithms.q_losses import ValuesConfig
+from rookery.algorithms.q_values import ValuesConfig
 from rookery.algorithms.reinforce import ReinforceConfig
 from rookery.algorithms.sac import SACConfig
 from rookery.algorithms.td3 import TD3Config
@@ -127,8 +127,9 @@ def presets_page() -> str:
         "action is a Box, else *discrete*.",
         "",
     ]
-    for algorithm, kinds in SPACE_PRESETS.items():
-        for kind, values in kinds.items():
+    for algorithm in ENV_PRESETS:
+        for kind in ("discrete", "continuous", "image"):
+            values = SPACE_PRESETS.get(algorithm, {}).get(kind, {})
             text = ", ".join(f"`{path}={flow(value)}`" for path, value in values.items()) or "the defaults as they are"
             lines.append(f"- **{algorithm}, {kind}**: {text}")
     for algorithm, values in MEMORY_PRESETS.items():

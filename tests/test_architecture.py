@@ -11,8 +11,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rookery"
 
@@ -94,6 +92,7 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
 def files(package: str = "") -> list[Path]:
     return sorted((SOURCE / package).rglob("*.py"))
 
@@ -134,6 +133,7 @@ def files_with(pattern: str, ignoring: str | tuple[str, ...] = "-") -> list[str]
     return found
 
 
+@cache
 def imports_of(path: Path) -> list[Import]:
     found: list[Import] = []
 
@@ -375,10 +375,10 @@ def test_no_file_is_a_drawer_for_everything():
     assert not [name_of(path) for path in files() if path.stem in vague or path.parent.name in vague]
 
 
-@pytest.mark.parametrize("path", files(), ids=name_of)
-def test_functions_stay_readable(path):
+def test_functions_stay_readable():
     long = {
-        name: length
+        f"{name_of(path)}:{name}": length
+        for path in files()
         for name, node in functions(tree_of(path))
         if (length := node.end_lineno - node.lineno + 1) > MAX_FUNCTION
     }

@@ -7,7 +7,7 @@ import pytest
 import torch
 from q_learners import MASKED, fragments, learner
 
-from rookery.algorithms.q_losses import (
+from rookery.algorithms.q_values import (
     CategoricalValue,
     MeanValue,
     QBatch,

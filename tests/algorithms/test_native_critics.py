@@ -134,7 +134,7 @@ def test_the_gradient_of_actions_is_that_of_torch(name):
     rows, gradients = drawn(mine, 0), []
     for algo in (mine, theirs):
         action = rows.action.clone().requires_grad_()
-        judged = algo.critics.judge(StateAction(rows.obs, action))
+        judged = algo.critics.detached(StateAction(rows.obs, action))
         (judged.amin(0) if judged.dim() == 2 else judged.mean((0, 2))).sum().backward()
         gradients.append(action.grad)
     assert gradients[0].abs().max() > 1e-3

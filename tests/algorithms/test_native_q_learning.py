@@ -11,7 +11,7 @@ from stepping import step
 from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig
 from rookery.algorithms.pqn import PQN, PQNConfig
 from rookery.algorithms.q_kernel import TDRows
-from rookery.algorithms.q_losses import QBatch, ValuesConfig
+from rookery.algorithms.q_values import QBatch, ValuesConfig
 from rookery.core.batch import Transitions
 from rookery.core.optim import gradient_step
 from rookery.core.seeding import Streams

@@ -9,7 +9,7 @@ from stepping import step
 
 from rookery.algorithms.dqn import TargetConfig
 from rookery.algorithms.q_kernel import RecurrentQKernels
-from rookery.algorithms.q_losses import ValuesConfig
+from rookery.algorithms.q_values import ValuesConfig
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.replay.buffer import ReplayConfig

@@ -9,7 +9,7 @@ from stepping import step
 
 from rookery import Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
-from rookery.algorithms.ddpg import DDPG, ActorBatch, DDPGConfig, actor_loss
+from rookery.algorithms.ddpg import DDPG, DDPGConfig, actor_loss
 from rookery.algorithms.td3 import TD3, TD3Config
 from rookery.core.errors import SpaceError
 from rookery.core.optim import gradient_step
@@ -99,7 +99,7 @@ def test_the_lower_of_two_target_critics_counts():
 
 def test_the_actor_climbs_the_first_critic_by_the_chain_rule():
     learner = td3()
-    batch = ActorBatch(experience().obs)
+    batch = experience()
     loss, _ = actor_loss(learner.actor(batch), batch, learner.cfg)
     weights = list(learner.policy.parameters())
     ours = torch.autograd.grad(loss, weights)
@@ -116,7 +116,7 @@ def test_the_actors_step_leaves_critics_and_their_gradients_alone():
     step(learner)
     flat = learner.critics.optimizer.flat
     data, grad = flat.data.clone(), flat.grad.clone()
-    gradient_step(learner.actor, actor_loss, ActorBatch(experience().obs), learner.actor_optimizer, learner.cfg)
+    gradient_step(learner.actor, actor_loss, experience(), learner.actor_optimizer, learner.cfg)
     assert torch.equal(flat.data, data)
     assert torch.equal(flat.grad, grad)
 

@@ -115,14 +115,14 @@ def test_explain_weights_shows_the_calls_of_a_run_with_a_replay_memory(rookery, 
 
 
 def test_explain_memory_shows_where_play_is_stored_and_drawn(rookery, dqn, runs):
-    code, out, _ = rookery("explain", "dqn", "memory")
+    code, out, _ = rookery("explain", "dqn", "replay")
     assert code == 0
     stored, drawn = out.split("it is drawn again in ")
     assert re.match(r"what is played is stored in \S+replay/buffer\.py:\d+ ReplayBuffer\.add\n", stored)
     assert functions(stored.splitlines())[-2:] == ["Replay.store", "ReplayBuffer.add"]
     assert functions(drawn.splitlines())[-1] == "ReplayBuffer.sample"
-    assert out.endswith("checkpoints hold it as files; what is in them: rookery memory show runs/dqn\n")
-    assert "no policy of this run has a replay memory" in rookery("explain", "cart", "memory")[1]
+    assert out.endswith("checkpoints hold it as files; what is in them: rookery replay show runs/dqn\n")
+    assert "no policy of this run has a replay buffer" in rookery("explain", "cart", "replay")[1]
 
 
 def test_explain_answers_which_gamma_and_which_exploration(rookery, dqn):

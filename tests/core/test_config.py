@@ -675,12 +675,13 @@ def test_a_policys_own_value_from_a_higher_layer_is_not_noted():
 
 def test_policies_inherit_nested_settings_field_by_field():
     resolved = run(
-        Layer("file", {"algorithm": {"model": {"hidden": [8], "options": {"x": 1}}}}),
+        Layer("file", {"algorithm": {"model": {"hidden": [8], "options": {"x": 1, "deep": {"z": 3}}}}}),
         Layer("code", {"policies": {"a": {"model": {"activation": "relu", "options": {"y": 2}}}}}),
     )
     model = resolved.config.policies["a"].algorithm.model
-    assert model == ModelConfig(hidden=(8,), activation="relu", options={"x": 1, "y": 2})
-    assert resolved.history["policies.a.model.options.x"] == [("file as algorithm.model.options.x", 1)]
+    assert model == ModelConfig(hidden=(8,), activation="relu", options={"x": 1, "deep": {"z": 3}, "y": 2})
+    for inner, value in (("options.x", 1), ("options.deep.z", 3)):
+        assert resolved.history[f"policies.a.model.{inner}"] == [(f"file as algorithm.model.{inner}", value)]
 
 
 def test_policy_ids_are_texts_without_dots():

@@ -16,6 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from killable import amount
 
 from rookery import ConfigError, Trainer
+from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.cli.main import main
 from rookery.core.config import resolve
@@ -40,7 +41,7 @@ def leaves(cls, prefix=""):
         if name.startswith("_") or get_origin(hint) is types.GenericAlias or "ClassVar" in str(hint):
             continue
         inner = settings_class(hint)
-        if inner is not None:
+        if inner is not None and inner is not AlgorithmConfig:  # whose class is chosen by name
             found |= leaves(inner, f"{prefix}{name}.")
         elif name != "algorithm" and name not in FREE and f"{prefix}{name}" not in FREE:
             found[f"{prefix}{name}"] = hint

@@ -325,12 +325,12 @@ def of_length(content, **texts):
 
 
 FOREIGN = {
-    "another's safetensors": (lambda data: data.replace(b"rookery replay memory 1", b"somebody's other thing."),
-                              "is no segment of a replay memory"),
-    "a newer format": (lambda data: data.replace(b"rookery replay memory 1", b"rookery replay memory 9"),
+    "another's safetensors": (lambda data: data.replace(b"rookery replay buffer 1", b"somebody's other thing."),
+                              "is no segment of a replay buffer"),
+    "a newer format": (lambda data: data.replace(b"rookery replay buffer 1", b"rookery replay buffer 9"),
                        "has format 9, which this version of Rookery cannot read"),
-    "a pickle": (lambda data: b"\x80\x04\x95" + data, "is no segment of a replay memory"),
-    "nothing": (lambda data: b"", "is no segment of a replay memory"),
+    "a pickle": (lambda data: b"\x80\x04\x95" + data, "is no segment of a replay buffer"),
+    "nothing": (lambda data: b"", "is no segment of a replay buffer"),
     "other rows": (lambda data: data.replace(b'"first":"0"', b'"first":"7"'), "holds the rows 7 to "),
     "unknown spaces": (lambda data: data.replace(b'\\"kind\\": \\"Box\\"', b'\\"kind\\": \\"Bag\\"'), "unknown kind"),
     "a lost column": (lambda data: data.replace(b'"reward":', b'"payoff":'), "reward"),
@@ -417,7 +417,7 @@ def test_a_memory_of_other_spaces_is_refused_with_both(tmp_path):
     here = str(stored)
     pictures = spaces_of(empty("frames"))
     assert told(lambda: check_spaces(stored, pictures, "policy 'main'"), SpaceError) == (
-        f"{here}: this replay memory does not fit: it holds observations {SPACES['numbers']}, policy 'main' has "
+        f"{here}: this replay buffer does not fit: it holds observations {SPACES['numbers']}, policy 'main' has "
         f"{SPACES['frames']}"
     )
     four = spaces_of(memory_for("numbers", spaces.Discrete(4)))
@@ -448,7 +448,7 @@ def test_a_memory_is_found_by_directory_and_policy(tmp_path):
     )
     write_directory(tmp_path / "none", {"state.json": b"{}"}, {})
     assert told(lambda: find_replay(tmp_path / "none")) == (
-        f"{tmp_path / 'none'}: holds no replay memory: its algorithms learn from none, it was saved with "
+        f"{tmp_path / 'none'}: holds no replay buffer: its algorithms learn from none, it was saved with "
         "replay.save = false, or nothing was played yet"
     )
     assert "there is no such run or checkpoint" in told(lambda: find_replay(tmp_path / "nowhere"))

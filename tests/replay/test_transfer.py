@@ -86,7 +86,7 @@ def test_memories_of_other_spaces_are_not_merged(tmp_path):
     with pytest.raises(SpaceError) as caught:
         merged([a, b], "main", nothing)
     assert str(caught.value) == (
-        f"{b}: this replay memory does not fit: it holds observations {SPACES['frames']}, {a} has {SPACES['numbers']}"
+        f"{b}: this replay buffer does not fit: it holds observations {SPACES['frames']}, {a} has {SPACES['numbers']}"
     )
 
 

@@ -3,6 +3,8 @@ import pytest
 
 from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
+from rookery.envs.make import make_env
+from rookery.envs.vector.serial import SerialEnv
 from rookery.tasks.arena import BatchedArena, MultiAgentArena
 
 UP, RIGHT, DOWN, LEFT = range(4)
@@ -249,7 +251,8 @@ def test_a_subclass_has_no_twin_unless_it_names_one():
     class SameRules(MultiAgentArena):
         batched = BatchedArena
 
-    assert MultiAgentArena.batched is BatchedArena and OtherRules.batched is None and SameRules.batched is BatchedArena
+    made = {rules: type(make_env(rules, None, (), 2, "auto")) for rules in (MultiAgentArena, OtherRules, SameRules)}
+    assert made == {MultiAgentArena: BatchedArena, OtherRules: SerialEnv, SameRules: BatchedArena}
 
 
 @pytest.mark.parametrize(("width", "height"), [(10, 10), (1, 9), (9, 1), (14, 5), (2, 1), (150, 3), (3, 500)])

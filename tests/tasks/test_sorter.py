@@ -8,7 +8,8 @@ from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
-from rookery.tasks.sorter import DISTANCE, MOVES, NUMBER, VISITED, BatchedSorter, Sorter
+from rookery.envs.vector.serial import SerialEnv
+from rookery.tasks.sorter import DISTANCE, NUMBER, VISITED, BatchedSorter, Sorter
 
 
 def plan(lane, episode):
@@ -196,9 +197,8 @@ def test_a_subclass_has_no_twin_unless_it_names_one():
     class Own(Sorter):
         """Other rules."""
 
-    assert Sorter.batched is BatchedSorter
-    assert Own.batched is None
-    assert len(MOVES) == 4
+    assert isinstance(make_env(Sorter, None, (), 2, "auto"), BatchedSorter)
+    assert isinstance(make_env(Own, None, (), 2, "auto"), SerialEnv)
 
 
 def test_both_draw_the_same_pictures_and_tiles_turn_green_when_they_are_visited():

@@ -170,15 +170,15 @@ def test_only_the_policies_that_are_named_learn():
 def test_ctrl_c_ends_learning_between_two_steps_and_keeps_what_was_learned(tmp_path):
     with replaying(tmp_path) as trainer:
         learner = trainer.learners["main"]
-        follow = learner.follow
+        record = learner.replay.record
 
         def interrupted(*arguments):
             if learner.replay.gradient_steps == before + 14:
                 trainer.interrupt.number = signal.SIGINT
-            return follow(*arguments)
+            return record(*arguments)
 
         before = learner.replay.gradient_steps
-        learner.follow = interrupted
+        learner.replay.record = interrupted
         with pytest.raises(Interrupted):
             trainer.learn(1000)
         made = learner.replay.gradient_steps - before

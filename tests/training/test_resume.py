@@ -416,9 +416,9 @@ def test_a_state_of_another_environment_is_refused(tmp_path):
     with make("CartPole-v1") as trainer:
         trainer.train_iteration()
         trainer.save(tmp_path / "batched")
-    with pytest.raises(Exception, match="the saved state is of another environment, or of other settings"):
+    with pytest.raises(Exception, match="another environment"):
         Trainer.load(tmp_path / "batched", config={"env.implementation": "serial"})
-    with pytest.raises(Exception, match="the saved state is of another environment, or of other settings"):
+    with pytest.raises(Exception, match="another environment"):
         Trainer.load(tmp_path / "batched", num_envs=5)
 
 

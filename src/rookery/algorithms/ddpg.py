@@ -89,36 +89,29 @@ class DDPGConfig(AlgorithmConfig):
         return Deterministic(self.exploration.kind, self.exploration.theta, self.exploration.every)
 
 
-@dataclass(frozen=True)
-class ActorBatch:
-    """Rows of the actor's loss: observations ``[N, ...]`` as networks take them."""
-
-    obs: TensorTree
-
-
-class JudgedActor:
-    """A policy, and critics that judge what it does.
+class DDPGActor:
+    """Puts out what critics say of a policy's actions.
 
     Args:
-        policy: Acts.
-        judge: Judges; its weights take no gradients.
+        policy: The policy that acts.
+        critics: The critics, whose weights take no gradients here.
     """
 
-    def __init__(self, policy: Policy, judge: Critics) -> None:
+    def __init__(self, policy: Policy, critics: Critics) -> None:
         self.policy = policy
-        self.judge = judge
-        self.kernels = actor_kernels(policy, self.judged)
+        self.critics = critics
+        self.kernels = actor_kernels(policy, self.outputs)
 
-    def __call__(self, batch: ActorBatch) -> Tensor:
-        """What its actions are worth, ``[K, N]`` or ``[K, N, M]``; gradients flow through the actions into it."""
-        return self.judged(behavior_of(self.policy, batch.obs), batch)
+    def __call__(self, rows: Transitions) -> Tensor:
+        """Values the policy's actions, ``[K, N]`` or ``[K, N, M]``; gradients flow through the actions into it."""
+        return self.outputs(behavior_of(self.policy, rows.obs), rows)
 
-    def judged(self, behavior: Behavior, batch: ActorBatch) -> Tensor:
-        """The same, given what actions are drawn from."""
-        return self.judge(StateAction(batch.obs, behavior.mode()))  # type: ignore[no-any-return]
+    def outputs(self, behavior: Behavior, rows: Transitions) -> Tensor:
+        """Does the same, given what actions are drawn from."""
+        return self.critics(StateAction(rows.obs, behavior.mode()))  # type: ignore[no-any-return]
 
 
-def actor_loss(q: Tensor, batch: ActorBatch, cfg: DDPGConfig) -> tuple[Tensor, Metrics]:
+def actor_loss(q: Tensor, rows: Transitions, cfg: DDPGConfig) -> tuple[Tensor, Metrics]:
     """The negated value of the actor's actions (eq. 6), as the first critic sees it; of quantiles the mean of all."""
     loss = -(q[0] if q.dim() == 2 else q).mean()
     return loss, {"actor_loss": loss.detach()}
@@ -139,7 +132,7 @@ class DDPG(Algorithm[DDPGConfig]):
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_target, self._actor_target_data = target_of(policy)
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.actor = JudgedActor(policy, self.critics.judge)
+        self.actor = DDPGActor(policy, self.critics.detached)
         self.target_kernels = actor_kernels(self.actor_target, lambda behavior, _: behavior)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
@@ -187,7 +180,7 @@ class DDPG(Algorithm[DDPGConfig]):
 
     def learn_actor(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """A gradient step up the critics' values of its actions; then all targets follow."""
-        metrics = gradient_step(self.actor, actor_loss, ActorBatch(rows.obs), self.actor_optimizer, cfg)
+        metrics = gradient_step(self.actor, actor_loss, rows, self.actor_optimizer, cfg)
         self.critics.track(cfg.tau)
         track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
         return named("actor", metrics)

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, exploration_for
+from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, ParameterNoise
 from rookery.algorithms.q_kernel import QKernels, TDRows, q_kernels
-from rookery.algorithms.q_losses import DELTA, Estimate, MeanValue, QBatch, ValuesConfig, estimate_for, played
-from rookery.algorithms.q_network import QNetwork
-from rookery.algorithms.q_sequences import stretches, timeline_rows, unroll, windows
+from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
+from rookery.algorithms.q_values import DELTA, Estimate, MeanValue, QBatch, QNetwork, ValuesConfig, estimate_for, played
 from rookery.core.batch import Demand, Rollout, TensorTree, Transitions, flat
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
@@ -92,7 +91,7 @@ class DQNConfig(AlgorithmConfig):
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     """How actions are tried out."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
-    """The replay memory."""
+    """The replay buffer."""
     max_grad_norm: PositiveFloat | None = 10.0
     """Longest gradient; longer ones are scaled down. None = any."""
     adam_eps: PositiveFloat = 1e-8
@@ -148,7 +147,9 @@ class DQN(Algorithm[DQNConfig]):
         for net in (self.net, self.target_net):
             net.kernels = q_kernels(net, cfg.model)
         self.estimate: Estimate = estimate_for(cfg.values, head.support)
-        self.exploration: Exploration = exploration_for(policy, cfg.exploration, self.optimizer.flat.data, self.rng)
+        self.exploration = Exploration(policy)
+        if cfg.exploration.kind == "parameters":
+            self.exploration = ParameterNoise(policy, self.optimizer.flat.data, self.rng)
         self.explore()
 
     @property
@@ -165,7 +166,7 @@ class DQN(Algorithm[DQNConfig]):
         return {}
 
     def learn(self, gradient_steps: int) -> None:
-        """Makes gradient steps on decisions, or sequences of them, drawn from replay."""
+        """Makes gradient steps on decisions, or sequences of them, drawn from replay; the target network follows."""
         cfg, estimate = self.now(), self.estimate
         for _ in range(gradient_steps):
             if self.policy.memory_size:
@@ -173,12 +174,13 @@ class DQN(Algorithm[DQNConfig]):
             else:
                 drawn = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
                 batch: Any = self.kernel_rows(drawn) or self.targets(drawn, cfg)
-                metrics = gradient_step(
-                    self.net, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form
-                )
+                metrics = gradient_step(self.net, estimate.loss, batch, self.optimizer, cfg, estimate.closed_form)
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
-            self.follow(cfg.target)
+            if cfg.target.kind == "soft":
+                track(self.target_flat.data, self.optimizer.flat.data, cfg.target.tau)
+            elif self.replay.gradient_steps % cfg.target.every == 0:
+                track(self.target_flat.data, self.optimizer.flat.data, 1.0)
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
         """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
@@ -213,8 +215,8 @@ class DQN(Algorithm[DQNConfig]):
     def sequence_targets(self, rollout: Rollout, weight: Tensor | None, cfg: DQNConfig) -> tuple[QBatch, Tensor]:
         """The same for what follows the burn-in of each sequence; and which sequence each row is of, ``[N]``."""
         policy = self.policy
-        seen, window = timeline_rows(policy, rollout), windows(rollout, n=cfg.n_step, gamma=cfg.gamma)
-        whole, burned, rest = stretches(policy, rollout, cfg.replay.burn_in)
+        seen, window = timeline_rows(policy, rollout), n_step_returns(rollout, n=cfg.n_step, gamma=cfg.gamma)
+        whole, burned, rest = split_timeline(policy, rollout, cfg.replay.burn_in)
         kept = None if rollout.memory is None else policy.learned(rollout.memory[0])
         after, _ = unroll(self.target_net, seen, self.noise(), kept, None, whole)
         kernels = self.net.kernels is not None
@@ -253,13 +255,6 @@ class DQN(Algorithm[DQNConfig]):
             return None
         drawn = torch.from_numpy(self.rng.standard_normal((1, width), dtype="float32"))
         return drawn.to(self.replay.device)
-
-    def follow(self, cfg: TargetConfig) -> None:
-        """Moves the target network after a gradient step."""
-        if cfg.kind == "soft":
-            track(self.target_flat.data, self.optimizer.flat.data, cfg.tau)
-        elif self.replay.gradient_steps % cfg.every == 0:
-            track(self.target_flat.data, self.optimizer.flat.data, 1.0)
 
     # --- playing ------------------------------------------------------------------------------------------------------
 

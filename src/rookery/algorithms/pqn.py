@@ -1,5 +1,5 @@
 """Parallelised Q-networks (Gallici et al. 2024, arXiv:2407.04811): Q-learning from what many copies have just played,
-without a replay memory and without a target network, which layer normalization makes stable.
+without a replay buffer and without a target network, which layer normalization makes stable.
 
 The details that decide are in docs/algorithms/pqn.md. The file reads from the settings down to the update.
 """
@@ -17,8 +17,7 @@ from torch import Tensor
 from rookery.algorithms.actor_critic import RolloutValues, following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.q_kernel import q_kernels
-from rookery.algorithms.q_losses import QBatch, only_played, played
-from rookery.algorithms.q_network import QNetwork
+from rookery.algorithms.q_values import QBatch, QNetwork, only_played, played
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics

@@ -26,7 +26,7 @@ from rookery.models.native_memory import NativeRecurrence
 from rookery.models.q_head import QHead
 
 if TYPE_CHECKING:
-    from rookery.algorithms.q_network import QNetwork
+    from rookery.algorithms.q_values import QNetwork
 
 STATISTICS = ("loss", "q_mean", "td_error")
 """In the order of `values.h`."""

@@ -29,7 +29,7 @@ from rookery.algorithms.critics import (
     mask_at,
     named,
 )
-from rookery.algorithms.experience import Along, Experience, along_time
+from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
 from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
@@ -91,7 +91,7 @@ class SACConfig(AlgorithmConfig):
     entropy_share: Fraction = 0.5
     """With `discrete`: target entropy as a share of that of choosing evenly among the allowed actions."""
     discrete: Structural[bool] = False
-    """Whether actions are one of several; critics then judge all of them at once."""
+    """Whether actions are one of several; critics then value all of them at once."""
     log_std: Literal["clamp", "tanh"] = "clamp"
     """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
     exploration: NoiseConfig = field(default_factory=NoiseConfig)
@@ -124,13 +124,13 @@ class ActorBatch:
         obs: Observations as networks take them.
         noise: ``[N, k]`` standard normal numbers behind its actions.
         alpha: Temperature, without dimensions.
-        along: Where the rows stand among the observations, for a policy that remembers; else None.
+        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
     """
 
     obs: TensorTree
     noise: Tensor
     alpha: Tensor
-    along: Along | None = field(default_factory=lambda: None)
+    recurrent: RecurrentInput | None = field(default_factory=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -141,13 +141,13 @@ class DiscreteBatch:
         obs: Observations as networks take them.
         q: ``[N, A]`` what each action is worth.
         alpha: Temperature, without dimensions.
-        along: Where the rows stand among the observations, for a policy that remembers; else None.
+        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
     """
 
     obs: TensorTree
     q: Tensor
     alpha: Tensor
-    along: Along | None = field(default_factory=lambda: None)
+    recurrent: RecurrentInput | None = field(default_factory=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,8 @@ class EntropyBatch:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What became of fresh actions.
+class ActorOutputs:
+    """What the actor's loss takes: fresh actions by their log-probabilities and values.
 
     Attributes:
         logp: ``[N]`` their log-probabilities.
@@ -181,7 +181,7 @@ class Judged:
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 
-def actor_loss(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
+def actor_loss(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
     """Eq. 7: the temperature times the log-probability of fresh actions, minus the lowest value of them; of quantiles
     the mean of all (TQC, eq. 13).
     """
@@ -190,7 +190,7 @@ def actor_loss(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> tuple[Tens
     return loss, {"actor_loss": loss.detach(), "entropy": -outputs.logp.detach()}
 
 
-def actor_gradient(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
+def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
     """The gradient of `actor_loss` with respect to what the policy's last layer puts out, and its metrics; None of
     quantiles.
     """
@@ -235,44 +235,45 @@ class CategoricalActor:
 
     def __call__(self, batch: DiscreteBatch) -> Categorical:
         """The distribution over actions."""
-        return self.of(batch.obs, batch.along)
+        return self.of(batch.obs, batch.recurrent)
 
-    def of(self, obs: TensorTree, along: Along | None) -> Categorical:
+    def of(self, obs: TensorTree, recurrent: RecurrentInput | None) -> Categorical:
         """The same, of observations alone."""
-        distribution = behavior_of(self.policy, obs, along=along)
+        distribution = behavior_of(self.policy, obs, recurrent=recurrent)
         assert isinstance(distribution, Categorical)
         return distribution
 
 
-class JudgedActor:
-    """A policy, and critics that judge what it does.
+class SACActor:
+    """Puts out fresh actions of a policy with what critics say of them.
 
     Args:
-        policy: Acts.
-        judge: Judges; its weights take no gradients.
+        policy: The policy that acts.
+        critics: The critics, whose weights take no gradients here.
     """
 
-    def __init__(self, policy: Policy, judge: Critics) -> None:
+    def __init__(self, policy: Policy, critics: Critics) -> None:
         self.policy = policy
-        self.judge = judge
-        self.kernels = actor_kernels(policy, self.judged)
+        self.critics = critics
+        self.kernels = actor_kernels(policy, self.outputs)
 
-    def __call__(self, batch: ActorBatch) -> Judged:
-        """Fresh actions and what they are worth; gradients flow through both into the policy."""
-        return self.judged(behavior_of(self.policy, batch.obs, along=batch.along), batch)
+    def __call__(self, batch: ActorBatch) -> ActorOutputs:
+        """Draws fresh actions and values them; gradients flow through both into the policy."""
+        return self.outputs(behavior_of(self.policy, batch.obs, recurrent=batch.recurrent), batch)
 
-    def judged(self, behavior: Behavior, batch: ActorBatch) -> Judged:
-        """The same, given what actions are drawn from."""
+    def outputs(self, behavior: Behavior, batch: ActorBatch) -> ActorOutputs:
+        """Does the same, given what actions are drawn from."""
         action, logp = behavior.sample_logp(batch.noise)
-        judged, kernels, head = StateAction(batch.obs, action, along=batch.along), self.judge.kernels, self.policy.head
+        pair = StateAction(batch.obs, action, recurrent=batch.recurrent)
+        kernels, head = self.critics.kernels, self.policy.head
         if kernels is None or torch.is_grad_enabled() or not isinstance(behavior, SquashedGaussian):
-            return Judged(logp, self.judge(judged))
+            return ActorOutputs(logp, self.critics(pair))
 
         def back(by_logp: Tensor, by_q: Tensor) -> Tensor:
             by_action = kernels.action_gradient(by_q, action.shape[1])
             return squashed_gradient(head, behavior, batch.noise, action, by_logp, by_action)
 
-        return Judged(logp, kernels.values(judged, keep=True), back)
+        return ActorOutputs(logp, kernels.values(pair, keep=True), back)
 
 
 class Temperature(nn.Module):
@@ -310,7 +311,7 @@ class SAC(Algorithm[SACConfig]):
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_optimizer = self._adam(policy)
-        self.actor = JudgedActor(policy, self.critics.judge)
+        self.actor = SACActor(policy, self.critics.detached)
         self.categorical_actor = CategoricalActor(policy)
         self.temperature = Temperature(cfg.alpha_init).to(self.replay.device) if cfg.alpha is None else None
         self.temperature_optimizer = None if self.temperature is None else self._adam(self.temperature)
@@ -386,19 +387,20 @@ class SAC(Algorithm[SACConfig]):
         window: dict[str, Any] = {"n_step": cfg.n_step, "gamma": cfg.gamma}
         if not self.policy.memory_size:
             return Experience(**vars(self.replay.sample(cfg.batch_size, **window, beta=cfg.replay.beta)))
-        length = cfg.replay.burn_in + cfg.model.memory.sequence_length
+        burn_in = cfg.replay.burn_in
+        length = burn_in + cfg.model.memory.sequence_length
         drawn = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
-        return along_time(self.policy, drawn.rollout, drawn.row, drawn.weight, burn_in=cfg.replay.burn_in, **window)
+        return sequence_experience(self.policy, drawn.rollout, drawn.row, drawn.weight, burn_in=burn_in, **window)
 
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
         ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
         with torch.no_grad():
-            behavior = behavior_of(self.policy, rows.next_obs, self.actor.kernels, rows.next_along)
+            behavior = behavior_of(self.policy, rows.next_obs, self.actor.kernels, rows.next_recurrent)
             next_action, next_logp = behavior.sample_logp(ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
-        batch = ActorBatch(rows.obs, now, alpha, rows.along)
+        batch = ActorBatch(rows.obs, now, alpha, rows.recurrent)
         return metrics | named(
             "actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg, ACTOR_GRADIENT)
         )
@@ -407,16 +409,16 @@ class SAC(Algorithm[SACConfig]):
         """The same, in expectation over all actions (Christodoulou, eq. 10)."""
         with torch.no_grad():
             assert self.critics.target is not None
-            policy = self.categorical_actor.of(rows.next_obs, rows.next_along)
-            q = self.critics.target(StateAction(rows.next_obs, rows.action, along=rows.next_along)).amin(0)
+            policy = self.categorical_actor.of(rows.next_obs, rows.next_recurrent)
+            q = self.critics.target(StateAction(rows.next_obs, rows.action, recurrent=rows.next_recurrent)).amin(0)
             value = (policy.log_probs.exp() * (q - alpha * policy.log_probs)).sum(1)
             target = torch.addcmul(rows.reward, rows.discount, value)
-        batch = CriticBatch(rows.obs, rows.action, target, rows.weight, along=rows.along)
+        batch = CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent)
         metrics = self.critics.improve(discrete_critic_loss, batch, cfg)
         with torch.no_grad():
-            q = self.critics.net(StateAction(rows.obs, rows.action, along=rows.along)).amin(0)
-        judged = DiscreteBatch(rows.obs, q, alpha, rows.along)
-        learned = gradient_step(self.categorical_actor, discrete_actor_loss, judged, self.actor_optimizer, cfg)
+            q = self.critics.net(StateAction(rows.obs, rows.action, recurrent=rows.recurrent)).amin(0)
+        actor_batch = DiscreteBatch(rows.obs, q, alpha, rows.recurrent)
+        learned = gradient_step(self.categorical_actor, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)
 
     def target_entropy(self, rows: Experience) -> Tensor | float:
@@ -426,7 +428,7 @@ class SAC(Algorithm[SACConfig]):
             return cfg.target_entropy
         if not cfg.discrete:
             return -float(action.num_numbers)
-        mask = mask_at(rows.obs, rows.along)
+        mask = mask_at(rows.obs, rows.recurrent)
         if mask is None:
             return cfg.entropy_share * math.log(action.sizes[0])
         return cfg.entropy_share * mask.sum(1).float().log()

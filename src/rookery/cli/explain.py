@@ -47,7 +47,7 @@ def explain(
     run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[PATH|weights|env.step|memory]", help="A setting or section; or one of three places.",
+        typer.Argument(metavar="[PATH|weights|env.step|replay]", help="A setting or section; or one of three places.",
                        show_default=False),
     ] = None,
 ) -> None:  # fmt: skip
@@ -63,8 +63,8 @@ def explain(
         lines = weights(folder)
     elif what == "env.step":
         lines = env_step(folder)
-    elif what == "memory":
-        lines = memory(folder)
+    elif what in ("replay", "memory"):  # the second is what it was called before
+        lines = replay(folder)
     elif what is not None:
         lines = [history(read_provenance(folder)).explain(what)]
     else:
@@ -73,7 +73,7 @@ def explain(
         typer.echo(line)
 
 
-def history(provenance: Provenance) -> Resolved:
+def history(provenance: Provenance) -> Resolved[None]:
     """What is known of a run's settings, to be asked for explanations."""
     from ruamel.yaml import YAML
 
@@ -81,7 +81,7 @@ def history(provenance: Provenance) -> Resolved:
 
     reader = YAML(typ="safe", pure=True)
     read = {path: [(source, reader.load(text)) for source, text in given] for path, given in provenance.items()}
-    return Resolved(None, read, ())
+    return Resolved(None, read)
 
 
 def changed(provenance: Provenance) -> Iterable[str]:
@@ -135,7 +135,7 @@ def env_step(run: Path) -> Iterator[str]:
     yield from seen(found)
 
 
-def memory(run: Path) -> Iterator[str]:
+def replay(run: Path) -> Iterator[str]:
     """Where what a run plays is stored and drawn again, and how it gets there."""
     from rookery.core.source import find
     from rookery.training.call_path import path_to_drawing, path_to_storing
@@ -153,12 +153,12 @@ def memory(run: Path) -> Iterator[str]:
                 yield from written(step.replace(UPDATE, update) for step in way)
             continue
         if not found:
-            yield "no policy of this run has a replay memory"
+            yield "no policy of this run has a replay buffer"
             return
         for algorithm, calls in found.items():
             yield f"the way there in this run, {algorithm}:"
             yield from seen(calls)
-    yield f"checkpoints hold it as files; what is in them: rookery memory show {run}"
+    yield f"checkpoints hold it as files; what is in them: rookery replay show {run}"
 
 
 def why_not(error: Exception) -> str:

@@ -16,11 +16,11 @@ def learn(
     run: Annotated[
         Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
     ],
-    gradient_steps: Annotated[int, typer.Option(help="Gradient steps of each policy that has a replay memory.")] = 1000,
+    gradient_steps: Annotated[int, typer.Option(help="Gradient steps of each policy that has a replay buffer.")] = 1000,
     policy: Annotated[list[str] | None, typer.Option(help="Only this policy. Repeatable.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
 ) -> None:
-    """Make gradient steps on the replay memories of a run; nothing is played, its environment need not be here.
+    """Make gradient steps on the replay buffers of a run; nothing is played, its environment need not be here.
 
     rookery learn runs/CartPole-v1-dqn-s3 --gradient-steps 10000
     """

@@ -78,7 +78,7 @@ class ReplayConfig(Settings):
     """Whether checkpoints hold the buffer."""
 
     start_from: AtStart[tuple[str, ...]] = ()
-    """Runs, checkpoints or memory directories (``PATH`` or ``PATH:policy``) whose decisions the buffer starts with."""
+    """Runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``) whose decisions the buffer starts with."""
 
     mix: dict[str, PositiveFloat] = field(default_factory=dict)
     """Such memories, only read, and the part of every batch that is drawn from each; the rest is the policy's own."""
@@ -207,9 +207,7 @@ class ReplayBuffer(Stateful):
         self.evict(self.total + size - self.capacity)
         for name, array in arrays.rows.items():
             getattr(self, name)[start:end] = array
-        self.terminated[start:end] = False
-        self.truncated[start:end] = False
-        self.begins[start:end] = False
+        self.terminated[start:end] = self.truncated[start:end] = self.begins[start:end] = False
         steps = size // fragments
         self.slot[start:end].reshape(steps, fragments)[...] = regular.slot
         np.add.outer(np.arange(steps), regular.due, out=self.clock[start:end].reshape(steps, fragments))
@@ -345,14 +343,12 @@ class ReplayBuffer(Stateful):
         )
 
     def _draw(self, number: int, beta: float) -> tuple[np.ndarray, np.ndarray, Tensor | None]:
-        """Serial numbers, row numbers and importance weights of rows that were drawn."""
+        """Draws rows and returns their serial numbers, row numbers and importance weights."""
+        if not (len(self) if self.tree is None else self.tree.total):
+            raise RookeryError(EMPTY)
         if self.tree is None:
-            if not len(self):
-                raise RookeryError(EMPTY)
             serial = self.rng.integers(self.first, self.total, number)
             return serial, serial % self.capacity, None
-        if not self.tree.total:
-            raise RookeryError(EMPTY)
         # one from each of as many equal parts of the total, which varies less than all from the whole
         rows = self.tree.draw((np.arange(number) + self.rng.random(number)) / number)
         if self.cfg.kind == "uniform":

@@ -148,7 +148,7 @@ class Mixture(Stateful):
         if tuple(state["marks"]) != self.marks:
             raise ConfigError(
                 f"replay.mix = {', '.join(self.cfg.mix)}: what these memories hold is not what it was when the "
-                "checkpoint was written; mix what stays: a pinned checkpoint, or what rookery memory export made"
+                "checkpoint was written; mix what stays: a pinned checkpoint, or what rookery replay export made"
             )
         super().load_state_dict(state)
 

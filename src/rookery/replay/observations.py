@@ -1,4 +1,4 @@
-"""Observations of a replay memory: each stored once, as the one of its row and the next one of the row before.
+"""Observations of a replay buffer: each stored once, as the one of its row and the next one of the row before.
 
 A *place* says where an observation lies. Places below `capacity` are rows of the ring. The others are *aside*: what was
 seen after a row that no row of the ring follows, because its episode was cut off, or because it is the newest.

@@ -121,10 +121,8 @@ class Replay(Stateful):
         """Returns how many gradient steps to make for so many decisions more; what is left over stays owed."""
         if self.is_warming_up or not len(self.buffer):
             return 0
-        self.owed += self.cfg.updates_per_step * decisions
-        whole = int(self.owed)
-        self.owed -= whole
-        return whole
+        whole, self.owed = divmod(self.owed + self.cfg.updates_per_step * decisions, 1.0)
+        return int(whole)
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
         """Draws decisions, on the networks' device, with normalized observations; see `ReplayBuffer.sample`."""
@@ -180,4 +178,4 @@ class Replay(Stateful):
         """Gives the means over the gradient steps since the last call, and how many decisions and steps there are."""
         row = self.means.result()
         self.means = Means()
-        return {**row, "memory": len(self.buffer), "gradient_steps": self.gradient_steps}
+        return {**row, "replay_size": len(self.buffer), "gradient_steps": self.gradient_steps}

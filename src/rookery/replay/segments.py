@@ -1,4 +1,4 @@
-"""Replay memories as files: sealed segments of rows, written once, shared by all directories that need them.
+"""Replay buffers as files: sealed segments of rows, written once, shared by all directories that need them.
 
 A memory lies in a directory as ``memory-POLICY-FIRST.safetensors``, a file for every stretch of rows that was new when
 a directory was written; FIRST is the serial number of its first row. The directory's manifest (`core/files.py`) has
@@ -133,7 +133,7 @@ def segment_stream(piece: Piece, spaces_: Spaces, *, first: int, continues: bool
         written: When its rows were first written, in seconds since 1970.
     """
     metadata = {
-        "format": f"rookery replay memory {FORMAT}",
+        "format": f"rookery replay buffer {FORMAT}",
         "spaces": spaces_.to_json(),
         "first": str(first),
         "last": str(first + rows_in(piece)),
@@ -267,8 +267,8 @@ def open_segment(segment: Segment) -> OpenSegment:
     try:
         rows, said = read_arrays(content)
         kind, _, number = said.get("format", "").rpartition(" ")
-        if kind != "rookery replay memory":
-            raise FileError(f"{path}: is no segment of a replay memory")
+        if kind != "rookery replay buffer":
+            raise FileError(f"{path}: is no segment of a replay buffer")
         if int(number) > FORMAT:
             raise FileError(
                 f"{path}: has format {number}, which this version of Rookery cannot read (up to {FORMAT}); a newer one "
@@ -282,7 +282,7 @@ def open_segment(segment: Segment) -> OpenSegment:
         if rows_in(rows) != segment.last - segment.first:
             raise FileError(f"{path}: has {rows_in(rows)} rows where {segment.last - segment.first} should be")
     except (ArrayFileError, SpaceError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path}: is no segment of a replay memory: {error}") from None
+        raise FileError(f"{path}: is no segment of a replay buffer: {error}") from None
     return found
 
 
@@ -328,7 +328,7 @@ def stored_replays(path: Path) -> dict[str, StoredReplay]:
         found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"])
     if not found:
         raise FileError(
-            f"{place}: holds no replay memory: its algorithms learn from none, it was saved with replay.save = false, "
+            f"{place}: holds no replay buffer: its algorithms learn from none, it was saved with replay.save = false, "
             "or nothing was played yet"
         )
     return found
@@ -338,7 +338,7 @@ def find_replay(source: str | Path, policy: str | None = None) -> StoredReplay:
     """The memory that a text means: ``PATH``, or ``PATH:policy`` where there are several.
 
     Args:
-        source: A run, a checkpoint or a memory directory, with the policy behind its last colon.
+        source: A run, a checkpoint or a replay directory, with the policy behind its last colon.
         policy: Whose memory it is if the text does not say so and there are several.
 
     Raises:
@@ -377,7 +377,7 @@ def check_spaces(stored: StoredReplay, wanted: Spaces, whose: str) -> None:
             f"{wanted.memory_size}"
         )
     if problems:
-        raise SpaceError(f"{stored}: this replay memory does not fit: {'; '.join(problems)}")
+        raise SpaceError(f"{stored}: this replay buffer does not fit: {'; '.join(problems)}")
 
 
 def copy_rows(stored: StoredReplay, memory: ReplayBuffer) -> int:

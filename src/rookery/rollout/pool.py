@@ -139,7 +139,7 @@ class LocalPool(Stateful):
 
     def set_weights(self, policies: Mapping[str, Policy]) -> None:
         """Hands out weights and normalizers: at once, or with what is played ahead, which still has the old ones."""
-        if self.limit is None:
+        if self.limit is None and policies:
             self.worker.set_weights(policies)
         else:
             self.waiting += [name for name in policies if name not in self.waiting]

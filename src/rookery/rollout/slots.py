@@ -13,7 +13,7 @@ same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +27,12 @@ from rookery.core.state import Stateful
 from rookery.policies.policy import Policy, native_actor
 from rookery.rollout.noise import ActionNoise
 
+OF_ROWS = ("obs", "action", "logp", "reward", "terminated", "truncated")
+"""What is kept of each row of a fragment."""
+
+OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
+"""What is kept of each fragment."""
+
 
 class Decisions:
     """What N slots decide together.
@@ -37,9 +43,10 @@ class Decisions:
         logp: Room for the log-probabilities of these, ``[N]``.
         chosen: The actions for others to see: they are read-only there, because these may be the only ones kept.
         call: Whoever acts on these arrays may keep here how.
+        at: Rows and columns ``[N]`` of the storage that the arrays are to be copied to; None if they stand there.
     """
 
-    __slots__ = ("action", "call", "chosen", "logp", "obs")
+    __slots__ = ("action", "at", "call", "chosen", "logp", "obs")
 
     def __init__(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> None:
         self.obs = obs
@@ -48,6 +55,7 @@ class Decisions:
         self.chosen = action.view()
         self.chosen.flags.writeable = False
         self.call: Callable[[Tensor | None, np.ndarray | None], None] | None = None
+        self.at: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
     def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> Decisions:
@@ -57,18 +65,39 @@ class Decisions:
         return cls(obs, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
 
 
+class Outcome(NamedTuple):
+    """What became of N rows in a step.
+
+    Attributes:
+        reward: ``[N]`` what each earned.
+        terminated: ``[N]`` whose episode ended and has no future; None if no agent's ended.
+        truncated: ``[N]`` whose episode was cut off; None if no agent's ended.
+        waiting: ``[N]`` who must act next; None if all of them must.
+    """
+
+    reward: np.ndarray
+    terminated: np.ndarray | None
+    truncated: np.ndarray | None
+    waiting: np.ndarray | None
+
+    @property
+    def ended(self) -> np.ndarray | None:
+        """``[N]`` whose episode is over, either way; None if nobody's is."""
+        return None if self.terminated is None or self.truncated is None else self.terminated | self.truncated
+
+
 class SlotStore(Stateful):
     """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
 
-    The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen), and `outcome`
+    The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen), and `record`
     (rewards and ends), with `final` for truncated agents before it. When `ready`, `take` hands out what is complete;
     the next call of any of these begins to write over it.
     """
 
     saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
-             "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
+             "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock", "_before")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "_at", "_lines", "_due",
+    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "_lines", "_due",
              "_handed")  # fmt: skip
 
     def __init__(
@@ -101,7 +130,6 @@ class SlotStore(Stateful):
         self._used = 0
         self._taken = False
         self._carried: dict[str, Any] | None = None
-        self._at: tuple[Any, Any] = (0, slice(0))  # rows and columns of the last `place` out of lockstep
         # views of the rows that are written in lockstep, and of their rewards, by `_base`; and the last of the latter
         self._lines: dict[int, list[tuple[Decisions, np.ndarray]]] = {}
         self._due = np.zeros(0, dtype=np.float32)
@@ -114,7 +142,6 @@ class SlotStore(Stateful):
         self._clock = np.zeros(0, dtype=np.int64)  # [slots] decisions in its life
         self._before = np.zeros((0, memory_size), dtype=np.float32)  # [slots, M] remembered before the last decision
         self._store = self._allocate(0)
-        self._header = _new_header(0)
         self._finals: dict[str, Any] = {"obs": obs.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
 
     # --- slots --------------------------------------------------------------------------------------------------------
@@ -153,7 +180,7 @@ class SlotStore(Stateful):
         self._leave_lockstep()
         if (column := self._column[slot]) >= 0:
             complete = self._filled[slot] - self._pending[slot]
-            self._header["length"][column] = complete
+            self._store["length"][column] = complete
             if self._pending[slot]:
                 for path, array in self._store["last_obs"].items():
                     array[column] = self._store["obs"][path][complete, column]
@@ -163,45 +190,37 @@ class SlotStore(Stateful):
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
-    @property
-    def num_columns(self) -> int:
-        """Fragments there is room for."""
-        return len(self._header["slot"])
-
     def _allocate(self, columns: int) -> dict[str, Any]:
-        length = self.demand.fragment_length
+        """Room for so many fragments; names, shapes and types as of `Rollout`, time first."""
+        steps, numbers = self.demand.fragment_length, np.int64
+        memories = -(-steps // self.memory_every) if self.memory_size else 0
         return {
-            "obs": self.obs_spec.allocate(length, columns),
+            "obs": self.obs_spec.allocate(steps, columns),
+            "action": np.zeros((steps, columns, *self.action_spec.shape), dtype=self.action_spec.dtype),
+            "logp": np.zeros((steps, columns), dtype=np.float32),
+            "reward": np.zeros((steps, columns), dtype=np.float32),
+            "terminated": np.zeros((steps, columns), dtype=bool),
+            "truncated": np.zeros((steps, columns), dtype=bool),
+            "memory": np.zeros((memories, columns, self.memory_size), dtype=np.float32),
             "last_obs": self.obs_spec.allocate(columns),
-            "action": np.zeros((length, columns, *self.action_spec.shape), dtype=self.action_spec.dtype),
-            "logp": np.zeros((length, columns), dtype=np.float32),
-            "reward": np.zeros((length, columns), dtype=np.float32),
-            "terminated": np.zeros((length, columns), dtype=bool),
-            "truncated": np.zeros((length, columns), dtype=bool),
-            "memory": np.zeros((self._memories, columns, self.memory_size), dtype=np.float32),
+            "first": np.zeros(columns, dtype=bool),
+            **{name: np.zeros(columns, dtype=numbers) for name in ("slot", "clock", "length", "version")},
         }
-
-    @property
-    def _memories(self) -> int:
-        """How often in a fragment what is remembered is kept."""
-        return -(-self.demand.fragment_length // self.memory_every) if self.memory_size else 0
 
     def _reserve(self, columns: int) -> None:
         """Sees that there is room for so many fragments; what is there stays."""
-        had = self.num_columns
+        had = len(self._store["slot"])
         if columns <= had:
             return
         expected = -(-(self.demand.decisions or 0) // self.demand.fragment_length)
-        size = max(columns, 2 * had if had else expected)
-        store, header = self._allocate(size), _new_header(size)
-        for path in store["obs"]:
-            store["obs"][path][:, :had] = self._store["obs"][path]
-            store["last_obs"][path][:had] = self._store["last_obs"][path]
-        for name in ("action", "logp", "reward", "terminated", "truncated", "memory"):
-            store[name][:, :had] = self._store[name]
-        for name, array in header.items():
-            array[:had] = self._header[name]
-        self._store, self._header = store, header
+        old, self._store = self._store, self._allocate(max(columns, 2 * had if had else expected))
+        for name, kept in self._store.items():
+            before = (slice(None), slice(had)) if name in (*OF_ROWS, "memory") else slice(had)
+            if isinstance(kept, dict):
+                for path, array in kept.items():
+                    array[before] = old[name][path]
+            else:
+                kept[before] = old[name]
         self._forget_views()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -233,7 +252,7 @@ class SlotStore(Stateful):
         if self._row == self.demand.fragment_length:
             for path, array in self._store["last_obs"].items():
                 array[self._base : self._base + size] = slab[path][rows]
-            self._header["length"][self._base : self._base + size] = self._row
+            self._store["length"][self._base : self._base + size] = self._row
             self._clock += self._row
             self._base += size
             self._row = 0
@@ -251,6 +270,7 @@ class SlotStore(Stateful):
             number, rest = divmod(self._row, self.memory_every)
             if rest == 0:
                 self._store["memory"][number, self._base : self._base + size] = memory
+        self._row += 1
         return decisions
 
     def _place_some(
@@ -275,12 +295,13 @@ class SlotStore(Stateful):
         self._clock[slots] += 1
         self._starts[slots] = False
         self._pending[slots] = True
-        self._at = (row, column)
-        return Decisions.on(seen, self.obs_spec, self.action_spec)
+        decisions = Decisions.on(seen, self.obs_spec, self.action_spec)
+        decisions.at = (row, column)
+        return decisions
 
     def _open_columns(self, columns: slice | np.ndarray, slots: slice | np.ndarray) -> None:
         """Notes whose fragments begin in these columns."""
-        header = self._header
+        header = self._store
         header["slot"][columns] = self.first_slot + np.arange(self.num_slots)[slots]
         header["clock"][columns] = self._clock[slots]
         header["first"][columns] = self._starts[slots]
@@ -308,7 +329,7 @@ class SlotStore(Stateful):
         ending = before >= 0
         for path, array in self._store["last_obs"].items():
             array[before[ending]] = slab[path][rows][full][ending]
-        self._header["length"][before[ending]] = self._filled[fresh][ending]
+        self._store["length"][before[ending]] = self._filled[fresh][ending]
         self._reserve(self._used + len(fresh))
         column = np.arange(self._used, self._used + len(fresh))
         self._used += len(fresh)
@@ -317,58 +338,40 @@ class SlotStore(Stateful):
         self._open_columns(column, fresh)
 
     def answer(self, decisions: Decisions) -> None:
-        """Keeps what was decided since the last `place`, which gave these."""
-        if self._lockstep:  # they stand in the storage
-            self._row += 1
-        else:
-            self._store["action"][self._at] = decisions.action
-            self._store["logp"][self._at] = decisions.logp
+        """Keeps what was decided since the last `place`; not needed for decisions that stand in the storage."""
+        assert decisions.at is not None
+        self._store["action"][decisions.at] = decisions.action
+        self._store["logp"][decisions.at] = decisions.logp
 
-    def outcome(
-        self,
-        slots: np.ndarray | None,
-        reward: np.ndarray,
-        terminated: np.ndarray | None,
-        truncated: np.ndarray | None,
-        waiting: np.ndarray | None,
-    ) -> None:
-        """What became of slots in a step.
+    def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
+        """Notes what became of slots in a step.
 
         A decision is complete when its slot ends or waits again; what an agent gets before that is summed.
 
         Args:
-            slots: ``[N]``; None if these are all slots, in order.
-            reward: ``[N]``.
-            terminated: ``[N]``; None if no agent ended.
-            truncated: ``[N]``; None if no agent ended.
-            waiting: ``[N]``; None if all wait.
+            slots: ``[N]`` which; None if these are all slots, in order.
+            outcome: What became of them.
         """
         if slots is not None or not self._lockstep:
-            self._outcome_of_some(slots, reward, terminated, truncated, waiting)
+            self._record_some(slots, outcome)
             return
-        self._due[...] = reward
+        self._due[...] = outcome.reward
         self.complete += self.num_slots
-        if terminated is not None and truncated is not None:
+        if outcome.terminated is not None and outcome.truncated is not None:
             here = (self._row - 1, slice(self._base, self._base + self.num_slots))
-            self._store["terminated"][here] = terminated
-            self._store["truncated"][here] = truncated
-            self._starts = terminated | truncated
+            self._store["terminated"][here] = outcome.terminated
+            self._store["truncated"][here] = outcome.truncated
+            self._starts = outcome.terminated | outcome.truncated
         elif True in self._starts.tobytes():
             self._starts = np.zeros(self.num_slots, dtype=bool)
 
-    def _outcome_of_some(
-        self,
-        slots: np.ndarray | None,
-        reward: np.ndarray,
-        terminated: np.ndarray | None,
-        truncated: np.ndarray | None,
-        waiting: np.ndarray | None,
-    ) -> None:
+    def _record_some(self, slots: np.ndarray | None, outcome: Outcome) -> None:
         """The same where not all slots acted and wait again, or do not stand at the same row."""
         if self._taken:
             self._begin()
         self._leave_lockstep()
         slots = np.flatnonzero(self._active) if slots is None else slots
+        reward, terminated, truncated, waiting = outcome
         due = self._pending[slots]
         self.rewards_without_decision += int(np.count_nonzero(reward[~due]))
         row, column = self._filled[slots][due] - 1, self._column[slots][due]
@@ -403,7 +406,7 @@ class SlotStore(Stateful):
         self._starts[slot] = True
 
     def final(self, slots: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
-        """Notes the last observations of truncated agents; comes before the `outcome` of the same step.
+        """Notes the last observations of truncated agents; comes before the `record` of the same step.
 
         Args:
             slots: ``[K]`` slots truncated in this step; those that decided nothing in the episode are passed over.
@@ -483,10 +486,10 @@ class SlotStore(Stateful):
         Returns:
             Fragments in the order in which they were begun, so that those of one slot come in the order of time.
         """
-        header, store = self._header, self._store
+        store = self._store
         if self._lockstep:
             columns = slice(self._base, self._base + self.num_slots)
-            header["length"][columns] = self._row
+            store["length"][columns] = self._row
             for path, array in store["last_obs"].items():
                 array[columns] = slab[path][row_of_slot]
             self._clock += self._row
@@ -498,25 +501,16 @@ class SlotStore(Stateful):
         whole = self._lockstep and not self._finals["count"] and self._row > 0
         if whole and at in self._handed:
             return self._handed[at]
-        keep = np.flatnonzero(header["length"][: self._used] > 0)
-        pick: Any = slice(0, self._used) if len(keep) == self._used else keep
-        steps = int(header["length"][: self._used].max(initial=0))
-        boot = self._finals["index"][: self._finals["count"]]
-        if len(keep) != self._used:
-            place = np.cumsum(header["length"][: self._used] > 0) - 1
-            boot = np.stack((boot[:, 0], place[boot[:, 1]]), axis=1)
-        rows = {
-            name: torch.from_numpy(store[name][:steps, pick])
-            for name in ("action", "logp", "reward", "terminated", "truncated")
-        }
+        length, boot = store["length"][: self._used], self._finals["index"][: self._finals["count"]]
+        steps, pick = int(length.max(initial=0)), np.s_[: self._used] if length.all() else np.flatnonzero(length)
+        if not length.all():
+            boot = np.stack((boot[:, 0], (np.cumsum(length > 0) - 1)[boot[:, 1]]), axis=1)
         memories = -(-steps // self.memory_every)
         rollout = Rollout(
-            obs={path: torch.from_numpy(array[:steps, pick]) for path, array in store["obs"].items()},
-            **rows,
-            last_obs={path: torch.from_numpy(array[pick]) for path, array in store["last_obs"].items()},
-            final_obs={path: torch.from_numpy(array[: len(boot)]) for path, array in self._finals["obs"].items()},
+            **{name: _tensors_at(store[name], np.s_[:steps, pick]) for name in OF_ROWS},
+            **{name: _tensors_at(store[name], pick) for name in OF_FRAGMENTS},
+            final_obs=_tensors_at(self._finals["obs"], slice(len(boot))),
             boot_index=torch.from_numpy(boot),
-            **{name: torch.from_numpy(values[pick]) for name, values in header.items()},
             memory=torch.from_numpy(store["memory"][:memories, pick]) if self.memory_size else None,
             memory_every=self.memory_every,
         )
@@ -528,7 +522,7 @@ class SlotStore(Stateful):
         """Cuts every open fragment after its last complete decision; pending decisions are set aside."""
         slots = np.flatnonzero(self._active & (self._column >= 0))
         column, filled, pending = self._column[slots], self._filled[slots], self._pending[slots]
-        self._header["length"][column] = filled - pending
+        self._store["length"][column] = filled - pending
         due = slots[pending]
         at = (filled[pending] - 1, column[pending])
         for path, array in self._store["last_obs"].items():
@@ -541,8 +535,8 @@ class SlotStore(Stateful):
             self._carried = {
                 "slots": due,
                 "obs": {path: array[at] for path, array in self._store["obs"].items()},
-                "first": np.where(at[0] == 0, self._header["first"][at[1]], ended),
-                "version": np.where(at[0] == 0, self._header["version"][at[1]], self.version),
+                "first": np.where(at[0] == 0, self._store["first"][at[1]], ended),
+                "version": np.where(at[0] == 0, self._store["version"][at[1]], self.version),
                 "memory": self._before[due],
                 **{name: self._store[name][at] for name in ("action", "logp", "reward")},
             }
@@ -553,15 +547,18 @@ class SlotStore(Stateful):
         self._used, self._row, self._base = 0, 0, 0
         self._store["terminated"].fill(False)
         self._store["truncated"].fill(False)
-        self._header["length"].fill(0)
+        self._store["length"].fill(0)
         self._finals["count"] = 0
         if self._lockstep:
             return
         self._column[:] = -1
         self._filled[:] = 0
-        carried, self._carried = self._carried, None
-        if carried is None:
-            return
+        if self._carried is not None:
+            carried, self._carried = self._carried, None
+            self._go_on_with(carried)
+
+    def _go_on_with(self, carried: dict[str, Any]) -> None:
+        """Opens fragments with decisions that were pending when the others were taken."""
         slots = carried["slots"]
         column = np.arange(len(slots))
         self._used = len(slots)
@@ -574,7 +571,7 @@ class SlotStore(Stateful):
             self._store["memory"][0, column] = carried["memory"]
         self._column[slots] = column
         self._filled[slots] = 1
-        header = self._header
+        header = self._store
         header["slot"][column] = self.first_slot + slots
         header["clock"][column] = self._clock[slots] - 1
         header["first"][column] = carried["first"]
@@ -622,7 +619,7 @@ class SlotMemory(Stateful):
         if slots is not None:
             self.memory[slots] = memory
 
-    def outcome(self, slots: np.ndarray | None, reward: np.ndarray, ended: np.ndarray | None) -> None:
+    def record(self, slots: np.ndarray | None, reward: np.ndarray, ended: np.ndarray | None) -> None:
         """What became of slots (None = of all) in a step: ``[N]`` rewards, and whether their episodes ended (None = of
         none).
         """
@@ -722,7 +719,7 @@ class WorkerPolicy(Stateful):
         self.act(decisions, noise, memory)
         if self.memory is not None and memory is not None:
             self.memory.keep(slots, memory)
-        if self.store is not None:
+        if self.store is not None and decisions.at is not None:
             self.store.answer(decisions)
         return decisions.chosen
 
@@ -746,20 +743,12 @@ class WorkerPolicy(Stateful):
         if memory is not None and remembered is not None and remembered.device.type != "cpu":
             memory[...] = remembered.cpu().numpy()
 
-    def outcome(
-        self,
-        slots: np.ndarray | None,
-        reward: np.ndarray,
-        terminated: np.ndarray | None,
-        truncated: np.ndarray | None,
-        waiting: np.ndarray | None,
-    ) -> None:
-        """What became of slots in a step; arguments as of `SlotStore.outcome`."""
+    def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
+        """Notes what became of slots in a step; arguments as of `SlotStore.record`."""
         if self.memory is not None:
-            ended = None if terminated is None or truncated is None else terminated | truncated
-            self.memory.outcome(slots, reward, ended)
+            self.memory.record(slots, outcome.reward, outcome.ended)
         if self.store is not None:
-            self.store.outcome(slots, reward, terminated, truncated, waiting)
+            self.store.record(slots, outcome)
 
     def interrupt(self, slot: int, slab: Tree, row: int) -> None:
         """The episode of a slot cannot go on; see `SlotStore.interrupt`."""
@@ -794,7 +783,8 @@ def _tensors(policy: Policy) -> list[Tensor]:
     return [*policy.parameters(), *policy.buffers()]
 
 
-def _new_header(columns: int) -> dict[str, np.ndarray]:
-    header = {name: np.zeros(columns, dtype=np.int64) for name in ("slot", "clock", "length", "version")}
-    header["first"] = np.zeros(columns, dtype=bool)
-    return header
+def _tensors_at(kept: Any, at: Any) -> Any:
+    """Views of an array, or of each leaf of a tree, as tensors."""
+    if isinstance(kept, dict):
+        return {path: torch.from_numpy(array[at]) for path, array in kept.items()}
+    return torch.from_numpy(kept[at])

@@ -22,7 +22,7 @@ from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.slots import SlotStore, WorkerPolicy
+from rookery.rollout.slots import Outcome, SlotStore, WorkerPolicy
 from rookery.rollout.tables import RowTable
 
 
@@ -212,10 +212,11 @@ class RolloutWorker(Stateful):
 
     def set_weights(self, policies: Mapping[str, Policy]) -> None:
         """Takes over weights and normalizers; nothing the learners do is seen here before."""
-        self.version += 1
-        for name, policy in policies.items():
-            if name in self.policies:
-                self.policies[name].set_weights(policy, self.version)
+        with self.timers["set_weights"]:
+            self.version += 1
+            for name, policy in policies.items():
+                if name in self.policies:
+                    self.policies[name].set_weights(policy, self.version)
 
     # --- sampling -----------------------------------------------------------------------------------------------------
 
@@ -394,7 +395,7 @@ class RolloutWorker(Stateful):
             for route in table.acted:
                 mine = route.rows
                 terminated, truncated = (rows.terminated[mine], rows.truncated[mine]) if any_end else (None, None)
-                route.policy.outcome(route.slots, rows.reward[mine], terminated, truncated, None)
+                route.policy.record(route.slots, Outcome(rows.reward[mine], terminated, truncated, None))
         if self.listeners is not None and self.listeners.every_step:
             self.listeners.stepped(step, self.tables, self.lengths)
         if step.any_end:
@@ -412,8 +413,8 @@ class RolloutWorker(Stateful):
         for policy in self.policies.values():
             mine = np.flatnonzero(table.policy_of == policy.number)
             if len(mine):
-                ends = rows.terminated[mine], rows.truncated[mine]
-                policy.outcome(table.slot_of[mine], rows.reward[mine], *ends, rows.waiting[mine])
+                outcome = Outcome(rows.reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine])
+                policy.record(table.slot_of[mine], outcome)
 
     def _record_finals(self, table: RowTable, rows: Rows) -> None:
         self.finals_stale += rows.final_stale

@@ -115,16 +115,11 @@ class MultiAgentArena:
         observation_spaces: Space of each agent's observation, a MultiDiscrete ``[own tile, other tile]``.
         action_spaces: Space of each agent's action, Discrete(4).
         batched: Vector env that plays many copies with the same numbers, or None. A subclass may have other rules, so
-            it has None unless it names its own.
+            that of its parent is not used for it.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "multi_agent_arena", "render_modes": ["rgb_array"], "render_fps": 10}
     batched: ClassVar[type[BatchedArena] | None] = None
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "batched" not in cls.__dict__:
-            cls.batched = None
 
     def __init__(
         self,

@@ -78,16 +78,11 @@ class Sorter(gymnasium.Env[Any, Any]):
     Attributes:
         settings: Settings of the sorter.
         batched: Vector env that plays many copies with the same numbers, or None. A subclass may have other rules, so
-            it has None unless it names its own.
+            that of its parent is not used for it.
     """
 
     metadata: dict[str, Any] = {"name": "sorter", "render_modes": ["rgb_array"], "render_fps": 6}  # as gymnasium.Env
     batched: ClassVar[type[BatchedSorter] | None] = None
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "batched" not in cls.__dict__:
-            cls.batched = None
 
     def __init__(
         self,

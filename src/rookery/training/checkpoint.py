@@ -39,6 +39,7 @@ from rookery.core.layers import flow, import_object
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import Fixed, object_name
 from rookery.envs.absent import AbsentEnv
+from rookery.training.settings import RunConfig
 
 FORMAT = 1
 """Grows when what is written changes; older ones stay readable."""
@@ -74,7 +75,7 @@ class Saved:
     memories: dict[str, Linked]
 
 
-def config_file(resolved: Resolved, seed: int) -> bytes:
+def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
     """Gives the settings as JSON: values for a run that goes on, what could not be written, and the history.
 
     Left out of the values are those a policy has from the section all policies start from, so that it follows changes
@@ -221,7 +222,7 @@ def tidy(folder: Path, keep_last: int) -> None:
             remove_directory(path)
 
 
-def joined_history(saved: Saved, resolved: Resolved) -> dict[str, list[tuple[str, Any]]]:
+def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, list[tuple[str, Any]]]:
     """The history of each setting over both lives of a run: what was said when it began, then what was said since."""
     joined = dict(resolved.history)
     for path, before in saved.history.items():

@@ -153,14 +153,14 @@ class Run(Stateful):
 
     def __init__(
         self,
-        resolved: Resolved,
+        resolved: Resolved[RunConfig],
         env: VectorEnv,
         mapping: PolicyMapping,
         listeners: Sequence[EpisodeListener],
         note: Callable[[str], None],
     ) -> None:
         self.resolved = resolved
-        self.config: RunConfig = resolved.config
+        self.config = resolved.config
         self.env = env
         self.mapping = mapping
         self.note = note

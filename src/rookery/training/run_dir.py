@@ -31,6 +31,7 @@ from rookery.core.timers import Timers
 from rookery.report.metrics_file import append_row, cut_rows
 from rookery.report.results import IterationResult
 from rookery.report.tensorboard import TensorBoard
+from rookery.training.settings import RunConfig
 
 PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
 
@@ -87,7 +88,7 @@ class RunDir:
         """Whether a run has been here."""
         return (self.path / "config.yaml").exists()
 
-    def begin(self, resolved: Resolved, force: bool) -> None:
+    def begin(self, resolved: Resolved[RunConfig], force: bool) -> None:
         """Writes what is known at the start of a run.
 
         Args:
@@ -113,7 +114,7 @@ class RunDir:
         self.write("command.txt", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\n")
         self.write("versions.json", json.dumps(versions(), indent=1))
 
-    def write_settings(self, resolved: Resolved) -> None:
+    def write_settings(self, resolved: Resolved[RunConfig]) -> None:
         """Replaces `config.yaml` and `provenance.json`."""
         self.write("config.yaml", resolved.to_yaml())
         history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}

@@ -95,11 +95,13 @@ class SchemaWriter:
     names: Mapping[str, Mapping[str, str]]
     everywhere: Schema | None = None
 
-    def section(self, cls: type[Settings]) -> Schema:
-        """Describes a settings class: nothing but its fields, or null for an empty section."""
+    def section(self, cls: type[Settings], without: str = "") -> Schema:
+        """Describes a settings class: nothing but its fields (`without` one of them), or null for an empty section."""
         texts, hints = field_texts(object_name(cls)), hints_of(cls)
         properties = {}
         for name, field in fields_of(cls).items():
+            if name == without:
+                continue
             properties[name] = self.chosen(name, hints[name]) if polymorphic(hints[name]) else self.value(hints[name])
             if name in texts:
                 properties[name]["description"] = texts[name].replace("``", "`")
@@ -115,8 +117,7 @@ class SchemaWriter:
         if not mapping_hint(hint):
             return {"oneOf": self.kinds(field, {}, lambda name: name == marker.default)}
         # A policy without a name has that of the section `algorithm`, which cannot be said here: any may fit.
-        entry = self.section(marker.entry)["properties"] if marker.entry else {}
-        beside = {key: part for key, part in entry.items() if key != marker.inherits}
+        beside = self.section(marker.entry, without=marker.inherits)["properties"] if marker.entry else {}
         return {
             "type": ["object", "null"],
             "additionalProperties": {"anyOf": self.kinds(field, beside, lambda name: True)},

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.ppo import PPOConfig
 from rookery.core.config import Polymorphic
@@ -100,7 +101,7 @@ class LoggingConfig(Settings):
 class PolicyEntry(Settings):
     """One policy: the settings of its algorithm, and what becomes of it."""
 
-    algorithm: Any = None
+    algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
     """Settings of its algorithm; in a file its keys stand beside `frozen`."""
     frozen: Structural[bool] = False
     """Plays and does not learn; nothing it does is kept."""
@@ -116,9 +117,9 @@ class RunConfig(Settings):
     """Which environment, and how it is built."""
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     """How experience is made."""
-    algorithm: Annotated[Any, Polymorphic("ppo")] = field(default_factory=PPOConfig)
+    algorithm: Annotated[AlgorithmConfig, Polymorphic("ppo")] = field(default_factory=PPOConfig)
     """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
-    policies: Annotated[dict[str, Any], Polymorphic("ppo", inherits="algorithm", entry=PolicyEntry)] = field(
+    policies: Annotated[dict[str, PolicyEntry], Polymorphic(inherits="algorithm", entry=PolicyEntry)] = field(
         default_factory=dict
     )
     """Policies by name: settings of their own algorithm, and ``frozen``."""

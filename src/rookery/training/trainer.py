@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -161,7 +161,7 @@ class Trainer(Run):
                     self.pool.play_ahead(ahead(self, progress))
                 for name, rollout in sample.rollouts.items():
                     progress.note(name, self._learn(name, rollout), rollout)
-                self._hand_out(sample.rollouts)
+                self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
                 if self.resting:
                     self._learn_from_replay(None, progress)
             self.interrupt.check()
@@ -182,12 +182,6 @@ class Trainer(Run):
         self.count_learned(name, rollout)
         return row
 
-    def _hand_out(self, names: Collection[str]) -> None:
-        """Lets the workers play with what these policies have learned."""
-        if names:
-            with self.timers["set_weights"]:
-                self.pool.set_weights({name: self.learners[name].behaviour for name in names})
-
     def _learn_from_replay(self, env_steps: int | None, progress: Progress) -> None:
         """Learns from replay in an iteration, where nobody plays for now.
 
@@ -203,7 +197,7 @@ class Trainer(Run):
                 learner.explore()
             progress.learned.setdefault(name, [])
         progress.unplayed += env_steps or 0
-        self._hand_out(self.replays)
+        self.pool.set_weights({name: self.learners[name].behaviour for name in self.replays})
 
     def iterations(self) -> Iterator[IterationResult]:
         """Iterations without end; break when you have seen enough."""
@@ -320,7 +314,7 @@ class Trainer(Run):
                 number, left = number - chunk, left - chunk
             for name in names:
                 self.learners[name].explore()
-            self._hand_out(names)
+            self.pool.set_weights({name: self.learners[name].behaviour for name in names})
 
         until = max(self.replays[name].gradient_steps for name in names) + left
         told = f"{gradient_steps:,} gradient steps are made"
@@ -361,7 +355,7 @@ class Trainer(Run):
                     for name in names:
                         if name in sample.rollouts:
                             self._store(name, sample.rollouts[name], progress)
-                    self._hand_out(sample.rollouts)
+                    self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
             finally:
                 if self.progress is not None:  # an iteration that was stopped has not come further by this
                     self.progress.pass_over(self.env_steps - progress.env_steps, self.lane_steps - progress.lane_steps)

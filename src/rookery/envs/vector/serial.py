@@ -31,7 +31,7 @@ from rookery.envs.vector.faults import (
     count_lost,
     foreign_state,
 )
-from rookery.envs.vector.history import History
+from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.idle import add_idle, idle_actions, with_idle
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.slab import FRESH, Slab
@@ -95,7 +95,7 @@ class SerialEnv:
         self.logged = [i for i, lane in enumerate(self._lanes) if not (self._gym and can_capture(lane.env))]
         """Lanes whose state is the log of their actions."""
         self._everyone = [np.arange(num_lanes)]
-        self._history = History(self._gym, num_lanes) if self.logged and agents is None else None
+        self._history = ActionHistory(self._gym, num_lanes) if self.logged and agents is None else None
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode; kept where there are logs
         self._writer = RowWriter(self._announce)
         self.slab = Slab.allocate((), num_lanes)

@@ -19,7 +19,7 @@ import numpy as np
 from rookery.core.errors import EnvError
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step
 from rookery.envs.vector.faults import LOSSES_IN_A_ROW, Tolerance, check_counts, count_lost, foreign_state
-from rookery.envs.vector.history import History
+from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.slab import Slab, forget_finals
@@ -152,7 +152,7 @@ class SharesEnv:
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode, where a helper can be lost
         self._everyone = [np.arange(num_lanes)]
         single = self._single = first.single
-        self._history = History(single, num_lanes) if self._remembers or first.logged else None
+        self._history = ActionHistory(single, num_lanes) if self._remembers or first.logged else None
         first.leave_log()
         for helper in self._helpers:
             try:
