@@ -59,9 +59,7 @@ def test_a_report_is_written_on_request(runs, capsys):
 def test_an_experiment_is_found_by_its_name_and_a_wrong_one_names_those_there_are(runs):
     assert find_experiment(runs / "hill") == runs / "hill"
     assert str(find_experiment(type(runs)("hill"))) == "runs/hill"
-    with pytest.raises(
-        ConfigError, match=r"hil: .* did you mean 'hill'\?; the newest are .*runs/valley"
-    ):
+    with pytest.raises(ConfigError, match=r"hil: .* did you mean 'hill'\?; the newest are .*runs/valley"):
         find_experiment(type(runs)("hil"))
     with pytest.raises(ConfigError, match=r"no journal.jsonl in it"):
         find_experiment(runs)
