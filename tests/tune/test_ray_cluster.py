@@ -73,7 +73,7 @@ def busy(two_cores):
 
 def waiting():
     """Trials that take a while for each iteration."""
-    return TrainableJob(sleeping, {"seconds": tune.uniform(0, 99)}, {})
+    return TrainableJob(sleeping, {"seconds": tune.uniform(0, 99)}, {}, 0)
 
 
 def noted(workers, words):
@@ -207,7 +207,7 @@ def test_no_more_places_than_trials_may_run(make):
 
 
 def test_a_trial_sees_the_cores_it_was_given(make, tmp_path):
-    workers = make(TrainableJob(cores_seen, {"x": tune.uniform(0, 1)}, {}))
+    workers = make(TrainableJob(cores_seen, {"x": tune.uniform(0, 1)}, {}, 0))
     workers.begin(start(tmp_path, x=0.5))
     assert step(workers).row["cores"] == 1
 

@@ -199,7 +199,7 @@ def an_interrupted_trial_answers_its_order_and_saves(make, folder):
 
 
 def a_stopped_function_runs_its_finally_clauses(make, folder):
-    workers = make(TrainableJob(tidying, {"by": tune.uniform(0, 9)}, {}))
+    workers = make(TrainableJob(tidying, {"by": tune.uniform(0, 9)}, {}, 0))
     workers.begin(start(folder, by=1))
     assert step(workers).row["score"] == 1
     workers.end("00000", save=True)

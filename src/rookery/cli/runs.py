@@ -22,7 +22,7 @@ Provenance = dict[str, list[tuple[str, str]]]
 
 
 def find_run(run: Path) -> Path:
-    """The directory of a run: a path of it, or its name in ``runs/``.
+    """Finds the directory of a run, given a path of it or its name in ``runs/``.
 
     Raises:
         ConfigError: If there is none; names the newest there are.
@@ -37,16 +37,39 @@ def find_run(run: Path) -> Path:
                 f"{run}: is an experiment of many runs; name one of its trials, as in {place / '00000'}; rookery tune "
                 f"show {place} says which is the best"
             )
-    problem = (
-        "is not the directory of a run (there is no config.yaml in it)" if run.exists() else "there is no such run"
-    )
-    roots = dict.fromkeys(root for root in (run, run.parent, ROOT) if root.is_dir())
-    found = {path for root in roots for path in root.iterdir() if (path / "config.yaml").is_file()}
-    newest = sorted(found, key=lambda path: (-(path / "config.yaml").stat().st_mtime, path.name))
+    raise not_found(run, "config.yaml", "run", "rookery train")
+
+
+def find_experiment(folder: Path) -> Path:
+    """Finds the folder of an experiment, given a path of it or its name in ``runs/``.
+
+    Raises:
+        ConfigError: If there is none; names the newest there are.
+    """
+    for place in (folder, ROOT / folder):
+        if (place / JOURNAL).is_file():
+            return place
+    raise not_found(folder, JOURNAL, "experiment", "rookery tune")
+
+
+def not_found(folder: Path, file: str, kind: str, maker: str) -> ConfigError:
+    """Makes the error for a folder that is none of a kind; it names the newest there are.
+
+    Args:
+        folder: What the user said.
+        file: File that folders of the kind have.
+        kind: What was looked for: ``run`` or ``experiment``.
+        maker: Command that makes one.
+    """
+    no_file = f"is not the directory of a{'n' * (kind[0] in 'aeiou')} {kind} (there is no {file} in it)"
+    problem = no_file if folder.exists() else f"there is no such {kind}"
+    roots = dict.fromkeys(root for root in (folder, folder.parent, ROOT) if root.is_dir())
+    found = {path for root in roots for path in root.iterdir() if (path / file).is_file()}
+    newest = sorted(found, key=lambda path: (-(path / file).stat().st_mtime, path.name))
     if not newest:
-        raise ConfigError(f"{run}: {problem}, and there is no run in {ROOT}; rookery train makes one")
-    near = nearest(run.name, [path.name for path in newest])
-    raise ConfigError(f"{run}: {problem}{near}; the newest are {', '.join(map(str, newest[:NEWEST]))}")
+        return ConfigError(f"{folder}: {problem}, and there is no {kind} in {ROOT}; {maker} makes one")
+    near = nearest(folder.name, [path.name for path in newest])
+    return ConfigError(f"{folder}: {problem}{near}; the newest are {', '.join(map(str, newest[:NEWEST]))}")
 
 
 def trial_in(experiment: Path, name: str) -> Path | None:

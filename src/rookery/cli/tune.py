@@ -11,11 +11,11 @@ from signal import SIGINT
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from typer.core import TyperGroup
 
-from rookery.cli.runs import ROOT
+from rookery.cli.runs import NEWEST, ROOT, find_experiment
 from rookery.cli.train import LINE, sort_arguments, stop_values
-from rookery.cli.tune_show import find_experiment, show
 from rookery.core.errors import ConfigError
 from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
@@ -35,7 +35,6 @@ class Verbs(TyperGroup):
 
 
 app = typer.Typer(cls=Verbs, no_args_is_help=True, help="Train with many settings; stop, clone and compare.")
-app.command()(show)
 
 
 @app.command()
@@ -117,6 +116,44 @@ def resume(
     given = {setting: value for setting, value in changes.items() if value is not None}
     with exit_code_of_interrupts():
         outcome(go_on(find_experiment(folder), **given), False)
+
+
+@app.command()
+def show(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder of an experiment, or its name in runs/.", show_default=False),
+    ],
+    metric: Annotated[
+        str | None, typer.Option(help="A column of metrics.jsonl to judge by.", show_default="the experiment's")
+    ] = None,
+    mode: Annotated[str | None, typer.Option(help="Whether more of it is better: max or min.")] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            help="Which rows of a trial count: last, best, mean, last-5, last-10.", show_default="the experiment's"
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write a report: .html (one file, needs nothing else) or .png."),
+    ] = None,
+) -> None:
+    """Show the trials of an experiment, the best of them, and how to go on; it may be running.
+
+    rookery tune show runs/lr -o report.html
+    """
+    from rookery.report.experiment_table import draw_table
+    from rookery.tune.analysis import Analysis, write_report
+
+    analysis = Analysis(find_experiment(folder), metric, mode, scope)
+    console = Console(highlight=False)
+    summary = analysis.summary()
+    console.print(draw_table(summary, console, len(analysis) + NEWEST, framed=False))
+    typer.echo(f"\n{analysis.outcome()}")
+    if output is not None:
+        write_report(analysis, output)
+        typer.echo(f"report: {output}")
 
 
 def folder_named(name: str | None) -> Path | None:

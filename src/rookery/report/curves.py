@@ -133,6 +133,38 @@ def dress(axes: Axes) -> None:
     axes.tick_params(color="#999999", labelcolor="#444444")
 
 
+def label_x(axes: Axes, label: str) -> None:
+    """Writes the label of the x axis, whose numbers are given in thousands and millions: 20k, 1M."""
+    from matplotlib.ticker import EngFormatter
+
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel(label, color="#444444")
+
+
+def draw_mean(
+    axes: Axes, curves: Sequence[Curve], label: str, color: str, width: float, style: str = "-", order: float = 2.0
+) -> None:
+    """Draws a curve, or the mean of several with its interval.
+
+    Args:
+        axes: Axes to draw on.
+        curves: Curves, at least one.
+        label: Text of the legend.
+        color: Color of all lines.
+        width: Width of the line, in points.
+        style: Style of the line, ``--`` for dashes.
+        order: Place among what is drawn; higher numbers lie above.
+    """
+    x, y = curves[0].x, curves[0].y
+    if len(curves) > 1:
+        x, y, low, high = average(curves)
+        for curve in curves:
+            axes.plot(curve.x, curve.y, style, color=color, linewidth=0.6, alpha=0.35, zorder=order - 1)
+        axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0, zorder=order - 1)
+    mark = "o" if len(x) == 1 else ""
+    axes.plot(x, y, style, color=color, linewidth=width, label=label, marker=mark, zorder=order)
+
+
 def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: Path) -> None:
     """Draws groups of curves and writes the picture.
 
@@ -147,7 +179,6 @@ def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: 
     """
     try:
         from matplotlib.figure import Figure
-        from matplotlib.ticker import EngFormatter
     except ImportError:
         raise ConfigError("rookery plot needs matplotlib: pip install 'rookery[plot]'") from None
 
@@ -156,22 +187,13 @@ def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: 
     for number, (label, curves) in enumerate(groups.items()):
         color = COLORS[number % len(COLORS)]
         style = ("-", "--", ":", "-.")[number // len(COLORS) % 4]
-        if len(curves) == 1:
-            mark = "o" if len(curves[0].x) == 1 else ""
-            axes.plot(curves[0].x, curves[0].y, style, color=color, linewidth=1.6, label=label.rstrip(), marker=mark)
-            continue
-        grid, mean, low, high = average(curves)
-        for curve in curves:
-            axes.plot(curve.x, curve.y, style, color=color, linewidth=0.6, alpha=0.35)
-        axes.fill_between(grid, low, high, color=color, alpha=0.18, linewidth=0)
-        axes.plot(grid, mean, style, color=color, linewidth=2.0, label=label.rstrip())
+        draw_mean(axes, curves, label.rstrip(), color, 1.6 if len(curves) == 1 else 2.0, style)
     dress(axes)
     axes.margins(x=0.01)
     known = [value for curves in groups.values() for curve in curves for value in curve.y]
     room = 0.12 * (max(known) - min(known)) or 1.0
     axes.set_ylim(min(known) - room, max(known) + room)  # an interval of two seeds can be wider than all else
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel(axis, color="#444444")
+    label_x(axes, axis)
     axes.set_title(metric, loc="left", fontsize=12, fontweight="bold")
     if len(groups) > 6:
         axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))

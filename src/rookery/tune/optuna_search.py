@@ -75,12 +75,12 @@ class OptunaSearch(Search[OptunaConfig]):
         return {path: axis.value(trial.params[path]) for path, axis in self.axes.items()}
 
     def add(self, number: int, params: Mapping[str, Any]) -> None:
-        """Optuna learns of a point as of its own suggestions."""
+        """Lets Optuna learn of a point as of its own suggestions."""
         self.study.enqueue_trial({path: axis.coordinate(params[path]) for path, axis in self.axes.items()})
         self.trials[number] = _quietly(lambda: self.study.ask(self.distributions))
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """What came of a suggestion; one without numbers counts as failed, and Optuna does not look at it again."""
+        """Tells Optuna what came of a suggestion; one without numbers counts as failed, and is not looked at again."""
         trial = self.trials.pop(number)
         if values is None or not all(map(math.isfinite, values)):
             self.study.tell(trial, state=self.failed)
@@ -118,7 +118,7 @@ class Axis:
         self.domain = domain
 
     def distribution(self, kinds: Any) -> Any:
-        """What Optuna draws coordinates from, given its module of distributions."""
+        """Returns what Optuna draws coordinates from, given its module of distributions."""
         domain = self.domain
         if isinstance(domain, Float) and domain.step is None:
             return kinds.FloatDistribution(domain.low, domain.high, log=domain.log)
@@ -134,7 +134,7 @@ class Axis:
         return kinds.FloatDistribution(0.0, 1.0)
 
     def coordinate(self, value: Any) -> Any:
-        """Where a value stands."""
+        """Returns the coordinate of a value."""
         domain = self.domain
         if isinstance(domain, Choices):
             return domain.index(value)
@@ -146,7 +146,7 @@ class Axis:
         return round(value / domain.step) if domain.step else value
 
     def value(self, coordinate: Any) -> Any:
-        """What stands there."""
+        """Returns the value at a coordinate."""
         domain = self.domain
         if isinstance(domain, Choices):
             return domain.values[coordinate]
