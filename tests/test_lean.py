@@ -182,7 +182,7 @@ def test_a_gradient_step_costs_no_more_than_it_did(name, computes):
             batch = next(learner.targets(rollout).shuffled(256, learner.rng))
             now = learner.now()
             cost = cost_of(
-                lambda: gradient_step(learner.net, learner.loss, batch, learner.optimizer, now, learner.closed_form)
+                lambda: gradient_step(learner.forward, learner.loss, batch, learner.optimizer, now, learner.closed_form)
             )
         else:
             cost = cost_of(lambda: learner.training_step(rollout))

@@ -33,13 +33,13 @@ from lives import (
 )
 
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
-from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
 from rookery.algorithms.q_kernel import QKernels
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.state import Stateful
 from rookery.envs.vector import history
-from rookery.policies.native_actor import NativeActor
+from rookery.native.actor import NativeActor
+from rookery.native.forward import NetworkKernels
 from rookery.replay.memory import ReplayMemory
 from rookery.training import evaluation as evaluation_module
 
@@ -410,8 +410,8 @@ DIFFERS = {
     "Timer._start": "the clock",
     "Flat.grad": "zeroed before anything is added",
     "ActionSpec": "has bounds in a cache once they were needed",
-    "ActorCritic._where": "where weights lie",
-    "ActorCritic._last_place": "likewise",
+    "Forward._where": "where weights lie",
+    "Forward._last_place": "likewise",
     "Adam.on_kernels": "set with every gradient",
     "RMSprop.on_kernels": "likewise",
     "Seat._source": "found again when weights are next handed out",
@@ -472,7 +472,7 @@ def ours(thing):
 PASSED_OVER = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
 
 
-KERNELS = (NativeActor, PolicyKernels, RecurrentKernels, QKernels)
+KERNELS = (NativeActor, NetworkKernels, QKernels)
 """They read weights where these lie, and are made when first needed."""
 
 

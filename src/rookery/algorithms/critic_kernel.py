@@ -21,8 +21,9 @@ from rookery.models.deterministic import DeterministicHead
 from rookery.models.distributions import Behavior
 from rookery.models.encoders import Encoder
 from rookery.models.heads import ActionHead, distribution_for
-from rookery.models.native import NativeTrunk, kernels_for, last_layers
 from rookery.models.squashed import CLAMPED, SCALED, SquashedGaussian, SquashedHead
+from rookery.native.networks import NativeTrunk, last_layers
+from rookery.native.qualify import kernels_for
 from rookery.policies.policy import Policy
 
 if TYPE_CHECKING:

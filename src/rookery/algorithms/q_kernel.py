@@ -21,9 +21,9 @@ from rookery.core.native import Build, Head, TDBatch, TDSettings, address, is_pl
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.encoders import Encoder
-from rookery.models.native import NativeTrunk, kernels_for, last_layers, layout_of
-from rookery.models.native_memory import NativeRecurrence
 from rookery.models.q_head import QHead
+from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
+from rookery.native.qualify import kernels_for
 
 if TYPE_CHECKING:
     from rookery.algorithms.q_network import QNetwork

@@ -12,7 +12,8 @@ from torch import Tensor
 from rookery.core.device import Staging, device_of
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
-from rookery.policies.policy import Policy, native_actor
+from rookery.native.actor import native_actor
+from rookery.policies.policy import Policy
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import Decisions, SlotStore
 
