@@ -23,7 +23,7 @@ from gymnasium import spaces
 from rookery.core.batch import Rollout
 from rookery.core.files import mapped_files, read_manifest, write_directory
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.replay.memory import ReplayConfig, ReplayMemory
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.training.memories import Memories
 
 PAGE = Path(__file__).parent / "results" / "memory-files.md"
@@ -43,7 +43,7 @@ class Play:
 
     def __init__(self, obs: Any, action: Any, capacity: int) -> None:
         self.rng = np.random.default_rng(0)
-        self.memory = ReplayMemory(
+        self.memory = ReplayBuffer(
             obs_spec(obs, action), action_spec(action), ReplayConfig(capacity=capacity), self.rng, memory_size=0,
             memory_every=1,
         )  # fmt: skip
@@ -88,7 +88,7 @@ def measure(name: str, folder: Path) -> list[str]:
     """Rows of the table for one case."""
     obs, action, capacity, steps = CASES[name]
     play, memories, lines = Play(obs, action, capacity), Memories(), []
-    learners: Any = {"main": SimpleNamespace(memory=play.memory)}
+    learners: Any = {"main": SimpleNamespace(own=play.memory)}
     before: set[int] = set()
 
     def save(what: str, number: int) -> Path:
@@ -118,7 +118,7 @@ def measure(name: str, folder: Path) -> list[str]:
     manifest = read_manifest(place)
     saved: Any = SimpleNamespace(path=place, facts=manifest, memories=mapped_files(place, manifest))
     began = time.perf_counter()
-    Memories().restore(saved, {"main": SimpleNamespace(memory=twin)}, print)  # type: ignore[dict-item]
+    Memories().restore(saved, {"main": SimpleNamespace(own=twin)}, print)  # type: ignore[dict-item]
     seconds = time.perf_counter() - began
     size = sum(path.stat().st_size for path in place.glob("memory-*"))
     lines.append(f"| {name} | load, {len(twin):,} decisions | {seconds:.3f} | {size / 1e6:,.1f} MB read | | |")

@@ -71,6 +71,11 @@ class AWR(Algorithm[AWRConfig]):
         """So many decisions in a row of every slot."""
         return Demand(self.cfg.fragment_length)
 
+    @property
+    def rows_per_step(self) -> int:
+        """Decisions in a gradient step, by which the number of threads is chosen."""
+        return self.cfg.minibatch_size
+
     def training_step(self, rollout: Rollout) -> Row:
         """One update: advantages in standard deviations, then epochs of weighted imitation."""
         cfg, means = self.now(), Means()

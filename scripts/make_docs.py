@@ -18,7 +18,7 @@ from rookery.algorithms.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.ppo import PPOConfig
 from rookery.algorithms.pqn import PQNConfig
 from rookery.algorithms.q_exploration import ExplorationConfig
-from rookery.algorithms.q_losses import ValuesConfig
+from rookery.algorithms.q_values import ValuesConfig
 from rookery.algorithms.reinforce import ReinforceConfig
 from rookery.algorithms.sac import SACConfig
 from rookery.algorithms.td3 import TD3Config
@@ -27,7 +27,7 @@ from rookery.core.settings import default_of, describe, fields_of, hints_of, obj
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS
 from rookery.training.settings import (
     SHORTHANDS,
@@ -39,11 +39,10 @@ from rookery.training.settings import (
     RunConfig,
     SamplingConfig,
 )
-
+from rookery.tune.optuna_search import OptunaConfig
 from rookery.tune.schedulers.asha import ASHAConfig
 from rookery.tune.schedulers.hyperband import HyperBandConfig
 from rookery.tune.schedulers.median import MedianConfig
-from rookery.tune.optuna_search import OptunaConfig
 from rookery.tune.schedulers.pb2 import PB2Config
 from rookery.tune.schedulers.pbt import PBTConfig
 from rookery.tune.settings import TuneConfig

@@ -27,7 +27,7 @@ _HOME = {
     "TD3": "rookery.algorithms.td3",
     "DDPGConfig": "rookery.algorithms.ddpg",
     "DDPG": "rookery.algorithms.ddpg",
-    "ReplayConfig": "rookery.replay.memory",
+    "ReplayConfig": "rookery.replay.buffer",
     "ModelConfig": "rookery.models.build",
     "EvaluationConfig": "rookery.training.settings",
     "SamplingConfig": "rookery.training.settings",
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from rookery.envs.arena import MultiAgentArena as MultiAgentArena
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy
-    from rookery.replay.memory import ReplayConfig as ReplayConfig
+    from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.rollout.hooks import Episode as Episode
     from rookery.training.callbacks import Callback as Callback
     from rookery.training.settings import CheckpointConfig as CheckpointConfig

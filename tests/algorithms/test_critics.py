@@ -18,8 +18,8 @@ from rookery.algorithms.critics import (
     StateAction,
     backup,
     critic_loss,
+    detached_view,
     joint_critic_loss,
-    judge_of,
     target_of,
 )
 from rookery.algorithms.sac import SACConfig
@@ -117,7 +117,7 @@ def test_every_kind_learns_a_function_of_observation_and_action(norm, quantiles)
     for _ in range(400):
         metrics = critics.learn(data, data.action, None, cfg)
     assert float(metrics["td_error"]) < 0.1
-    judged = critics.judge(StateAction(data.obs, data.action))
+    judged = critics.detached(StateAction(data.obs, data.action))
     q = judged.mean(0) if quantiles is None else judged.mean((0, 2))
     # running statistics are those of these rows and of what came after them: near, not equal
     assert float((q - data.reward).abs().mean()) < (0.5 if norm == "batch" else 0.1)
@@ -181,12 +181,12 @@ def test_a_judge_is_the_same_network_and_takes_no_gradients():
     data, cfg = experience(8), SACConfig(model=SMALL)
     critics.learn(data, data.action, None, cfg)
     pair = StateAction(data.obs, data.action.clone().requires_grad_())
-    assert torch.allclose(critics.judge(pair), critics.net(pair), atol=1e-6)
+    assert torch.allclose(critics.detached(pair), critics.net(pair), atol=1e-6)
     gradients = critics.optimizer.flat.grad.clone()
-    critics.judge(pair).sum().backward()
+    critics.detached(pair).sum().backward()
     assert pair.action.grad.abs().min() > 0
     assert torch.equal(critics.optimizer.flat.grad, gradients)
-    assert not any(weight.requires_grad or weight.grad is not None for weight in critics.judge.parameters())
+    assert not any(weight.requires_grad or weight.grad is not None for weight in critics.detached.parameters())
 
 
 def test_a_judge_stays_the_same_network_after_a_state_is_loaded():
@@ -196,12 +196,12 @@ def test_a_judge_stays_the_same_network_after_a_state_is_loaded():
         one.learn(data, data.action, None, cfg)
     other.load_state_dict(one.state_dict())
     pair = StateAction(data.obs, data.action)
-    assert torch.equal(other.judge(pair), one.judge(pair))
+    assert torch.equal(other.detached(pair), one.detached(pair))
     assert (
         one.learn(data, data.action, None, cfg)["critic_loss"]
         == other.learn(data, data.action, None, cfg)["critic_loss"]
     )
-    assert torch.equal(other.judge(pair), one.judge(pair))
+    assert torch.equal(other.detached(pair), one.detached(pair))
 
 
 def test_the_flat_vector_of_a_target_has_the_order_of_the_learner():
@@ -272,4 +272,4 @@ def test_an_optimizer_of_critics_reaches_every_weight_of_theirs_and_nothing_else
     for norm in ("none", "layer", "batch"):
         critics = learner(CriticConfig(norm=norm))
         assert critics.optimizer.flat.data.numel() == sum(weight.numel() for weight in critics.net.parameters())
-        assert judge_of(critics.net) is not critics.net
+        assert detached_view(critics.net) is not critics.net

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stepping import step
 from torch.distributions import Categorical
 
 from rookery import ConfigError, Trainer
@@ -58,7 +59,7 @@ def transitions(masked=False, number=32):
 
 def learn_from(learner, rows):
     """Lets it draw the same rows again and again."""
-    learner.sample = lambda *size, **window: rows
+    learner.replay.sample = lambda *size, **window: rows
     return learner
 
 
@@ -79,7 +80,7 @@ def test_critics_learn_the_soft_value_in_expectation_over_what_is_allowed(masked
         target = rows.reward + rows.discount * ((probs * q).sum(1) + 0.3 * entropy)
         values = learner.critics.net(StateAction(rows.obs, rows.action))
         error = values[:, torch.arange(32), rows.action] - target
-    metrics = learner.update()
+    metrics = step(learner)
     assert float(metrics["critic_loss"]) == pytest.approx(float(0.5 * error.square().mean(1).sum()), rel=1e-5)
 
 
@@ -134,7 +135,7 @@ def test_the_target_entropy_is_a_share_of_that_of_an_even_choice_among_what_is_a
 @pytest.mark.parametrize(("share", "rises"), [(1.0, True), (0.01, False)])
 def test_entropy_below_its_target_raises_the_temperature(share, rises):
     learner = learn_from(sac(entropy_share=share, lr=1e-2), transitions())
-    alphas = [float(learner.update()["alpha"]) for _ in range(4)]
+    alphas = [float(step(learner)["alpha"]) for _ in range(4)]
     assert sorted(alphas, reverse=not rises) == alphas
     assert alphas[0] == 1.0
     assert alphas[-1] != 1.0
@@ -142,7 +143,7 @@ def test_entropy_below_its_target_raises_the_temperature(share, rises):
 
 def test_the_actors_step_gives_critics_no_gradient():
     learner = learn_from(sac(), transitions())
-    learner.update()
+    step(learner)
     grad = learner.critics.optimizer.flat.grad.clone()
     learner.learn_discrete(transitions(), torch.tensor(1.0), learner.cfg.replace(lr=1e-12))
     batch = DiscreteBatch(transitions().obs, torch.randn(32, 4), torch.tensor(0.3))

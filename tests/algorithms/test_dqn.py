@@ -7,7 +7,7 @@ import pytest
 import torch
 from q_learners import MASKED, fragments, learner
 
-from rookery.algorithms.q_losses import (
+from rookery.algorithms.q_values import (
     CategoricalValue,
     MeanValue,
     QBatch,
@@ -161,8 +161,8 @@ def test_a_terminated_row_of_which_nothing_follows_gives_a_finite_target_whateve
 def test_targets_use_the_discount_of_the_steps_that_a_window_has():
     dqn = learner(n_step=3, gamma=0.9, learning_starts=0, batch_size=256, double=False)
     saying(dqn.target_net, 1.0, 1.0, 1.0)
-    dqn.store(fragments(20, 2))
-    drawn = dqn.sample(256, n_step=3, gamma=0.9, beta=1.0)
+    dqn.replay.store(fragments(20, 2))
+    drawn = dqn.replay.sample(256, n_step=3, gamma=0.9, beta=1.0)
     target = dqn.targets(drawn, dqn.cfg).target
     assert torch.allclose(target, drawn.reward + drawn.discount)
     assert {round(float(value), 4) for value in drawn.discount} == {0.0, 0.9, 0.81, 0.729}
@@ -173,7 +173,7 @@ def test_targets_use_the_discount_of_the_steps_that_a_window_has():
 
 def prepared(**settings):
     dqn = learner(learning_starts=0, lr=0.1, batch_size=16, **settings)
-    dqn.store(fragments(30, 2))
+    dqn.replay.store(fragments(30, 2))
     return dqn
 
 
@@ -229,11 +229,11 @@ def test_until_there_is_enough_actions_are_random_and_nothing_is_learned():
     weights = dqn.optimizer.flat.data.clone()
     dqn.training_step(fragments(5, 4))
     assert dqn.policy.head.epsilon == 1
-    assert dqn.gradient_steps == 0
+    assert dqn.replay.gradient_steps == 0
     assert torch.equal(dqn.optimizer.flat.data, weights)
     dqn.training_step(fragments(5, 4))
     assert dqn.policy.head.epsilon == 0
-    assert dqn.gradient_steps == 20
+    assert dqn.replay.gradient_steps == 20
     assert not torch.equal(dqn.optimizer.flat.data, weights)
 
 
@@ -246,7 +246,7 @@ def test_it_learns_what_a_table_would(double):
     obs = torch.stack((1.0 - number, 1.0 * number), -1).float()
     reward = torch.where(number == 1, rollout.action.float(), 0.0)
     parts = {"obs": {"obs": obs}, "reward": reward, "terminated": number == 1, "last_obs": {"obs": obs[0]}}
-    dqn.store(type(rollout)(**{**vars(rollout), **parts}))
+    dqn.replay.store(type(rollout)(**{**vars(rollout), **parts}))
     dqn.learn(600)
     with torch.no_grad():
         values = dqn.net.values({"obs": torch.eye(2)}, None)

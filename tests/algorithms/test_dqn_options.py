@@ -40,7 +40,7 @@ def test_every_sort_of_value_learns_what_a_table_would(kind, prioritized):
     dqn = learner(lr=0.01, learning_starts=0, batch_size=64, replay=replay, **KINDS[kind])
     rollout = fragments(60, 4, ends=1.1)
     luck = 2.0 * (rollout.logp.new_tensor(np.random.default_rng(1).random((60, 4))) < 0.5)
-    dqn.store(type(rollout)(**{**vars(rollout), "reward": rollout.action - 1.0 + luck}))
+    dqn.replay.store(type(rollout)(**{**vars(rollout), "reward": rollout.action - 1.0 + luck}))
     dqn.learn(400)
     with torch.no_grad():
         q = dqn.net.head.q_from(dqn.net.values({"obs": rollout.obs["obs"].flatten(0, 1)}, None)).mean(0)
@@ -91,12 +91,14 @@ def test_a_time_limit_is_no_end_so_a_steady_reward_is_worth_its_geometric_sum(n_
 def test_priorities_are_the_errors_of_the_gradient_step_and_weights_reach_the_loss(monkeypatch):
     replay = {"kind": "prioritized", "beta": 1.0}
     dqn = learner(learning_starts=0, batch_size=8, replay=replay, model={"native": False})
-    dqn.store(fragments(20, 2))
+    dqn.replay.store(fragments(20, 2))
     seen = {}
-    monkeypatch.setattr(dqn.memory, "update_priorities", lambda row, priority: seen.update(row=row, priority=priority))
+    monkeypatch.setattr(
+        dqn.replay.buffer, "update_priorities", lambda row, priority: seen.update(row=row, priority=priority)
+    )
     drawn = []
-    sample = dqn.sample
-    monkeypatch.setattr(dqn, "sample", lambda *args, **kw: drawn.append(sample(*args, **kw)) or drawn[-1])
+    sample = dqn.replay.sample
+    monkeypatch.setattr(dqn.replay, "sample", lambda *args, **kw: drawn.append(sample(*args, **kw)) or drawn[-1])
     weights = []
 
     def loss(values, batch, cfg):
@@ -118,10 +120,12 @@ def test_beta_follows_its_schedule(monkeypatch):
         batch_size=4,
         replay={"kind": "prioritized", "beta": {"start": 0.4, "end": 1.0, "steps": 100}},
     )
-    dqn.store(fragments(5, 2))
+    dqn.replay.store(fragments(5, 2))
     betas = []
-    sample = dqn.memory.sample
-    monkeypatch.setattr(dqn.memory, "sample", lambda *args, **kw: betas.append(kw["beta"]) or sample(*args, **kw))
+    sample = dqn.replay.buffer.sample
+    monkeypatch.setattr(
+        dqn.replay.buffer, "sample", lambda *args, **kw: betas.append(kw["beta"]) or sample(*args, **kw)
+    )
     for steps in (0, 50, 1000):
         dqn.env_steps = steps
         dqn.learn(1)
@@ -133,7 +137,7 @@ def test_beta_follows_its_schedule(monkeypatch):
 
 def test_noisy_layers_get_fresh_noise_for_each_network_in_each_gradient_step(monkeypatch):
     dqn = learner(learning_starts=0, batch_size=8, exploration={"kind": "noisy"})
-    dqn.store(fragments(20, 2))
+    dqn.replay.store(fragments(20, 2))
     heard = []
     for net in (dqn.net, dqn.target_net):
         values = net.head.values
@@ -210,7 +214,7 @@ def test_parameter_noise_follows_what_is_learned():
 @pytest.mark.parametrize("masked", [False, True])
 def test_parameter_noise_adapts_until_actions_differ_as_those_of_epsilon(masked):
     dqn = disturbed(**({"obs": MASKED} if masked else {}))
-    dqn.store(fragments(40, 4, masked=masked))
+    dqn.replay.store(fragments(40, 4, masked=masked))
     found = []
     for decisions in range(0, 40 * 800, 40):
         dqn.exploration.advance(dqn.now().exploration, decisions, dqn.observations)
@@ -222,7 +226,7 @@ def test_parameter_noise_adapts_until_actions_differ_as_those_of_epsilon(masked)
 
 def test_parameter_noise_becomes_weaker_where_it_changes_too_much():
     dqn = disturbed()
-    dqn.store(fragments(40, 4))
+    dqn.replay.store(fragments(40, 4))
     dqn.exploration.sigma = 100.0
     for decisions in (0, 40):
         dqn.exploration.advance(dqn.now().exploration, decisions, dqn.observations)
@@ -231,7 +235,7 @@ def test_parameter_noise_becomes_weaker_where_it_changes_too_much():
 
 def test_values_are_compared_by_their_softmax():
     dqn = disturbed()
-    dqn.store(fragments(40, 4))
+    dqn.replay.store(fragments(40, 4))
     dqn.exploration.advance(dqn.now().exploration, 0, dqn.observations)
     obs = dqn.observations(32)
     dqn.exploration.adapt(obs, 0.2)
@@ -249,7 +253,7 @@ def test_observations_are_normalized_once_on_either_path():
         dqn = learner(learning_starts=0, batch_size=16, model={"normalize_obs": True, "native": native}, lr=0.01)
         rollout = fragments(20, 2)
         dqn.policy.normalizer.update({"obs": 5 + 3 * rollout.obs["obs"].flatten(0, 1)})
-        dqn.store(rollout)
+        dqn.replay.store(rollout)
         dqn.learn(10)
         weights[native] = dqn.optimizer.flat.data
     assert torch.allclose(weights[True], weights[False], atol=1e-4)
@@ -371,9 +375,9 @@ def test_a_run_that_stopped_in_the_middle_goes_on_to_the_last_bit(name, tmp_path
 def drawn_next(trainer):
     learner = trainer.learners["main"]
     if learner.policy.memory_size:
-        drawn = learner.memory.sample_sequences(4, length=8, beta=0.5)
+        drawn = learner.replay.buffer.sample_sequences(4, length=8, beta=0.5)
         return drawn.row, drawn.rollout.reward, drawn.rollout.action
-    drawn = learner.memory.sample(8, n_step=3, gamma=0.9, beta=0.5)
+    drawn = learner.replay.buffer.sample(8, n_step=3, gamma=0.9, beta=0.5)
     return drawn.row, drawn.reward, drawn.action
 
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from rookery import A2CConfig, PPOConfig, ReinforceConfig
 from rookery.algorithms.a2c import a2c_gradient, a2c_loss
 from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
-from rookery.algorithms.reinforce import Decisions, reinforce_gradient, reinforce_loss
+from rookery.algorithms.reinforce import ReinforceBatch, reinforce_gradient, reinforce_loss
 from rookery.core.batch import Minibatch
 from rookery.core.spaces import action_spec
 from rookery.models.distributions import Categorical, Composite, Distribution
@@ -139,7 +139,7 @@ def test_reinforce(name, masked, settings):
     cfg = ReinforceConfig(**settings)
     for rows in (1, 2, 17, 256):
         learning = Learning(name, rows, masked=masked, seed=rows)
-        batch = Decisions({}, learning.batch.action, learning.batch.advantage)
+        batch = ReinforceBatch({}, learning.batch.action, learning.batch.advantage)
         learning.check(reinforce_loss, batch, cfg, has_value=False)
 
 
@@ -148,7 +148,7 @@ def test_single_precision(name, masked):
     learning = Learning(name, 256, masked=masked, importance=True, dtype=torch.float32)
     learning.check(ppo_loss, learning.batch, PPOConfig(value_clip=0.3))
     learning.check(a2c_loss, learning.batch, A2CConfig(entropy_coef=0.02))
-    batch = Decisions({}, learning.batch.action, learning.batch.advantage)
+    batch = ReinforceBatch({}, learning.batch.action, learning.batch.advantage)
     learning.check(reinforce_loss, batch, ReinforceConfig(entropy_coef=0.02), has_value=False)
 
 
@@ -219,7 +219,7 @@ def test_the_batch_and_the_outputs_stay_as_they_are(name):
     before = [tensor.clone() for tensor in given]
     learning.closed_form(ppo_loss, learning.batch, PPOConfig(value_clip=0.3))
     learning.closed_form(a2c_loss, learning.batch, A2CConfig(entropy_coef=0.02))
-    batch = Decisions({}, learning.batch.action, learning.batch.advantage)
+    batch = ReinforceBatch({}, learning.batch.action, learning.batch.advantage)
     learning.closed_form(reinforce_loss, batch, ReinforceConfig(entropy_coef=0.02), has_value=False)
     assert all(torch.equal(now, then) for now, then in zip(given, before, strict=True))
 
@@ -238,5 +238,5 @@ def test_a_distribution_without_a_gradient_of_its_own_is_left_to_autograd():
     outputs = Outputs(Unknown(logits.double()), torch.zeros(4, 1, dtype=torch.float64))
     assert ppo_gradient(outputs, batch, PPOConfig()) is None
     assert a2c_gradient(outputs, batch, A2CConfig()) is None
-    decisions = Decisions({}, batch.action, batch.advantage)
+    decisions = ReinforceBatch({}, batch.action, batch.advantage)
     assert reinforce_gradient(outputs.distribution, decisions, ReinforceConfig()) is None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stepping import optimizers, step
 
 from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.ddpg import DDPG, DDPGConfig
@@ -17,7 +18,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 
 VECTOR, NUMBERS = spaces.Box(-1.0, 1.0, (7,), np.float32), spaces.Box(-2.0, 2.0, (3,), np.float32)
 MIXED = spaces.Dict({"place": spaces.Discrete(4), "flags": spaces.MultiBinary(3), "at": VECTOR})
@@ -86,13 +87,12 @@ def drawn(algo, seed, rows=130):
 
 def updates(algo, number):
     """Makes updates on given rows; returns the weights of actor and critics before and after, and the last metrics."""
-    flats = [optimizer.flat.data for optimizer in algo.optimizers] + [algo.critics._target_data]
+    flats = [optimizer.flat.data for optimizer in optimizers(algo)] + [algo.critics._target_data]
     before = [flat.double() for flat in flats]
     for seed in range(number):
-        algo.memory.sample = lambda *_, seed=seed, **__: drawn(algo, seed)
-        algo.memory.update_priorities = lambda row, priority: None
-        metrics = algo.update()
-        algo.gradient_steps += 1
+        algo.replay.buffer.sample = lambda *_, seed=seed, **__: drawn(algo, seed)
+        algo.replay.buffer.update_priorities = lambda row, priority: None
+        metrics = step(algo)
     return before, [flat.double() for flat in flats], metrics
 
 
@@ -134,7 +134,7 @@ def test_the_gradient_of_actions_is_that_of_torch(name):
     rows, gradients = drawn(mine, 0), []
     for algo in (mine, theirs):
         action = rows.action.clone().requires_grad_()
-        judged = algo.critics.judge(StateAction(rows.obs, action))
+        judged = algo.critics.detached(StateAction(rows.obs, action))
         (judged.amin(0) if judged.dim() == 2 else judged.mean((0, 2))).sum().backward()
         gradients.append(action.grad)
     assert gradients[0].abs().max() > 1e-3
@@ -163,6 +163,6 @@ def test_critics_that_normalize_batches_run_in_torch():
     algo = kind(policy, replace(cfg, critic=CriticConfig(norm="batch")), Streams(0), "hero")
     assert algo.critics.net.kernels is None
     before = algo.actor_optimizer.flat.data.clone()
-    algo.memory.sample = lambda *_, **__: drawn(algo, 0)
-    algo.update()
+    algo.replay.buffer.sample = lambda *_, **__: drawn(algo, 0)
+    step(algo)
     assert not torch.equal(algo.actor_optimizer.flat.data, before)

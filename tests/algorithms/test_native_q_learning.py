@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stepping import step
 
 from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig
 from rookery.algorithms.pqn import PQN, PQNConfig
 from rookery.algorithms.q_kernel import TDRows
-from rookery.algorithms.q_losses import QBatch, ValuesConfig
+from rookery.algorithms.q_values import QBatch, ValuesConfig
 from rookery.core.batch import Transitions
 from rookery.core.optim import gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 
 VECTOR, FIVE = spaces.Box(-1.0, 1.0, (6,), np.float32), spaces.Discrete(5)
 MIXED = spaces.Dict({"place": spaces.Discrete(4), "flags": spaces.MultiBinary(3), "at": VECTOR})
@@ -95,10 +96,9 @@ def updates(algo, number):
     """Makes updates on given rows; returns the weights before and after, and the priorities of the last."""
     before, priorities = algo.optimizer.flat.data.clone(), []
     for seed in range(number):
-        algo.memory.sample = lambda *_, seed=seed, **__: drawn(algo, seed)
-        algo.memory.update_priorities = lambda row, priority: priorities.append(priority)
-        metrics = algo.update()
-        algo.gradient_steps += 1
+        algo.replay.buffer.sample = lambda *_, seed=seed, **__: drawn(algo, seed)
+        algo.replay.update_priorities = lambda row, priority, *_: priorities.append(priority)
+        metrics = step(algo)
     return before.double(), algo.optimizer.flat.data.double(), priorities[-1], metrics
 
 
@@ -178,9 +178,9 @@ def test_an_action_that_there_is_not_changes_nothing():
     algo = learner(PLAIN)
     rows = drawn(algo, 0)
     rows.action[7] = 5
-    algo.memory.sample = lambda *_, **__: rows
+    algo.replay.buffer.sample = lambda *_, **__: rows
     before = algo.optimizer.flat.data.clone()
-    algo.update()
+    step(algo)
     assert torch.equal(algo.optimizer.flat.data, before)
     assert algo.optimizer.read_skipped() == (1, 1)
 
@@ -193,5 +193,5 @@ def test_targets_of_ones_own_are_used():
 
     algo = learner(PLAIN)
     own = Optimist(algo.policy, algo.cfg, Streams(0), "hero")
-    own.memory.sample = lambda *_, **__: drawn(own, 0)
-    assert own.update()["td_error"] > 50
+    own.replay.buffer.sample = lambda *_, **__: drawn(own, 0)
+    assert step(own)["td_error"] > 50

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 from q_learners import MASKED, NUMBERS, fragments, learner
+from stepping import step
 
 from rookery.algorithms.dqn import TargetConfig
 from rookery.algorithms.q_kernel import RecurrentQKernels
-from rookery.algorithms.q_losses import ValuesConfig
+from rookery.algorithms.q_values import ValuesConfig
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
 from rookery.replay.sequences import SampledSequences
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -59,10 +60,9 @@ def updates(algo, number, **drawing):
     """Makes updates on given sequences; returns weights before and after, all priorities, and metrics of the last."""
     before, priorities = algo.optimizer.flat.data.clone(), []
     for seed in range(number):
-        algo.memory.sample_sequences = lambda *_, seed=seed, **__: drawn(algo, seed, **drawing)
-        algo.memory.update_priorities = lambda row, priority: priorities.append(priority)
-        metrics = algo.update()
-        algo.gradient_steps += 1
+        algo.replay.buffer.sample_sequences = lambda *_, seed=seed, **__: drawn(algo, seed, **drawing)
+        algo.replay.buffer.update_priorities = lambda row, priority: priorities.append(priority)
+        metrics = step(algo)
     return before.double(), algo.optimizer.flat.data.double(), priorities, metrics
 
 

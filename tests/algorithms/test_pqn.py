@@ -7,7 +7,7 @@ from q_learners import MASKED, NUMBERS, THREE, fragments
 
 from rookery import PQNConfig, Trainer
 from rookery.algorithms.pqn import PQN, pqn_gradient, pqn_loss, shuffled
-from rookery.algorithms.q_losses import QBatch
+from rookery.algorithms.q_values import QBatch
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams

@@ -6,10 +6,11 @@ import torch
 from q_learners import MASKED, NUMBERS, fragments, learner
 
 from rookery import DQNConfig, Trainer
-from rookery.algorithms.q_sequences import sequence_priorities, stretches, timeline_rows, unroll, windows
+from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
 from rookery.core.errors import ConfigError
 from rookery.core.ops import rescale, unrescale
 from rookery.core.spaces import MASK
+from rookery.replay.sequences import sequence_priorities
 
 KINDS = ["lstm", "gru", "scan", "attention"]
 
@@ -142,7 +143,7 @@ def test_a_stored_state_that_is_old_is_brought_up_to_date_by_both_networks():
     dqn = remembering(replay={"burn_in": 6})
     rollout = play(dqn, F=2)
     seen = timeline_rows(dqn.policy, rollout)
-    _, burned_, rest = stretches(dqn.policy, rollout, 6)
+    _, burned_, rest = split_timeline(dqn.policy, rollout, 6)
     kept = dqn.policy.learned(rollout.memory[0])
     for net in (dqn.net, dqn.target_net):
         values, memory = unroll(net, seen, None, kept, burned_, rest)
@@ -188,7 +189,7 @@ def test_a_sequence_counts_by_its_largest_error_and_a_little_by_their_mean():
 
 def test_windows_end_where_episodes_and_fragments_do():
     rollout = fragments(6, 2, ends=0.0, cuts=0.0, length=[6, 4])
-    found = windows(rollout, n=2, gamma=0.5)
+    found = n_step_returns(rollout, n=2, gamma=0.5)
     assert found.fragment.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 0, 0]
     # rows of the time line: decisions 0 to 9 by time, then the last observations of both fragments
     assert found.after.tolist() == [4, 5, 6, 7, 8, 11, 9, 11, 10, 10]
@@ -201,8 +202,8 @@ def test_sequences_drawn_from_the_memory_move_priorities_and_weights():
     trainer = Trainer("StatelessCartPole", DQNConfig(**settings), num_envs=3, seed=0)
     trainer.train({"env_steps": 1000})
     learning = trainer.learners["main"]
-    assert learning.gradient_steps > 50
-    priorities = learning.memory.priorities
+    assert learning.replay.gradient_steps > 50
+    priorities = learning.replay.buffer.priorities
     assert len(np.unique(priorities[priorities > 0])) > 50
     row = trainer.learners["main"].summary()
     assert row["skipped_steps"] == 0

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stepping import optimizers
 
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import StateAction, behavior_of
@@ -56,7 +57,7 @@ def learner():
 
 def step_by_step(network, rows, memory):
     """Features of each observation of `rows`, by one decision of the memory at a time."""
-    sequences = rows.along.sequences
+    sequences = rows.recurrent.sequences
     place = torch.arange(len(rows.obs["obs"])) if sequences.place is None else sequences.place
     number = torch.full((sequences.first.numel(),), -1)
     number[place] = torch.arange(len(place))
@@ -75,8 +76,8 @@ def step_by_step(network, rows, memory):
 def test_critics_go_through_observations_in_their_order_from_an_empty_memory(learner):
     rows = learner.experience(learner.cfg)
     with torch.no_grad():
-        for along, action in ((rows.along, rows.action), (rows.next_along, -rows.action)):
-            q = learner.critics.net(StateAction(rows.obs, action, along=along))
+        for along, action in ((rows.recurrent, rows.action), (rows.next_recurrent, -rows.action)):
+            q = learner.critics.net(StateAction(rows.obs, action, recurrent=along))
             for critic, values in zip(learner.critics.net.networks, q, strict=True):
                 empty = torch.zeros(len(along.sequences.length), critic.trunk.memory.size)
                 features = step_by_step(critic.trunk, rows, empty)[along.rows]
@@ -88,28 +89,28 @@ def test_critics_go_through_observations_in_their_order_from_an_empty_memory(lea
 def test_the_actor_goes_on_from_what_it_remembered_when_it_played(learner):
     rows, policy = learner.experience(learner.cfg), learner.policy
     with torch.no_grad():
-        found = behavior_of(policy, rows.obs, along=rows.along)
-        features = step_by_step(policy, rows, rows.along.memory)[rows.along.rows]
+        found = behavior_of(policy, rows.obs, recurrent=rows.recurrent)
+        features = step_by_step(policy, rows, rows.recurrent.memory)[rows.recurrent.rows]
         assert torch.allclose(found.mean, policy.head(features).mean, atol=1e-5)
-        assert float(rows.along.memory.abs().max()) > 0
+        assert float(rows.recurrent.memory.abs().max()) > 0
 
 
 @pytest.mark.parametrize("burn_in", [0, 2, 5])
 def test_a_burn_in_is_gone_through_and_not_learned_from(learner, burn_in):
     rows = learner.experience(learner.cfg.replace(replay=learner.cfg.replay.replace(burn_in=burn_in)))
-    sequences = rows.along.sequences
+    sequences = rows.recurrent.sequences
     place = torch.arange(len(rows.obs["obs"])) if sequences.place is None else sequences.place
-    decisions = place[: sum(rows.along.rows.max() >= torch.arange(len(place)))]
+    decisions = place[: sum(rows.recurrent.rows.max() >= torch.arange(len(place)))]
     time = decisions // sequences.first.shape[1]
     assert int(time.min()) == 0  # gone through from the start
-    assert int(time[rows.along.rows].min()) >= burn_in
+    assert int(time[rows.recurrent.rows].min()) >= burn_in
     assert int(rows.fragment.bincount().max()) == 6
 
 
 def test_what_comes_after_a_truncated_decision_is_its_final_observation(learner):
     rows = learner.experience(learner.cfg)
     assert float(rows.discount.min()) == float(rows.discount.max()) == 0.5  # a time limit is no end
-    after = rows.obs["obs"][rows.next_along.rows]
+    after = rows.obs["obs"][rows.next_recurrent.rows]
     assert float(after.abs().max()) == 0.0  # never the cue of the next episode
 
 
@@ -142,16 +143,16 @@ def test_a_policy_that_sees_its_last_frames_learns_them_from_sequences():
         trainer.train({"env_steps": 80})
         learner = trainer.learners["main"]
         rows = learner.experience(learner.cfg)
-        assert rows.along is None
+        assert rows.recurrent is None
         assert rows.obs["obs"].shape[0] == len(rows)
-        assert learner.gradient_steps > 0
+        assert learner.replay.gradient_steps > 0
 
 
 def test_stopping_half_way_changes_nothing(tmp_path):
     settings = {"num_envs": 3, "seed": 4, "iteration_steps": 25}
 
     def weights(trainer):
-        return [optimizer.flat.data.clone() for optimizer in trainer.learners["main"].optimizers]
+        return [optimizer.flat.data.clone() for optimizer in optimizers(trainer.learners["main"])]
 
     with Trainer(Cue, config(), **settings) as through:
         through.train({"iterations": 4})

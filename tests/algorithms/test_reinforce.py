@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rookery import ReinforceConfig, Trainer
 from rookery.algorithms import reinforce
-from rookery.algorithms.reinforce import Decisions, Reinforce, reinforce_loss, rewards_to_go
+from rookery.algorithms.reinforce import Reinforce, ReinforceBatch, reinforce_loss, rewards_to_go
 from rookery.core.batch import Rollout
 from rookery.core.errors import TrainingError
 from rookery.core.seeding import Streams
@@ -86,7 +86,7 @@ def test_returns_are_discounted_to_the_end_of_the_episode_and_no_further():
 def test_the_loss_is_the_score_times_the_normalized_return():
     # returns 1 and 3: mean 2, deviation sqrt 2; log(1/4) and log(1/2)
     distribution = Categorical(torch.tensor([[0.25, 0.75], [0.5, 0.5]]).log())
-    batch = Decisions({}, torch.tensor([0, 1]), torch.tensor([1.0, 3.0]))
+    batch = ReinforceBatch({}, torch.tensor([0, 1]), torch.tensor([1.0, 3.0]))
     loss, metrics = reinforce_loss(distribution, batch, ReinforceConfig(entropy_coef=0.1))
     policy_loss = -(-1.386294 * -0.707107 + -0.693147 * 0.707107) / 2
     assert metrics["policy_loss"].item() == pytest.approx(policy_loss, abs=1e-5)
@@ -97,7 +97,7 @@ def test_the_loss_is_the_score_times_the_normalized_return():
 
 
 def test_one_decision_alone_keeps_its_return():
-    batch = Decisions({}, torch.tensor([0]), torch.tensor([5.0]))
+    batch = ReinforceBatch({}, torch.tensor([0]), torch.tensor([5.0]))
     loss, _ = reinforce_loss(Categorical(torch.zeros(1, 2)), batch, ReinforceConfig())
     assert loss.item() == pytest.approx(5 * 0.693147, abs=1e-5)
 
@@ -130,7 +130,7 @@ def test_fragments_and_updates_may_cut_episodes_of_several_slots_anywhere():
     subject.training_step(rollout([{"slot": 2, "rows": "a b"}, {"slot": 0, "rows": "k"}, {"slot": 2, "rows": "c"}]))
     subject.training_step(rollout([{"slot": 0, "rows": "L m"}, {"slot": 1, "rows": "X"}, {"slot": 2, "rows": "d E f"}]))
     assert [seen(batch) for batch in subject.batches] == ["klxabcde"]
-    assert seen(Decisions(subject.kept["obs"], None, None)) == "mf"
+    assert seen(ReinforceBatch(subject.kept["obs"], None, None)) == "mf"
     assert subject.kept["slot"].tolist() == [0, 2]
 
 

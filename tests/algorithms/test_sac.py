@@ -10,17 +10,19 @@ import pytest
 import torch
 from gymnasium import spaces
 from reaching import Reach, experience, reached
+from stepping import optimizers, step
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
-from rookery.algorithms.sac import SAC, ActorBatch, EntropyBatch, JudgedActor, SACConfig, actor_loss, temperature_loss
+from rookery.algorithms.sac import SAC, ActorBatch, EntropyBatch, SACActor, SACConfig, actor_loss, temperature_loss
 from rookery.core.interrupt import Interrupted
 from rookery.core.optim import gradient_step
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.policies.policy import Policy
+from rookery.replay.buffer import ReplayConfig
 
 SMALL = {"model": {"hidden": (16, 16)}, "batch_size": 32, "learning_starts": 50, "replay": {"capacity": 2000}}
 SEEN, MOVES = spaces.Box(-5, 5, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
@@ -40,7 +42,7 @@ def transitions(**changes):
 
 def learn_from(algorithm, rows):
     """Lets an algorithm draw the same rows again and again."""
-    algorithm.sample = lambda *size, **window: rows
+    algorithm.replay.sample = lambda *size, **window: rows
     algorithm.explore = lambda: None
     return algorithm
 
@@ -59,7 +61,7 @@ def test_the_actor_loss_is_that_of_torch_distributions():
     learner = sac()
     rows, noise = transitions(), torch.randn(32, 2)
     batch = ActorBatch(rows.obs, noise, torch.tensor(0.3))
-    loss, metrics = actor_loss(JudgedActor(learner.policy, learner.critics.judge)(batch), batch, learner.cfg)
+    loss, metrics = actor_loss(SACActor(learner.policy, learner.critics.detached)(batch), batch, learner.cfg)
     distribution, normal = squashed(learner.policy, rows.obs)
     action = torch.tanh(normal.mean + normal.stddev * noise)
     logp = distribution.log_prob(action).sum(1)
@@ -73,7 +75,7 @@ def test_the_actor_gradient_is_that_of_torch_distributions():
     rows, noise = transitions(), torch.randn(32, 2)
     batch = ActorBatch(rows.obs, noise, torch.tensor(0.3))
     weights = list(learner.policy.parameters())
-    loss, _ = actor_loss(JudgedActor(learner.policy, learner.critics.judge)(batch), batch, learner.cfg)
+    loss, _ = actor_loss(SACActor(learner.policy, learner.critics.detached)(batch), batch, learner.cfg)
     ours = torch.autograd.grad(loss, weights)
     distribution, normal = squashed(learner.policy, rows.obs)
     action = torch.tanh(normal.mean + normal.stddev * noise)
@@ -91,7 +93,7 @@ def test_the_critics_learn_the_soft_value_of_a_fresh_next_action():
     q = learner.critics.target(StateAction(rows.next_obs, action.float())).amin(0)
     target = rows.reward + rows.discount * (q - 0.3 * distribution.log_prob(action).sum(1))
     error = learner.critics.net(StateAction(rows.obs, rows.action)) - target
-    metrics = learner.update()
+    metrics = step(learner)
     assert float(metrics["critic_loss"]) == pytest.approx(float(0.5 * error.square().mean(1).sum().detach()), rel=1e-5)
     assert float(metrics["td_error"]) == pytest.approx(float(error.abs().mean().detach()), rel=1e-5)
 
@@ -99,7 +101,7 @@ def test_the_critics_learn_the_soft_value_of_a_fresh_next_action():
 def test_quantiles_reach_the_actor_as_the_mean_of_all():
     learner = sac(critic=CriticConfig(quantiles=5))
     batch = ActorBatch(transitions().obs, torch.randn(32, 2), torch.tensor(0.0))
-    judged = JudgedActor(learner.policy, learner.critics.judge)(batch)
+    judged = SACActor(learner.policy, learner.critics.detached)(batch)
     assert judged.q.shape == (2, 32, 5)
     assert float(actor_loss(judged, batch, learner.cfg)[0].detach()) == pytest.approx(
         -float(judged.q.detach().mean()), rel=1e-5
@@ -122,7 +124,7 @@ def test_entropy_below_its_target_raises_the_temperature(entropy, rises):
 @pytest.mark.parametrize("target", [50.0, -50.0])
 def test_the_temperature_follows_the_entropy_of_the_policy(target):
     learner = learn_from(sac(target_entropy=target, lr=1e-2), transitions())
-    alphas = [float(learner.update()["alpha"]) for _ in range(20)]
+    alphas = [float(step(learner)["alpha"]) for _ in range(20)]
     assert alphas[0] == 1.0
     assert sorted(alphas, reverse=target < 0) == alphas
     assert alphas[-1] != 1.0
@@ -137,10 +139,10 @@ def test_the_target_is_minus_one_for_each_number_where_actions_span_one_to_one()
 def test_a_fixed_temperature_stays_and_a_scheduled_one_goes_by_env_steps():
     learner = learn_from(sac(alpha=0.2), transitions())
     assert learner.temperature is None
-    assert [float(learner.update()["alpha"]) for _ in range(3)] == pytest.approx([0.2] * 3)
+    assert [float(step(learner)["alpha"]) for _ in range(3)] == pytest.approx([0.2] * 3)
     learner = learn_from(sac(alpha=Linear(1.0, 0.0, 100)), transitions())
     learner.env_steps = 25
-    assert float(learner.update()["alpha"]) == pytest.approx(0.75)
+    assert float(step(learner)["alpha"]) == pytest.approx(0.75)
 
 
 # --- what a step changes ---------------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ def test_a_fixed_temperature_stays_and_a_scheduled_one_goes_by_env_steps():
 
 def test_the_actors_step_leaves_critics_and_their_gradients_alone():
     learner = learn_from(sac(), transitions())
-    learner.update()
+    step(learner)
     critics = learner.critics.optimizer.flat
     data, grad = critics.data.clone(), critics.grad.clone()
     batch = ActorBatch(transitions().obs, torch.randn(32, 2), torch.tensor(1.0))
@@ -161,7 +163,7 @@ def test_the_actors_step_leaves_critics_and_their_gradients_alone():
 
 def test_the_critics_step_leaves_the_actor_and_its_gradients_alone():
     learner = learn_from(sac(), rows := transitions())
-    learner.update()
+    step(learner)
     actor = learner.actor_optimizer.flat
     data, grad = actor.data.clone(), actor.grad.clone()
     learner.critics.learn(rows, rows.action, None, learner.cfg)
@@ -171,7 +173,7 @@ def test_the_critics_step_leaves_the_actor_and_its_gradients_alone():
 
 def test_three_vectors_hold_every_weight_that_learns():
     learner = sac()
-    actor, critics, temperature = learner.optimizers
+    actor, critics, temperature = optimizers(learner)
     assert actor.flat.data.numel() == sum(weight.numel() for weight in learner.policy.parameters())
     assert critics.flat.data.numel() == sum(weight.numel() for weight in learner.critics.net.parameters())
     assert temperature.flat.data.numel() == 1
@@ -181,17 +183,17 @@ def test_targets_of_critics_follow_in_every_step_and_there_is_none_of_the_actor(
     learner = learn_from(sac(tau=0.1), transitions())
     for _ in range(3):
         before = learner.critics._target_data.clone()
-        learner.update()
+        step(learner)
         source = learner.critics.optimizer.flat.data
         assert torch.allclose(learner.critics._target_data, 0.9 * before + 0.1 * source, atol=1e-7)
 
 
 def test_importance_weights_scale_the_critics_loss_and_errors_become_priorities():
     rows = transitions(weight=torch.linspace(0, 1, 32))
-    learner = learn_from(sac(alpha=0.0), rows)
+    learner = learn_from(sac(alpha=0.0, replay=ReplayConfig(kind="prioritized", capacity=1000)), rows)
     noted = []
-    learner.memory.update_priorities = lambda row, priority: noted.append((row, priority))
-    metrics = learner.update()
+    learner.replay.buffer.update_priorities = lambda row, priority: noted.append((row, priority))
+    metrics = step(learner)
     ((row, priority),) = noted
     assert torch.equal(row, rows.row)
     assert float(priority.mean()) == pytest.approx(float(metrics["td_error"]))
@@ -246,7 +248,7 @@ def test_a_time_limit_takes_nothing_from_a_value(n_step):
     with Trainer(Endless, cfg, num_envs=4, seed=0, iteration_steps=600) as trainer:
         trainer.train({"env_steps": 600})
         learner = trainer.learners["main"]
-        rows = learner.sample(64, n_step=1, gamma=0.9, beta=0.0)
+        rows = learner.replay.sample(64, n_step=1, gamma=0.9, beta=0.0)
         q = learner.critics.net(StateAction(rows.obs, rows.action))
         assert float(q.detach().mean()) == pytest.approx(1 / (1 - 0.9), rel=0.05)
 
@@ -303,19 +305,20 @@ def test_stopping_in_the_middle_of_an_iteration_changes_nothing(option, tmp_path
 
     def weights(trainer):
         learner = trainer.learners["main"]
-        return [tensor.clone() for one in learner.optimizers for tensor in (one.flat.data, one.mean)]
+        return [tensor.clone() for one in optimizers(learner) for tensor in (one.flat.data, one.mean)]
 
     with Trainer(Reach, cfg, **settings) as through:
         through.train({"iterations": 2})
-        wanted, drawn = weights(through), through.learners["main"].memory.sample(8, n_step=2, gamma=0.9, beta=0.4)
-    for step in (20, 90, 150):
+        wanted, buffer = weights(through), through.learners["main"].replay.buffer
+        drawn = buffer.sample(8, n_step=2, gamma=0.9, beta=0.4)
+    for stop in (20, 90, 150):
         trainer = (
-            Trainer(Reach, cfg, **settings, run_dir=tmp_path) if step == 20 else Trainer.load(tmp_path, resume=True)
+            Trainer(Reach, cfg, **settings, run_dir=tmp_path) if stop == 20 else Trainer.load(tmp_path, resume=True)
         )
         with trainer, contextlib.suppress(Interrupted):
 
-            def come(worker, step=step, trainer=trainer):
-                if worker.vector_steps == step:
+            def come(worker, stop=stop, trainer=trainer):
+                if worker.vector_steps == stop:
                     trainer.interrupt.number = signal.SIGINT
 
             trainer.pool.worker.after_step = come
@@ -323,7 +326,7 @@ def test_stopping_in_the_middle_of_an_iteration_changes_nothing(option, tmp_path
     with Trainer.load(tmp_path, resume=True) as trainer:
         trainer.train({"iterations": 2})
         assert all(torch.equal(a, b) for a, b in zip(weights(trainer), wanted, strict=True))
-        again = trainer.learners["main"].memory.sample(8, n_step=2, gamma=0.9, beta=0.4)
+        again = trainer.learners["main"].replay.buffer.sample(8, n_step=2, gamma=0.9, beta=0.4)
         assert torch.equal(again.row, drawn.row)
         assert torch.equal(again.reward, drawn.reward)
 
@@ -343,5 +346,5 @@ def test_discrete_is_for_one_of_several(action):
 
 
 def test_a_batch_larger_than_the_memory_is_refused():
-    with pytest.raises(ConfigError, match=r"policies.hero.batch_size = 3,000 is more than the memory holds"):
+    with pytest.raises(ConfigError, match=r"policies.hero.batch_size = 3,000 is more than the replay buffer holds"):
         sac(batch_size=3000)

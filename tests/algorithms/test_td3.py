@@ -5,10 +5,11 @@ import pytest
 import torch
 from gymnasium import spaces
 from reaching import Reach, experience, reached
+from stepping import step
 
 from rookery import Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
-from rookery.algorithms.ddpg import DDPG, ActorBatch, DDPGConfig, actor_loss
+from rookery.algorithms.ddpg import DDPG, DDPGConfig, actor_loss
 from rookery.algorithms.td3 import TD3, TD3Config
 from rookery.core.errors import SpaceError
 from rookery.core.optim import gradient_step
@@ -38,15 +39,14 @@ def ddpg(**settings):
 
 def learn_from(algorithm, rows):
     """Lets an algorithm draw the same rows again and again."""
-    algorithm.sample = lambda *size, **window: rows
-    algorithm.check_memory = lambda: None
+    algorithm.replay.sample = lambda *size, **window: rows
     return algorithm
 
 
 def update(algorithm):
     """A gradient step, counted."""
     algorithm.learn(1)
-    return algorithm.means
+    return algorithm.replay.means
 
 
 def vectors(algorithm):
@@ -89,7 +89,7 @@ def test_the_lower_of_two_target_critics_counts():
         q = learner.critics.target(StateAction(rows.next_obs, learner.next_action(rows.next_obs)))
         target = rows.reward + rows.discount * torch.minimum(q[0], q[1])
         error = learner.critics.net(StateAction(rows.obs, rows.action)) - target
-    metrics = learner.update()
+    metrics = step(learner)
     assert float(metrics["critic_loss"]) == pytest.approx(float(0.5 * error.square().mean(1).sum()), rel=1e-5)
 
 
@@ -98,7 +98,7 @@ def test_the_lower_of_two_target_critics_counts():
 
 def test_the_actor_climbs_the_first_critic_by_the_chain_rule():
     learner = td3()
-    batch = ActorBatch(experience().obs)
+    batch = experience()
     loss, _ = actor_loss(learner.actor(batch), batch, learner.cfg)
     weights = list(learner.policy.parameters())
     ours = torch.autograd.grad(loss, weights)
@@ -112,10 +112,10 @@ def test_the_actor_climbs_the_first_critic_by_the_chain_rule():
 
 def test_the_actors_step_leaves_critics_and_their_gradients_alone():
     learner = learn_from(td3(), experience())
-    learner.update()
+    step(learner)
     flat = learner.critics.optimizer.flat
     data, grad = flat.data.clone(), flat.grad.clone()
-    gradient_step(learner.actor, actor_loss, ActorBatch(experience().obs), learner.actor_optimizer, learner.cfg)
+    gradient_step(learner.actor, actor_loss, experience(), learner.actor_optimizer, learner.cfg)
     assert torch.equal(flat.data, data)
     assert torch.equal(flat.grad, grad)
 
@@ -129,7 +129,7 @@ def test_actor_and_all_targets_wait_for_every_third_step():
         moved.append([not equal for equal in same(before, vectors(learner))])
     waits, moves = [False, True, False, False], [True, True, True, True]
     assert moved == [waits, waits, moves, waits, waits, moves]
-    assert learner.means.result()["actor_loss"] is not None
+    assert learner.replay.means.result()["actor_loss"] is not None
 
 
 def test_targets_follow_by_tau():
@@ -163,7 +163,7 @@ def test_noise_is_tried_out_after_random_actions_and_follows_its_schedule():
     learner = td3(exploration={"std": Linear(0.4, 0.0, 100)}, learning_starts=50)
     head = learner.policy.head
     assert (float(head.random), float(head.std)) == (1.0, pytest.approx(0.4))
-    learner.pace = learner.cfg.replace(learning_starts=0)
+    learner.replay.cfg = learner.cfg.replace(learning_starts=0)
     learner.env_steps = 75
     learner.explore()
     assert (float(head.random), float(head.std)) == (0.0, pytest.approx(0.1))

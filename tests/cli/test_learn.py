@@ -47,7 +47,7 @@ def test_learn_makes_gradient_steps_and_leaves_a_checkpoint_and_a_row(rookery, d
     code, out, err = rookery("learn", "dqn", "--gradient-steps", 30)
     assert (code, err) == (0, "")
     made = before[-1]["policies/main/gradient_steps"] + 30
-    assert f"main        {made} gradient steps so far, 240 decisions in memory\n" in out
+    assert f"main        {made} gradient steps so far, 240 decisions in replay\n" in out
     assert "env steps   240, as before\n" in out
     assert "| nothing played" in out and "stopped: 30 gradient steps are made" in out
     after = rows(dqn)
@@ -83,16 +83,16 @@ def test_ctrl_c_while_learning_says_how_to_go_on(rookery, dqn, monkeypatch):
     from rookery.algorithms.dqn import DQN
     from rookery.core.interrupt import Interrupt
 
-    update = DQN.update
+    learn = DQN.learn
     asked = []
 
-    def interrupted(self):
+    def interrupted(self, gradient_steps):
         asked[0].number = 2
-        return update(self)
+        return learn(self, gradient_steps)
 
     watching = Interrupt.watching
     monkeypatch.setattr(Interrupt, "watching", lambda self: (asked.append(self), watching(self))[1])
-    monkeypatch.setattr(DQN, "update", interrupted)
+    monkeypatch.setattr(DQN, "learn", interrupted)
     code, _, err = rookery("learn", "dqn", "--gradient-steps", 500)
     assert code == 130
     assert "interrupted; what was learned is kept; go on with: rookery learn runs/dqn, or rookery resume" in err
@@ -109,20 +109,20 @@ def test_explain_weights_shows_the_calls_of_a_run_with_a_replay_memory(rookery, 
     lines = out.splitlines()
     assert lines[1] == "the way there in this run, DQN:"
     way = functions(lines)
-    assert way[:3] == ["Trainer.train_iteration", "Trainer._learn", "OffPolicy.training_step"]
+    assert way[:3] == ["Trainer.train_iteration", "Trainer._learn", "DQN.training_step"]
     assert way[-2:] == ["gradient_step", "apply_gradients"]
-    assert "DQN.update" in way
+    assert "DQN.learn" in way
 
 
 def test_explain_memory_shows_where_play_is_stored_and_drawn(rookery, dqn, runs):
-    code, out, _ = rookery("explain", "dqn", "memory")
+    code, out, _ = rookery("explain", "dqn", "replay")
     assert code == 0
     stored, drawn = out.split("it is drawn again in ")
-    assert re.match(r"what is played is stored in \S+replay/memory\.py:\d+ ReplayMemory\.add\n", stored)
-    assert functions(stored.splitlines())[-2:] == ["OffPolicy.store", "ReplayMemory.add"]
-    assert functions(drawn.splitlines())[-1] == "ReplayMemory.sample"
-    assert out.endswith("checkpoints hold it as files; what is in them: rookery memory show runs/dqn\n")
-    assert "no policy of this run has a replay memory" in rookery("explain", "cart", "memory")[1]
+    assert re.match(r"what is played is stored in \S+replay/buffer\.py:\d+ ReplayBuffer\.add\n", stored)
+    assert functions(stored.splitlines())[-2:] == ["Replay.store", "ReplayBuffer.add"]
+    assert functions(drawn.splitlines())[-1] == "ReplayBuffer.sample"
+    assert out.endswith("checkpoints hold it as files; what is in them: rookery replay show runs/dqn\n")
+    assert "no policy of this run has a replay buffer" in rookery("explain", "cart", "replay")[1]
 
 
 def test_explain_answers_which_gamma_and_which_exploration(rookery, dqn):

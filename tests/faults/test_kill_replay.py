@@ -30,7 +30,7 @@ def draws(folder):
     """Rows, priorities and the next 100 batches of a run, and what its schedules say."""
     with Trainer.load(folder) as trainer:
         learner = trainer.learners["main"]
-        memory = learner.memory
+        memory = learner.replay.buffer
         piece = memory.rows_between(memory.first, memory.total)
         found = [array.tobytes() for _, array in sorted(piece.items())] + [memory.priorities.tobytes()]
         settings = learner.now()
@@ -50,8 +50,8 @@ def uninterrupted(tmp_path_factory):
         folder = tmp_path_factory.mktemp("uninterrupted") / "run"
         with make(folder) as trainer:
             trainer.train({"iterations": ITERATIONS})
-            assert trainer.learners["main"].memory.first > 700  # it went round
-            assert trainer.learners["main"].gradient_steps > 300
+            assert trainer.learners["main"].replay.buffer.first > 700  # it went round
+            assert trainer.learners["main"].replay.gradient_steps > 300
         return digest(folder), rows(folder), draws(folder)
 
 
@@ -101,7 +101,7 @@ def test_killed_while_a_checkpoint_is_written_the_last_one_has_its_memory(tmp_pa
         found = list_checkpoints(folder / "checkpoints")
         assert last_good(folder / "checkpoints") == found[-1]
         with Trainer.load(found[-1]) as trainer:
-            assert len(trainer.learners["main"].memory) == min(64 * trainer.iteration, 700)
+            assert len(trainer.learners["main"].replay.buffer) == min(64 * trainer.iteration, 700)
     with Trainer.load(folder, resume=True) as trainer:
         trainer.train({"iterations": ITERATIONS})
     assert_as(folder, uninterrupted)

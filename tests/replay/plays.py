@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from rookery.core.batch import Rollout
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.replay.memory import ReplayConfig, ReplayMemory
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 
 STACK = 4
 
@@ -28,7 +28,7 @@ def memory_for(space, actions=ACTIONS, *, seed=0, memory_size=0, **settings):
     cfg = ReplayConfig(**{"capacity": 200, **settings})
     rng = np.random.default_rng(seed)
     obs = obs_spec(space, actions)
-    return ReplayMemory(obs, action_spec(actions), cfg, rng, memory_size=memory_size, memory_every=4)
+    return ReplayBuffer(obs, action_spec(actions), cfg, rng, memory_size=memory_size, memory_every=4)
 
 
 class Slot:

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from rookery.core.batch import Rollout
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.replay.memory import ReplayConfig, ReplayMemory
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 
 STACK = spaces.Box(0, 255, (4, 16, 16), np.uint8)
 ACTION = spaces.Discrete(1000)
@@ -68,7 +68,7 @@ class Story:
         return obs_spec(self.space, ACTION)
 
     def memory(self, seed=0, **settings):
-        return ReplayMemory(
+        return ReplayBuffer(
             self.spec,
             action_spec(ACTION),
             ReplayConfig(**settings),

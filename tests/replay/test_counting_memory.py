@@ -6,13 +6,13 @@ from counting import TWO, Counting, CountingParallel
 from playing import play
 
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.replay.memory import ReplayConfig, ReplayMemory
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 
 
 def memory_for(space, **settings):
     cfg = ReplayConfig(**settings)
     rng = np.random.default_rng(0)
-    return ReplayMemory(obs_spec(space, TWO), action_spec(TWO), cfg, rng, memory_size=0, memory_every=1)
+    return ReplayBuffer(obs_spec(space, TWO), action_spec(TWO), cfg, rng, memory_size=0, memory_every=1)
 
 
 def transitions(memory, gamma=0.5, n_step=1):

@@ -9,9 +9,9 @@ from stories import ACTION, Film, Story, even_fragments, random_fragments
 
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.replay import frames
+from rookery.replay.budget import bytes_needed
 from rookery.replay.frames import StackedLeaf, may_be_stack
 from rookery.replay.observations import PlainLeaf
-from rookery.replay.room import bytes_needed
 
 
 def as_filmed(memory, story, n_step=1):
@@ -50,8 +50,8 @@ def test_what_is_read_back_is_what_was_seen(seed, slots, T, capacity, padding, s
             rollout = story.play(T, even_fragments(slots, T) if quiet else random_fragments(rng, slots, T))
             memory.add(rollout)
             plain.add(rollout)
-            assert isinstance(memory.ring.observations.leaves["obs"], StackedLeaf)
-            assert isinstance(plain.ring.observations.leaves["obs"], PlainLeaf)
+            assert isinstance(memory.observations.leaves["obs"], StackedLeaf)
+            assert isinstance(plain.observations.leaves["obs"], PlainLeaf)
             as_filmed(plain, story)
             if len(memory):
                 as_filmed(memory, story, int(rng.integers(1, 4)))
@@ -63,7 +63,7 @@ def test_a_frame_is_stored_once():
     for _ in range(50):
         memory.add(story.play(4, even_fragments(3, 4)))
     # 600 decisions of 3 slots: a frame for each, and one for what each slot sees now
-    assert memory.ring.observations.leaves["obs"].head == 603
+    assert memory.observations.leaves["obs"].head == 603
 
 
 def test_the_start_of_an_episode_takes_the_frames_that_are_new():
@@ -72,7 +72,7 @@ def test_the_start_of_an_episode_takes_the_frames_that_are_new():
         story.padding = padding
         memory = story.memory(capacity=1000)
         memory.add(story.play(1, even_fragments(1, 1)))
-        assert memory.ring.observations.leaves["obs"].head == frames_of_a_start + 1
+        assert memory.observations.leaves["obs"].head == frames_of_a_start + 1
 
 
 def test_a_million_frames_of_pong_take_7_gigabytes():
@@ -93,7 +93,7 @@ def test_where_frames_run_out_the_oldest_rows_go():
         memory = story.memory(capacity=64)
         for _ in range(64):  # each decision ends its episode: two frames a row
             memory.add(story.play(1, [(0, [2])]))
-        leaf = memory.ring.observations.leaves["obs"]
+        leaf = memory.observations.leaves["obs"]
         assert len(leaf.frames) == 64 + 4 + 8
         assert 30 <= len(memory) <= 36
         as_filmed(memory, story)
@@ -114,7 +114,7 @@ def test_pictures_that_are_no_stacks_are_stored_whole_as_soon_as_that_shows(shap
     for _ in range(60):
         memory.add(story.play(4, even_fragments(1, 4) if rng.random() < 0.5 else random_fragments(rng, 2, 4)))
         as_filmed(memory, story)
-    assert isinstance(memory.ring.observations.leaves["obs"], PlainLeaf)
+    assert isinstance(memory.observations.leaves["obs"], PlainLeaf)
     assert len(memory) == 100
 
 

@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_refused():
         memory.append({name: array for name, array in piece.items() if name != "reward"}, continues=False)
     other = story.memory(capacity=100)
     other.load_state_dict(state)
-    with pytest.raises(RookeryError, match="rows from 0 to 1 of the memory are missing"):
+    with pytest.raises(RookeryError, match="rows from 0 to 1 of the buffer are missing"):
         other.restore([piece])
     other.load_state_dict(state)
     with pytest.raises(RookeryError, match=f"ends at row 9, and should at {memory.total - 1}"):
@@ -199,8 +199,8 @@ def test_what_does_not_fit_is_refused():
 @pytest.mark.parametrize("sort", STORIES)
 def test_every_attribute_of_a_memory_is_saved_or_made_again(sort):
     memory = STORIES[sort](np.random.default_rng(0)).memory(capacity=20, kind="prioritized")
-    ring = memory.ring
-    for part in (memory, ring, ring.observations, *ring.observations.leaves.values()):
+
+    for part in (memory, memory.observations, *memory.observations.leaves.values()):
         if isinstance(part, Stateful):
             assert set(vars(part)) == {*part.saved_names(), *part.fixed_names()}
 

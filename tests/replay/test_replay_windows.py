@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stories import ACTION, GOES_ON, IS_TRUNCATED, TERMINATES, Story, even_fragments, random_fragments
 
 from rookery.core.errors import RookeryError
-from rookery.replay.windows import n_step_windows
+from rookery.replay.buffer import n_step_windows
 
 
 def agrees(memory, story, n_step, gamma):
@@ -118,5 +118,5 @@ def test_a_slot_that_sleeps_for_longer_than_the_memory_lasts_starts_without_a_pa
 
 def test_an_empty_memory_says_that_it_is_empty():
     for kind in ("uniform", "prioritized"):
-        with pytest.raises(RookeryError, match="memory is empty"):
+        with pytest.raises(RookeryError, match="buffer is empty"):
             Story(np.random.default_rng(0)).memory(capacity=6, kind=kind).sample(1, n_step=1, gamma=0.9, beta=0.4)

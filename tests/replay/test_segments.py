@@ -17,7 +17,7 @@ from rookery.core import files
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError, read_directory, write_directory
 from rookery.replay import segments
-from rookery.replay.segments import check_spaces, copy_rows, find_memory, spaces_of, stored_memories
+from rookery.replay.segments import check_spaces, copy_rows, find_replay, spaces_of, stored_replays
 from rookery.training.memories import Memories
 
 
@@ -32,7 +32,7 @@ class Saver:
 
     @property
     def learners(self):
-        return {self.policy: SimpleNamespace(memory=self.memory)}
+        return {self.policy: SimpleNamespace(own=self.memory)}
 
     def save(self, place=None):
         self.number += 1
@@ -247,10 +247,10 @@ def test_a_memory_that_is_not_to_be_saved_is_left_out_and_starts_empty(tmp_path)
 def test_policies_of_any_name_have_files_of_their_own(tmp_path, policy):
     plays = {name: Play(empty("numbers"), seed=number) for number, name in enumerate((policy, "other"))}
     memories = Memories()
-    learners = {name: SimpleNamespace(memory=play.go_on(40)) for name, play in plays.items()}
+    learners = {name: SimpleNamespace(own=play.go_on(40)) for name, play in plays.items()}
     content, facts = memories.files(learners)
     write_directory(tmp_path / "a", content, facts)
-    found = stored_memories(tmp_path / "a")
+    found = stored_replays(tmp_path / "a")
     assert set(found) == {policy, "other"}
     for name, stored in found.items():
         (piece,) = stored.pieces()
@@ -324,12 +324,12 @@ def of_length(content, **texts):
 
 
 FOREIGN = {
-    "another's safetensors": (lambda data: data.replace(b"rookery replay memory 1", b"somebody's other thing."),
-                              "is no segment of a replay memory"),
-    "a newer format": (lambda data: data.replace(b"rookery replay memory 1", b"rookery replay memory 9"),
+    "another's safetensors": (lambda data: data.replace(b"rookery replay buffer 1", b"somebody's other thing."),
+                              "is no segment of a replay buffer"),
+    "a newer format": (lambda data: data.replace(b"rookery replay buffer 1", b"rookery replay buffer 9"),
                        "has format 9, which this version of Rookery cannot read"),
-    "a pickle": (lambda data: b"\x80\x04\x95" + data, "is no segment of a replay memory"),
-    "nothing": (lambda data: b"", "is no segment of a replay memory"),
+    "a pickle": (lambda data: b"\x80\x04\x95" + data, "is no segment of a replay buffer"),
+    "nothing": (lambda data: b"", "is no segment of a replay buffer"),
     "other rows": (lambda data: data.replace(b'"first":"0"', b'"first":"7"'), "holds the rows 7 to "),
     "unknown spaces": (lambda data: data.replace(b'\\"kind\\": \\"Box\\"', b'\\"kind\\": \\"Bag\\"'), "unknown kind"),
     "a lost column": (lambda data: data.replace(b'"reward":', b'"payoff":'), "reward"),
@@ -376,7 +376,7 @@ def test_another_memory_starts_with_the_rows_of_a_saved_one(tmp_path):
     play = Play(empty("frames"))
     saver = Saver(tmp_path, play.go_on(450))
     place = saver.save()
-    stored = find_memory(place)
+    stored = find_replay(place)
     assert len(stored) == len(play.memory)
     heir = Play(empty("frames", capacity=400), seed=8)
     heir.go_on(30)
@@ -394,7 +394,7 @@ def test_another_memory_starts_with_the_rows_of_a_saved_one(tmp_path):
 
 def test_only_the_newest_rows_are_taken_that_fit(tmp_path):
     play = Play(empty("numbers"))
-    stored = find_memory(Saver(tmp_path, play.go_on(180)).save())
+    stored = find_replay(Saver(tmp_path, play.go_on(180)).save())
     small = empty("numbers", capacity=50)
     assert copy_rows(stored, small) == 50
     np.testing.assert_array_equal(held(small)["reward"], held(play.memory)["reward"][-50:])
@@ -405,18 +405,18 @@ def test_rows_that_were_written_over_are_not_read(tmp_path):
     saver = Saver(tmp_path, play.memory)
     for _ in range(7):
         play.go_on(60)
-        stored = find_memory(saver.save())
+        stored = find_replay(saver.save())
     assert stored.segments[0].first < stored.first
     rewards = np.concatenate([piece.rows["reward"] for piece in stored.pieces()])
     np.testing.assert_array_equal(rewards, held(play.memory)["reward"])
 
 
 def test_a_memory_of_other_spaces_is_refused_with_both(tmp_path):
-    stored = find_memory(Saver(tmp_path, Play(empty("numbers")).go_on(20)).save())
+    stored = find_replay(Saver(tmp_path, Play(empty("numbers")).go_on(20)).save())
     here = str(stored)
     pictures = spaces_of(empty("frames"))
     assert told(lambda: check_spaces(stored, pictures, "policy 'main'"), SpaceError) == (
-        f"{here}: this replay memory does not fit: it holds observations {SPACES['numbers']}, policy 'main' has "
+        f"{here}: this replay buffer does not fit: it holds observations {SPACES['numbers']}, policy 'main' has "
         f"{SPACES['frames']}"
     )
     four = spaces_of(memory_for("numbers", spaces.Discrete(4)))
@@ -431,7 +431,7 @@ def test_a_memory_of_other_spaces_is_refused_with_both(tmp_path):
 
 def test_a_memory_of_a_policy_that_remembered_serves_one_that_does_not(tmp_path):
     play = Play(empty("sequences"))
-    stored = find_memory(Saver(tmp_path, play.go_on(60)).save())
+    stored = find_replay(Saver(tmp_path, play.go_on(60)).save())
     plain = empty("numbers")
     check_spaces(stored, spaces_of(plain), "policy 'main'")
     copy_rows(stored, plain)
@@ -441,23 +441,23 @@ def test_a_memory_of_a_policy_that_remembered_serves_one_that_does_not(tmp_path)
 def test_a_memory_is_found_by_directory_and_policy(tmp_path):
     saver = Saver(tmp_path, Play(empty("numbers")).go_on(20), "hunter")
     place = saver.save()
-    assert str(find_memory(place)) == str(find_memory(f"{place}:hunter")) == f"{place}:hunter"
-    assert told(lambda: find_memory(f"{place}:hunted"), ConfigError) == (
+    assert str(find_replay(place)) == str(find_replay(f"{place}:hunter")) == f"{place}:hunter"
+    assert told(lambda: find_replay(f"{place}:hunted"), ConfigError) == (
         f"{place}:hunted: policy 'hunted' is not one of hunter; did you mean 'hunter'?"
     )
     write_directory(tmp_path / "none", {"state.json": b"{}"}, {})
-    assert told(lambda: find_memory(tmp_path / "none")) == (
-        f"{tmp_path / 'none'}: holds no replay memory: its algorithms learn from none, it was saved with "
+    assert told(lambda: find_replay(tmp_path / "none")) == (
+        f"{tmp_path / 'none'}: holds no replay buffer: its algorithms learn from none, it was saved with "
         "replay.save = false, or nothing was played yet"
     )
-    assert "there is no such run or checkpoint" in told(lambda: find_memory(tmp_path / "nowhere"))
+    assert "there is no such run or checkpoint" in told(lambda: find_replay(tmp_path / "nowhere"))
 
 
 def test_where_there_are_several_policies_the_one_of_the_same_name_is_meant(tmp_path):
-    learners = {name: SimpleNamespace(memory=Play(empty("numbers")).go_on(20)) for name in ("a", "b")}
+    learners = {name: SimpleNamespace(own=Play(empty("numbers")).go_on(20)) for name in ("a", "b")}
     write_directory(tmp_path / "two", *Memories().files(learners))
-    assert find_memory(tmp_path / "two", "b").policy == "b"
-    assert find_memory(f"{tmp_path / 'two'}:a", "b").policy == "a"
-    assert told(lambda: find_memory(tmp_path / "two"), ConfigError) == (
+    assert find_replay(tmp_path / "two", "b").policy == "b"
+    assert find_replay(f"{tmp_path / 'two'}:a", "b").policy == "a"
+    assert told(lambda: find_replay(tmp_path / "two"), ConfigError) == (
         f"{tmp_path / 'two'}: policy None is not one of a, b; say which, as in {tmp_path / 'two'}:a"
     )

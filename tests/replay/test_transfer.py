@@ -11,7 +11,7 @@ from plays import SPACES, Play, memory_for
 from rookery.core.errors import SpaceError
 from rookery.core.files import FileError, write_directory
 from rookery.replay import segments
-from rookery.replay.segments import copy_rows, facts_of, find_memory, new_segments
+from rookery.replay.segments import copy_rows, facts_of, find_replay, new_segments
 from rookery.replay.summary import Episodes, summarize
 from rookery.replay.transfer import linked, merged, write_arrays
 
@@ -22,7 +22,7 @@ def stored(folder, name, space="numbers", rows=120, seed=0, **settings):
     memory = play.go_on(rows)
     files = new_segments(memory, "main", memory.first, memory.total)
     write_directory(folder / name, files, {segments.FACTS: {"main": facts_of(memory)}})
-    return find_memory(folder / name), memory
+    return find_replay(folder / name), memory
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def held(memory):
 def test_memories_that_are_merged_follow_each_other(tmp_path, space):
     (a, first), (b, second) = stored(tmp_path, "a", space), stored(tmp_path, "b", space, rows=300, seed=1)
     write_directory(tmp_path / "both", *merged([a, b, a], "main", nothing))
-    both = find_memory(tmp_path / "both")
+    both = find_replay(tmp_path / "both")
     assert len(both) == len(a) + len(b) + len(a)
     memory = memory_for(space, capacity=1000)
     copy_rows(both, memory)
@@ -65,7 +65,7 @@ def test_slots_of_one_memory_do_not_go_on_in_the_next(tmp_path):
     (a, _), (b, _) = stored(tmp_path, "a"), stored(tmp_path, "b", seed=1)
     write_directory(tmp_path / "both", *merged([a, b], "main", nothing))
     apart = [summarize(one).episodes for one in (a, b)]
-    both = summarize(find_memory(tmp_path / "both")).episodes
+    both = summarize(find_replay(tmp_path / "both")).episodes
     assert both.returns == apart[0].returns + apart[1].returns
     assert both.running == apart[0].running + apart[1].running
     assert (both.terminated, both.truncated) == (
@@ -86,14 +86,14 @@ def test_memories_of_other_spaces_are_not_merged(tmp_path):
     with pytest.raises(SpaceError) as caught:
         merged([a, b], "main", nothing)
     assert str(caught.value) == (
-        f"{b}: this replay memory does not fit: it holds observations {SPACES['frames']}, {a} has {SPACES['numbers']}"
+        f"{b}: this replay buffer does not fit: it holds observations {SPACES['frames']}, {a} has {SPACES['numbers']}"
     )
 
 
 def test_what_is_exported_is_shared_with_where_it_came_from(tmp_path):
     a, memory = stored(tmp_path, "a", rows=300)
     write_directory(tmp_path / "out", *linked([a]))
-    out = find_memory(tmp_path / "out")
+    out = find_replay(tmp_path / "out")
     assert [one.file.path.stat().st_ino for one in out.segments] == [
         one.file.path.stat().st_ino for one in a.segments
     ]  # fmt: skip

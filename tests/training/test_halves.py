@@ -132,7 +132,7 @@ def test_learning_moves_no_schedule(tmp_path):
 def test_learning_is_reported_by_the_thousand_steps_and_saved(tmp_path, monkeypatch):
     monkeypatch.setattr("rookery.training.halves.ITERATION", 20)
     with replaying(tmp_path) as trainer:
-        before = trainer.learners["main"].gradient_steps
+        before = trainer.learners["main"].replay.gradient_steps
         result = trainer.learn(50)
         assert result.iteration == 6
         assert result.policies["main"].gradient_steps == before + 50
@@ -143,7 +143,7 @@ def test_learning_is_reported_by_the_thousand_steps_and_saved(tmp_path, monkeypa
     assert made == [before, before + 20, before + 40, before + 50]
     assert [row["env_steps"] for row in written[2:]] == [180] * 4
     with Trainer.load(tmp_path) as trainer:
-        assert trainer.learners["main"].gradient_steps == before + 50
+        assert trainer.learners["main"].replay.gradient_steps == before + 50
 
 
 def test_weights_that_learned_alone_are_those_that_play(tmp_path):
@@ -160,25 +160,26 @@ def test_only_the_policies_that_are_named_learn():
     ) as run:
         run.collect(100)
         run.learn(10, policies=["b"])
-        assert [run.learners[name].gradient_steps for name in ("a", "b")] == [0, 10]
+        assert [run.learners[name].replay.gradient_steps for name in ("a", "b")] == [0, 10]
         run.learn(10)
-        assert [run.learners[name].gradient_steps for name in ("a", "b")] == [10, 20]
+        assert [run.learners[name].replay.gradient_steps for name in ("a", "b")] == [10, 20]
 
 
 def test_ctrl_c_ends_learning_between_two_steps_and_keeps_what_was_learned(tmp_path):
     with replaying(tmp_path) as trainer:
-        learner, update, before = trainer.learners["main"], trainer.learners["main"].update, 30
+        learner = trainer.learners["main"]
+        record = learner.replay.record
 
-        def interrupted():
-            if learner.gradient_steps == before + 14:
+        def interrupted(*arguments):
+            if learner.replay.gradient_steps == before + 14:
                 trainer.interrupt.number = signal.SIGINT
-            return update()
+            return record(*arguments)
 
-        before = learner.gradient_steps
-        learner.update = interrupted
+        before = learner.replay.gradient_steps
+        learner.replay.record = interrupted
         with pytest.raises(Interrupted):
             trainer.learn(1000)
-        made = learner.gradient_steps - before
+        made = learner.replay.gradient_steps - before
         assert 14 < made < 30
         found = weights(trainer)
     assert rows(tmp_path)[-1]["policies/main/gradient_steps"] == before + made
@@ -225,7 +226,7 @@ def test_learning_alone_is_refused_where_there_is_nothing_to_learn_from(tmp_path
             with pytest.raises(ConfigError, match=r"no policy .* has a replay memory \(learning: main by PPO\); .*dqn"):
                 refused()
     with make("CartPole-v1", cfg=REPLAYING) as trainer:
-        with pytest.raises(ConfigError, match=r"policy 'main': its replay memory is empty.*trainer\.collect"):
+        with pytest.raises(ConfigError, match=r"policy 'main': its replay buffer is empty.*trainer\.collect"):
             trainer.learn(10)
         for number in (0, -3):
             with pytest.raises(ConfigError, match=f"learn: gradient_steps = {number}: must be at least 1"):
@@ -249,7 +250,7 @@ def test_collecting_stores_and_learns_nothing(tmp_path):
         learner = trainer.learners["main"]
         before = {name: value.clone() for name, value in learner.policy.named_parameters()}
         result = trainer.collect(150)
-        assert (result.env_steps, len(learner.memory), learner.gradient_steps) == (150, 150, 0)
+        assert (result.env_steps, len(learner.replay.buffer), learner.replay.gradient_steps) == (150, 150, 0)
         assert all(before[name].equal(value) for name, value in learner.policy.named_parameters())
         assert result.stop_reason == "150 env steps are played"
         assert result.policies["main"].decisions == 150
@@ -270,8 +271,8 @@ def test_collecting_drops_what_other_policies_play_and_says_so(capsys):
         before = dict(trainer.learners["a"].state_dict())
         trainer.collect(500)
         assert trainer.learners["a"].updates == before["updates"] == 0
-        assert len(trainer.learners["b"].memory) == 300  # the last of them
-        assert trainer.learners["b"].memory.total == 498  # the last round is not whole yet
+        assert len(trainer.learners["b"].replay.buffer) == 300  # the last of them
+        assert trainer.learners["b"].replay.buffer.total == 498  # the last round is not whole yet
     assert "policy a has no replay memory: what it plays while collecting is not kept" in capsys.readouterr().err
 
 
@@ -300,11 +301,11 @@ def test_a_paused_iteration_makes_the_gradient_steps_of_its_env_steps_and_leaves
     with make(Guarded, tmp_path, LIVELY, config={"sampling.iteration_steps": 90}) as trainer:
         trainer.train({"iterations": 2})
         learner = trainer.learners["main"]
-        before, env_steps = learner.gradient_steps, trainer.env_steps
+        before, env_steps = learner.replay.gradient_steps, trainer.env_steps
         trainer.pause_sampling()
         forbidding()
         trainer.train({"iterations": 4})
-        assert learner.gradient_steps == before + 2 * 90 * 0.2
+        assert learner.replay.gradient_steps == before + 2 * 90 * 0.2
         assert trainer.env_steps == env_steps
         forbidding(False)
     with Trainer.load(tmp_path, resume=True) as trainer:
@@ -320,7 +321,7 @@ def test_an_iteration_has_a_thousand_env_steps_where_nobody_says_how_many():
         trainer.collect(60)
         trainer.pause_sampling()
         trainer.train_iteration()
-        assert trainer.learners["main"].gradient_steps == 250
+        assert trainer.learners["main"].replay.gradient_steps == 250
         trainer.resume_sampling()
         trainer.train_iteration()
         assert trainer.env_steps == 60 + 1002  # whole steps of three copies

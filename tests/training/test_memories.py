@@ -64,9 +64,9 @@ def test_a_resumed_run_draws_the_batches_that_the_other_would_have_drawn(tmp_pat
     trained(tmp_path / "run", KINDS[kind])
     with make("CartPole-v1", cfg=KINDS[kind], num_envs=4, config={"sampling.iteration_steps": 100}) as trainer:
         trainer.train({"iterations": 3})
-        expected = trainer.learners["main"].memory
+        expected = trainer.learners["main"].replay.buffer
         with Trainer.load(tmp_path / "run") as loaded:
-            found = loaded.learners["main"].memory
+            found = loaded.learners["main"].replay.buffer
             assert (len(found), found.total) == (len(expected), expected.total)
             np.testing.assert_array_equal(found.priorities, expected.priorities)
             assert next_batches(found) == next_batches(expected)
@@ -95,7 +95,7 @@ def test_consecutive_checkpoints_share_the_files_of_old_rows(tmp_path):
 def test_files_go_with_the_last_checkpoint_that_needs_them(tmp_path):
     folder = trained(tmp_path / "run", REPLAYING.replace(replay={"capacity": 250}), iterations=9)
     with Trainer.load(folder) as trainer:
-        first = trainer.learners["main"].memory.first
+        first = trainer.learners["main"].replay.buffer.first
     last = checkpoints(folder)[-1]
     starts = sorted(int(name[12:24]) for name in segments(last))
     assert len(starts) == 3
@@ -123,7 +123,7 @@ def test_a_run_that_goes_on_from_an_earlier_checkpoint_forgets_only_the_later_fi
     whole = trained(tmp_path / "whole", REPLAYING.replace(replay={"capacity": 1000}), iterations=4)
     with Trainer.load(folder) as one, Trainer.load(whole) as other:
         assert digest(one) == digest(other)
-        assert next_batches(one.learners["main"].memory) == next_batches(other.learners["main"].memory)
+        assert next_batches(one.learners["main"].replay.buffer) == next_batches(other.learners["main"].replay.buffer)
 
 
 def test_checkpoints_saved_elsewhere_can_be_removed(tmp_path):
@@ -142,16 +142,16 @@ def test_checkpoints_saved_elsewhere_can_be_removed(tmp_path):
         shutil.rmtree(tmp_path / "two")
         three = trainer.save(tmp_path / "three")
     with Trainer.load(three) as trainer:
-        assert len(trainer.learners["main"].memory) > 0
+        assert len(trainer.learners["main"].replay.buffer) > 0
 
 
 def test_a_memory_that_is_not_saved_starts_empty_and_says_so(tmp_path, capsys):
     folder = trained(tmp_path / "run", REPLAYING.replace(replay={"save": False}))
     assert segments(checkpoints(folder)[-1]) == {}
     with Trainer.load(folder, resume=True, console="plain") as trainer:
-        assert len(trainer.learners["main"].memory) == 0
+        assert len(trainer.learners["main"].replay.buffer) == 0
         trainer.train({"iterations": 4})
-        assert len(trainer.learners["main"].memory) == 100
+        assert len(trainer.learners["main"].replay.buffer) == 100
     said = capsys.readouterr()
     assert "policy 'main': its replay memory is not in the checkpoint" in said.out + said.err
 
@@ -166,7 +166,7 @@ def test_a_broken_memory_is_refused_and_can_be_left_behind(tmp_path):
     assert str(caught.value).startswith(f"{last / new}: has ")
     assert str(caught.value).endswith(f"; the last good checkpoint is {good}")
     with Trainer.load(folder, config={"algorithm.replay.save": False}) as trainer:
-        assert len(trainer.learners["main"].memory) == 0
+        assert len(trainer.learners["main"].replay.buffer) == 0
     with Trainer.load(good, resume=True) as trainer:
         assert trainer.iteration == 2
 
@@ -176,7 +176,7 @@ def test_a_checkpoint_before_anything_was_played_has_an_empty_memory(tmp_path):
         place = trainer.save(tmp_path / "first")
     assert segments(place) == {}
     with Trainer.load(place) as trainer:
-        assert len(trainer.learners["main"].memory) == 0
+        assert len(trainer.learners["main"].replay.buffer) == 0
         trainer.train_iteration()
     with pytest.raises(FileError, match="nothing was played yet"):
         make("CartPole-v1", cfg=REPLAYING, memory=place)
@@ -193,7 +193,7 @@ def test_each_policy_has_a_memory_of_its_own(tmp_path):
     names = {name.split("-")[1] for name in segments(checkpoints(folder)[-1])}
     assert names == {"a", "b"}
     with Trainer.load(folder, env=Turns, policy_mapping=by_name) as one:
-        lengths = {name: len(learner.memory) for name, learner in one.learners.items()}
+        lengths = {name: len(learner.replay.buffer) for name, learner in one.learners.items()}
         assert all(lengths.values())
         assert lengths == {name: facts["last"] - facts["first"] for name, facts in memory_facts(folder).items()}
 
@@ -208,7 +208,10 @@ def test_a_checkpoint_says_what_its_memories_are(tmp_path):
     last = checkpoints(folder)[-1]
     mapped = mapped_files(last, read_manifest(last))
     assert mapped.keys() == segments(last).keys()
-    assert not json.loads((last / "state.json").read_text())["learners"]["main"]["memory"].keys() & {"obs", "rows"}
+    assert not json.loads((last / "state.json").read_text())["learners"]["main"]["replay"]["buffer"].keys() & {
+        "obs",
+        "rows",
+    }
 
 
 # --- from elsewhere -------------------------------------------------------------------------------------------------
@@ -217,11 +220,11 @@ def test_a_checkpoint_says_what_its_memories_are(tmp_path):
 def test_a_run_starts_from_the_memory_of_another(tmp_path, capsys):
     folder = trained(tmp_path / "run")
     with make("CartPole-v1", cfg=REPLAYING, memory=str(folder), console="plain", seed=9) as trainer:
-        memory = trainer.learners["main"].memory
+        memory = trainer.learners["main"].replay.buffer
         assert len(memory) == 300
         trainer.learn(10)
         assert trainer.env_steps == 0
-        assert trainer.learners["main"].gradient_steps == 10
+        assert trainer.learners["main"].replay.gradient_steps == 10
     assert "replay.start_from: 300 decisions of" in capsys.readouterr().out
 
 
@@ -230,8 +233,8 @@ def test_a_resumed_run_needs_the_other_no_more(tmp_path):
     heir = trained(tmp_path / "heir", memory=folder, seed=9, iterations=1)
     shutil.rmtree(folder)
     with Trainer.load(heir, resume=True) as trainer:
-        assert len(trainer.learners["main"].memory) == 300  # of 400, which the ring has no room for
-        assert trainer.learners["main"].memory.total == 400
+        assert len(trainer.learners["main"].replay.buffer) == 300  # of 400, which the ring has no room for
+        assert trainer.learners["main"].replay.buffer.total == 400
         trainer.train({"iterations": 2})
     with Trainer.load(heir, resume=True) as trainer:
         assert "start_from" in str(trainer.resolved.explain("algorithm.replay.start_from"))
@@ -241,7 +244,7 @@ def test_a_resumed_run_needs_the_other_no_more(tmp_path):
 def test_a_memory_can_be_given_with_a_checkpoint(tmp_path):
     folder, other = trained(tmp_path / "run", iterations=1), trained(tmp_path / "other", seed=8, iterations=1)
     with Trainer.load(folder, memory=other) as trainer:
-        memory = trainer.learners["main"].memory
+        memory = trainer.learners["main"].replay.buffer
         assert (len(memory), memory.total) == (200, 200)
         np.testing.assert_array_equal(memory.rows_between(0, 100)["clock"] >= 0, True)
 
@@ -256,7 +259,7 @@ def test_a_part_of_each_batch_comes_from_another_memory_and_resumes_exactly(tmp_
         whole = trained(tmp_path / f"{name} whole", cfg, iterations=4, **mixed)
         with Trainer.load(whole) as trainer:
             expected = digest(trainer)
-            memory = trainer.learners["main"].memory
+            memory = trainer.learners["main"].replay.buffer
             assert isinstance(memory, Mixture)
             assert len(memory) == len(memory.own) + 300
         folder = trained(tmp_path / name, cfg, iterations=2, **mixed)

@@ -32,7 +32,7 @@ def test_each_policy_learns_at_its_own_pace():
         assert result.env_steps == 24 * 3  # the iteration ends with PPO's update
         assert ppo.updates == 1
         assert dqn.updates == 24 * 3 // 6
-        assert dqn.gradient_steps == 24 * 3 * 0.5
+        assert dqn.replay.gradient_steps == 24 * 3 * 0.5
         assert result.policies["b"].updates_per_env_step == 0.5
         assert "updates_per_env_step" not in result.policies["a"].learning
 
@@ -44,9 +44,9 @@ def test_a_ratio_holds_for_any_number_of_copies():
             result = trainer.train_iteration()
             assert result.env_steps == 240
             learner = trainer.learners["main"]
-            assert 0 <= learner.owed < 1
-            assert learner.gradient_steps + learner.owed == pytest.approx(72), copies
-            assert result.policies["main"].updates_per_env_step == learner.gradient_steps / 240
+            assert 0 <= learner.replay.owed < 1
+            assert learner.replay.gradient_steps + learner.replay.owed == pytest.approx(72), copies
+            assert result.policies["main"].updates_per_env_step == learner.replay.gradient_steps / 240
 
 
 def test_policies_beside_each_other_learn_what_they_learn_alone():
@@ -67,7 +67,7 @@ def test_the_pace_is_told_at_the_start(capsys):
         trainer.train({"iterations": 1})
     told = capsys.readouterr().out
     assert "policy a learns by an update for every 24 decisions of an agent" in told
-    assert "policy b learns by one gradient step for 4 decisions from decision 60 on, memory 300 decisions (" in told
+    assert "policy b learns by one gradient step for 4 decisions from decision 60 on, replay 300 decisions (" in told
     assert "gradient steps (0." in told
     with make("CartPole-v1", console="plain") as trainer:
         trainer.train({"iterations": 1})
@@ -176,7 +176,7 @@ EAGER = REPLAYING.replace(learning_starts=0, train_every=4, updates_per_step=0.2
 def test_nothing_is_stored_of_a_rest_and_its_rewards_belong_to_the_decision_before_it():
     with make(Shift, cfg=EAGER, num_envs=1) as trainer:
         trainer.collect(25)
-        memory = trainer.learners["main"].memory
+        memory = trainer.learners["main"].replay.buffer
         piece = memory.rows_between(0, memory.total)
         assert piece["action"].shape[0] == 24  # the round of the 25th decision is not whole
         expected = np.ones(24, np.float32)
@@ -197,10 +197,10 @@ def test_learning_goes_on_while_all_copies_rest():
         learner = trainer.learners["main"]
         assert (result.env_steps, result.counters["resting_steps"]) == (20, 40)
         # one for every four of the 16 decisions in whole rounds, one for each vector step that ends with both at rest
-        assert (len(learner.memory), learner.gradient_steps) == (16, 16 // 4 + (60 - 20) // 2 + 1)
-        made = learner.gradient_steps
+        assert (len(learner.replay.buffer), learner.replay.gradient_steps) == (16, 16 // 4 + (60 - 20) // 2 + 1)
+        made = learner.replay.gradient_steps
         result = trainer.train_iteration()
-        assert (result.env_steps, learner.gradient_steps) == (20, made + 30)
+        assert (result.env_steps, learner.replay.gradient_steps) == (20, made + 30)
         assert result.policies["main"].updates_per_env_step is None
         assert learner.env_steps == 16, "no schedule moves in a rest"
 
@@ -225,7 +225,7 @@ def test_one_copy_at_rest_does_not_hold_up_the_others():
         assert 0 < at_rest < 6
         assert result.counters["resting_steps"] == at_rest * 45
         assert result.env_steps == 300 - at_rest * 45
-        assert trainer.learners["main"].gradient_steps <= result.env_steps / 4
+        assert trainer.learners["main"].replay.gradient_steps <= result.env_steps / 4
 
 
 def test_on_policy_learners_wait_for_the_end_of_a_rest():

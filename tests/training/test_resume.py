@@ -40,7 +40,7 @@ from rookery.core.state import Stateful
 from rookery.envs.vector import history
 from rookery.native.actor import NativeActor
 from rookery.native.forward import NetworkKernels
-from rookery.replay.memory import ReplayMemory
+from rookery.replay.buffer import ReplayBuffer
 from rookery.training import evaluation as evaluation_module
 
 ITERATIONS = 6
@@ -496,7 +496,7 @@ class Differences:
         self.found[path] = (owner, why)
 
     def compare(self, a, b, path, owner):
-        if isinstance(a, ReplayMemory) and isinstance(b, ReplayMemory):
+        if isinstance(a, ReplayBuffer) and isinstance(b, ReplayBuffer):
             a, b = content_of(a), content_of(b)
         if a is b or isinstance(
             a, type | types.FunctionType | types.ModuleType | enum.Enum | types.BuiltinFunctionType

@@ -569,7 +569,7 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
         "DQN",
         "SAC",
         "TD3",
-        "ReplayMemory",
+        "ReplayBuffer",
         "Memories",
         "Windows",
         "ReturnScale",

@@ -7,6 +7,7 @@ the trainer a settings class whose `algorithm` names it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rookery.core.batch import Demand, Rollout
@@ -18,6 +19,7 @@ from rookery.core.state import Stateful
 from rookery.models.build import ModelConfig
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.policies.policy import Policy
+from rookery.replay.replay import Replay
 
 Row = dict[str, float | int | None]
 """Numbers about one update, by name."""
@@ -28,10 +30,12 @@ class AlgorithmConfig(Settings):
 
     Attributes:
         algorithm: Import path of the class these settings steer, ``package.module:Class``.
+        cheaper: By the name of a setting, what to do with it so that learning costs less a step, for ``rookery bench``.
         model: The networks.
     """
 
     algorithm: ClassVar[str]
+    cheaper: ClassVar[Mapping[str, str]] = {}
     model: ModelConfig
 
     @property
@@ -46,11 +50,17 @@ ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)
 class Algorithm(Stateful, ABC, Generic[ConfigT]):
     """Improves one policy.
 
+    An algorithm that learns from replay sets `replay` and defines `learn`; that is all it takes to store what is played
+    without learning, to learn without playing, and to have the experience in checkpoints.
+
     Args:
         policy: The policy; its parameters change in place.
         cfg: Settings.
         streams: The run's random streams.
         name: The policy's name, for streams and messages.
+
+    Attributes:
+        replay: The experience that the algorithm keeps, with the pace of its gradient steps; None if it keeps none.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("policy", "env_steps", "horizon", "updates")
@@ -61,6 +71,8 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
 
     learns_memory: ClassVar[bool] = False
     """Whether `training_step` learns policies that remember, row by row in sequences (docs/how-to/memory.md)."""
+
+    replay: Replay | None = None
 
     def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
         self.policy = policy
@@ -90,15 +102,35 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
     def training_step(self, rollout: Rollout) -> Row:
         """One update from one rollout; returns what there is to know about it."""
 
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps on `replay` alone, without new experience; only algorithms with `replay` do.
+
+        Args:
+            gradient_steps: How many steps each network makes.
+        """
+        raise NotImplementedError(f"{type(self).__name__} learns from what has just been played, and from no replay")
+
+    def explore(self) -> None:
+        """Sets how the policy tries actions out until the next call, as schedules say at `env_steps`. The trainer calls
+        it where it stores experience or calls `learn` without a `training_step`.
+        """
+
     def summary(self) -> Row:
-        """What there is to know about all that was learned since the last call. The trainer asks at the end of each
-        iteration; algorithms whose updates are many and small say it here and nothing in `training_step`.
+        """Returns what there is to know about all that was learned since the last call. The trainer asks at the end of
+        each iteration; algorithms whose updates are many and small say it here and nothing in `training_step`.
         """
         return {}
 
     @property
+    def rows_per_step(self) -> int | None:
+        """Decisions (or sequences) in a gradient step, by which the number of threads is chosen; None = all that an
+        update gets. With `replay` it is its batch.
+        """
+        return None if self.replay is None else self.replay.cfg.batch_size
+
+    @property
     def on_kernels(self) -> bool:
-        """Whether its gradient steps run on compiled kernels and not in torch (docs/kernels.md): whether one of its
+        """Whether the gradient steps run on compiled kernels and not in torch (docs/kernels.md): whether one of the
         networks has any.
         """
         return any(getattr(part, "kernels", None) is not None for part in vars(self).values())

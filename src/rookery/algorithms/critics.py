@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.algorithms.critic_kernel import ActorKernels, CriticKernels, critic_kernels
-from rookery.algorithms.experience import Along, Experience
+from rookery.algorithms.experience import Experience, RecurrentInput
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
@@ -58,17 +58,17 @@ class CriticConfig(Settings):
 
 @dataclass(frozen=True)
 class StateAction:
-    """What critics judge; ``[N, ...]``.
+    """What critics value; ``[N, ...]``.
 
     Attributes:
         obs: Observations as networks take them.
-        action: Numbers in [-1, 1]; critics that judge all choices at once do not look at it.
-        along: Where the rows stand among the observations, for critics that remember; else None.
+        action: Numbers in [-1, 1]; critics that value all choices at once do not look at it.
+        recurrent: Where the rows stand among the observations, for critics that remember; else None.
     """
 
     obs: TensorTree
     action: Tensor
-    along: Along | None = field(default_factory=lambda: None, kw_only=True)
+    recurrent: RecurrentInput | None = field(default_factory=lambda: None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> tuple[Tensor, 
 
     Args:
         q: ``[K, N]``, or quantiles ``[K, N, M]``.
-        batch: What was judged, and what that should have been.
+        batch: Decisions, and what their values should have been.
         cfg: Not looked at: q tells of which kind it is.
 
     Returns:
@@ -189,7 +189,7 @@ def joint_critic_loss(q: Tensor, batch: JointBatch, cfg: HasCritic) -> tuple[Ten
 
 
 class BatchRenorm(nn.Module):
-    """Batch renormalization (Ioffe 2017, arXiv:1702.03275): what learns sees nearly what judges alone does.
+    """Batch renormalization (Ioffe 2017, arXiv:1702.03275): in learning, rows are normalized nearly as later.
 
     While learning, rows are normalized by their own mean and standard deviation, and corrected, within limits, to where
     the running ones would have put them; there is no correction in the first `WARM_UP` passes. In `eval` the running
@@ -273,7 +273,7 @@ class RememberingTrunk(nn.Module):
     a critic would have.
 
     Args:
-        policy: Whose actions are judged.
+        policy: The policy whose actions are valued.
         model: Trunk and memory.
         generator: Draws the weights.
     """
@@ -289,11 +289,11 @@ class RememberingTrunk(nn.Module):
 
     def forward(self, batch: StateAction) -> Tensor:
         """Features ``[N, num_features]``."""
-        along = batch.along
-        assert along is not None
+        recurrent = batch.recurrent
+        assert recurrent is not None
         seen = self.trunk(batch.obs)
-        empty = seen.new_zeros(len(along.sequences.length), self.memory.size)
-        features = self.memory(seen, empty, along.sequences)[0].index_select(0, along.rows)
+        empty = seen.new_zeros(len(recurrent.sequences.length), self.memory.size)
+        features = self.memory(seen, empty, recurrent.sequences)[0].index_select(0, recurrent.rows)
         if batch.action.is_floating_point():
             features = torch.cat((features, batch.action), 1)
         return self._activate(self.layer(features))
@@ -303,7 +303,7 @@ class Critic(nn.Module):
     """One network: from an observation and an action to its value, or from an observation to those of all choices.
 
     Args:
-        policy: Whose actions are judged.
+        policy: The policy whose actions are valued.
         cfg: Settings of critics.
         model: Settings of networks.
         generator: Draws the weights.
@@ -333,7 +333,7 @@ class Critic(nn.Module):
 
     def _seen(self, batch: StateAction) -> StateAction | TensorTree:
         """What its trunk takes."""
-        if batch.along is not None:
+        if batch.recurrent is not None:
             return batch
         return {**batch.obs, CRITIC_ACTION: batch.action} if self.takes_action else batch.obs
 
@@ -369,7 +369,7 @@ class Critics(nn.Module):
 
 
 def behavior_of(
-    policy: Policy, obs: TensorTree, kernels: ActorKernels | None = None, along: Along | None = None
+    policy: Policy, obs: TensorTree, kernels: ActorKernels | None = None, recurrent: RecurrentInput | None = None
 ) -> Behavior:
     """What a policy draws actions from, given observations ``[N, ...]`` as networks take them.
 
@@ -377,13 +377,13 @@ def behavior_of(
         policy: The policy.
         obs: By leaf path.
         kernels: What runs it where no gradients are wanted; None = torch.
-        along: Where the rows stand among the observations, for a policy that remembers; else None.
+        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
     """
-    if along is not None:
+    if recurrent is not None:
         assert policy.memory is not None
-        features, _ = policy.memory(policy.trunk(obs), along.memory, along.sequences)
-        mask = mask_at(obs, along)
-        remembering: Behavior = policy.head(features.index_select(0, along.rows), mask)
+        features, _ = policy.memory(policy.trunk(obs), recurrent.memory, recurrent.sequences)
+        mask = mask_at(obs, recurrent)
+        remembering: Behavior = policy.head(features.index_select(0, recurrent.rows), mask)
         return remembering
     if kernels is not None and not torch.is_grad_enabled():
         return kernels.behavior(obs)
@@ -391,10 +391,10 @@ def behavior_of(
     return behavior
 
 
-def mask_at(obs: TensorTree, along: Along | None) -> Tensor | None:
+def mask_at(obs: TensorTree, recurrent: RecurrentInput | None) -> Tensor | None:
     """Which actions are allowed in the rows, ``[N, choices]``; None = all."""
     mask = obs.get(MASK)
-    return mask if mask is None or along is None else mask.index_select(0, along.rows)
+    return mask if mask is None or recurrent is None else mask.index_select(0, recurrent.rows)
 
 
 def target_of(net: ModuleT) -> tuple[ModuleT, Tensor]:
@@ -406,20 +406,20 @@ def target_of(net: ModuleT) -> tuple[ModuleT, Tensor]:
     return target.requires_grad_(False), data
 
 
-def judge_of(net: ModuleT) -> ModuleT:
-    """The same network on the same weights, which take no gradients here and only let them through: for what learns
-    from its judgment. Normalization layers judge by their running statistics.
+def detached_view(net: ModuleT) -> ModuleT:
+    """Returns the same network on the same weights, which take no gradients here and only let them through: for what
+    learns from its values. Normalization layers use their running statistics.
 
     Args:
-        net: Its weights lie where they will stay (after `flatten`).
+        net: The network, whose weights lie where they will stay (after `flatten`).
     """
-    judge = copy.deepcopy(net).requires_grad_(False).eval()
-    for mine, source in zip(judge.parameters(), net.parameters(), strict=True):
+    view = copy.deepcopy(net).requires_grad_(False).eval()
+    for mine, source in zip(view.parameters(), net.parameters(), strict=True):
         mine.data = source.data
-    for module, original in zip(judge.modules(), net.modules(), strict=True):
+    for module, original in zip(view.modules(), net.modules(), strict=True):
         for name, buffer in original.named_buffers(recurse=False):
             module.register_buffer(name, buffer)
-    return judge
+    return view
 
 
 def named(part: str, metrics: Metrics) -> Metrics:
@@ -428,18 +428,11 @@ def named(part: str, metrics: Metrics) -> Metrics:
     return metrics
 
 
-def taken(metrics: Metrics, name: str) -> Tensor:
-    """Takes the numbers of rows ``[N]`` out of a loss's metrics."""
-    rows = metrics.pop(name)
-    assert isinstance(rows, Tensor)
-    return rows
-
-
 class CriticLearner(Stateful):
     """The critics of an algorithm, with all it takes to learn them.
 
     Args:
-        policy: Whose actions are judged.
+        policy: The policy whose actions are valued.
         cfg: Settings of critics.
         model: Settings of networks.
         adam_eps: Added to Adam's denominator.
@@ -448,12 +441,12 @@ class CriticLearner(Stateful):
     Attributes:
         net: Those that learn.
         target: Their slow followers; None if there are none (CrossQ).
-        judge: `net`, for an actor to learn from.
+        detached: `net` for an actor to learn from: its weights take no gradients.
         optimizer: Moves `net`.
     """
 
     saved = ("net", "target", "optimizer")
-    fixed = ("cfg", "judge", "_target_data")
+    fixed = ("cfg", "detached", "_target_data")
 
     def __init__(
         self, policy: Policy, cfg: CriticConfig, model: ModelConfig, *, adam_eps: float, generator: torch.Generator
@@ -475,8 +468,8 @@ class CriticLearner(Stateful):
         if cfg.norm != "batch":
             self.target, self._target_data = target_of(self.net)
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=adam_eps)
-        self.judge = judge_of(self.net)
-        for net in (self.net, self.target, self.judge):
+        self.detached = detached_view(self.net)
+        for net in (self.net, self.target, self.detached):
             if net is not None:
                 net.kernels = None if policy.memory is not None else critic_kernels(net)
 
@@ -495,9 +488,11 @@ class CriticLearner(Stateful):
             joint = JointBatch(obs, action, rows.reward, rows.discount, bonus, rows.weight)
             return self.improve(joint_critic_loss, joint, cfg)
         with torch.no_grad():
-            q = self.target(StateAction(rows.next_obs, next_action, along=rows.next_along))
+            q = self.target(StateAction(rows.next_obs, next_action, recurrent=rows.next_recurrent))
             target = backup(q, rows.reward, rows.discount, bonus, self.cfg)
-        return self.improve(critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight, along=rows.along), cfg)
+        return self.improve(
+            critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent), cfg
+        )
 
     def improve(
         self, loss: Callable[[Tensor, BatchT, ConfigT], tuple[Tensor, Metrics]], batch: BatchT, cfg: ConfigT

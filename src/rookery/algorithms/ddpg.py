@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.action_noise import SizedNoiseConfig
-from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.critic_kernel import actor_kernels
 from rookery.algorithms.critics import (
     CriticConfig,
@@ -22,15 +22,13 @@ from rookery.algorithms.critics import (
     StateAction,
     behavior_of,
     named,
-    taken,
     target_of,
 )
 from rookery.algorithms.experience import Experience
-from rookery.algorithms.off_policy import OffPolicy
-from rookery.core.batch import TensorTree, Transitions
+from rookery.core.batch import Demand, Rollout, TensorTree, Transitions
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, Optimizer, gradient_step, track
+from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
@@ -38,7 +36,8 @@ from rookery.models.deterministic import Deterministic
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
+from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -82,79 +81,88 @@ class DDPGConfig(AlgorithmConfig):
         return Deterministic(self.exploration.kind, self.exploration.theta, self.exploration.every)
 
 
-@dataclass(frozen=True)
-class ActorBatch:
-    """Rows of the actor's loss: observations ``[N, ...]`` as networks take them."""
-
-    obs: TensorTree
-
-
-class JudgedActor:
-    """A policy, and critics that judge what it does.
+class DDPGActor:
+    """Puts out what critics say of a policy's actions.
 
     Args:
-        policy: Acts.
-        judge: Judges; its weights take no gradients.
+        policy: The policy that acts.
+        critics: The critics, whose weights take no gradients here.
     """
 
-    def __init__(self, policy: Policy, judge: Critics) -> None:
+    def __init__(self, policy: Policy, critics: Critics) -> None:
         self.policy = policy
-        self.judge = judge
-        self.kernels = actor_kernels(policy, self.judged)
+        self.critics = critics
+        self.kernels = actor_kernels(policy, self.outputs)
 
-    def __call__(self, batch: ActorBatch) -> Tensor:
-        """What its actions are worth, ``[K, N]`` or ``[K, N, M]``; gradients flow through the actions into it."""
-        return self.judged(behavior_of(self.policy, batch.obs), batch)
+    def __call__(self, rows: Transitions) -> Tensor:
+        """Values the policy's actions, ``[K, N]`` or ``[K, N, M]``; gradients flow through the actions into it."""
+        return self.outputs(behavior_of(self.policy, rows.obs), rows)
 
-    def judged(self, behavior: Behavior, batch: ActorBatch) -> Tensor:
-        """The same, given what actions are drawn from."""
-        return self.judge(StateAction(batch.obs, behavior.mode()))  # type: ignore[no-any-return]
+    def outputs(self, behavior: Behavior, rows: Transitions) -> Tensor:
+        """Does the same, given what actions are drawn from."""
+        return self.critics(StateAction(rows.obs, behavior.mode()))  # type: ignore[no-any-return]
 
 
-def actor_loss(q: Tensor, batch: ActorBatch, cfg: DDPGConfig) -> tuple[Tensor, Metrics]:
+def actor_loss(q: Tensor, rows: Transitions, cfg: DDPGConfig) -> tuple[Tensor, Metrics]:
     """The negated value of the actor's actions (eq. 6), as the first critic sees it; of quantiles the mean of all."""
     loss = -(q[0] if q.dim() == 2 else q).mean()
     return loss, {"actor_loss": loss.detach()}
 
 
-class DDPG(OffPolicy[DDPGConfig]):
-    """The algorithm: `update` is the inner loop of Algorithm 1."""
+class DDPG(Algorithm[DDPGConfig]):
+    """Learns critics and an actor from replay: `learn` is the inner loop of Algorithm 1."""
 
-    saved = ("critics", "actor_target", "actor_optimizer", "rng")
+    saved = ("critics", "actor_target", "actor_optimizer", "rng", "replay")
     fixed = ("actor", "target_kernels", "_actor_target_data")
+    corrects_staleness = True  # whose play it is does not matter
+    replay: Replay
 
     def __init__(self, policy: Policy, cfg: DDPGConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
+        self.replay = Replay(policy, cfg, streams, name)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_target, self._actor_target_data = target_of(policy)
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.actor = JudgedActor(policy, self.critics.judge)
+        self.actor = DDPGActor(policy, self.critics.detached)
         self.target_kernels = actor_kernels(self.actor_target, lambda behavior, _: behavior)
         self.rng = streams.generator(Role.LEARNER, name)
+        self.explore()
 
     @property
-    def optimizers(self) -> tuple[Optimizer, ...]:
-        """Of actor and critics."""
-        return self.actor_optimizer, self.critics.optimizer
+    def demand(self) -> Demand:
+        """Asks for `train_every` decisions."""
+        return self.replay.demand
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
+        self.replay.store(rollout)
+        self.learn(self.replay.due(rollout.num_decisions))
+        self.explore()
+        self.updates += 1
+        return {}
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps: of critics and actor one each; targets follow."""
+        cfg = self.now()
+        for _ in range(gradient_steps):
+            rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+            self.replay.record(self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg))
 
     def explore(self) -> None:
-        """Random actions while the memory fills, then noise."""
-        self.policy.head.random.fill_(float(self.is_warming_up))
+        """Lets actions be random while replay fills, then adds noise to them."""
+        self.policy.head.random.fill_(float(self.replay.is_warming_up))
         self.policy.head.std.fill_(self.now().exploration.std)
 
-    def update(self) -> Metrics:
-        """Critics and actor make a gradient step each; targets follow."""
-        cfg = self.now()
-        rows = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
-        return self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg)
+    def summary(self) -> Row:
+        """Reports the gradient steps since the last call."""
+        skipped = self.check_finite(self.actor_optimizer) + self.check_finite(self.critics.optimizer)
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
 
     def learn_critics(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
-        """A gradient step towards the value of what the target actor would do next."""
+        """Makes a gradient step towards the value of what the target actor would do next."""
         metrics = self.critics.learn(Experience(**vars(rows)), self.next_action(rows.next_obs), None, cfg)
-        priority = taken(metrics, "priority")
-        if rows.weight is not None:
-            self.memory.update_priorities(rows.row, priority)
+        self.replay.update_priorities(rows.row, metrics.pop("priority"))
         return metrics
 
     @torch.no_grad()
@@ -164,7 +172,7 @@ class DDPG(OffPolicy[DDPGConfig]):
 
     def learn_actor(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """A gradient step up the critics' values of its actions; then all targets follow."""
-        metrics = gradient_step(self.actor, actor_loss, ActorBatch(rows.obs), self.actor_optimizer, cfg)
+        metrics = gradient_step(self.actor, actor_loss, rows, self.actor_optimizer, cfg)
         self.critics.track(cfg.tau)
         track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
         return named("actor", metrics)

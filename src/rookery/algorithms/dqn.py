@@ -13,19 +13,16 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from rookery.algorithms.algorithm import AlgorithmConfig, Row
-from rookery.algorithms.off_policy import OffPolicy
-from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, exploration_for
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, ParameterNoise
 from rookery.algorithms.q_kernel import QKernels, TDRows, q_kernels
-from rookery.algorithms.q_losses import DELTA, Estimate, MeanValue, QBatch, ValuesConfig, estimate_for, played
-from rookery.algorithms.q_network import QNetwork
-from rookery.algorithms.q_sequences import sequence_priorities, stretches, timeline_rows, unroll, windows
-from rookery.core.batch import Rollout, TensorTree, Transitions, flat
-from rookery.core.device import device_of
+from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
+from rookery.algorithms.q_values import DELTA, Estimate, MeanValue, QBatch, QNetwork, ValuesConfig, estimate_for, played
+from rookery.core.batch import Demand, Rollout, TensorTree, Transitions, flat
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, Optimizer, gradient_step, track
+from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import (
     Fraction,
@@ -41,7 +38,8 @@ from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
 from rookery.models.recall import rows_of
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
+from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class DQNConfig(AlgorithmConfig):
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     """How actions are tried out."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
-    """The replay memory."""
+    """The replay buffer."""
     max_grad_norm: PositiveFloat | None = 10.0
     """Longest gradient; longer ones are scaled down. None = any."""
     adam_eps: PositiveFloat = 1e-8
@@ -117,23 +115,29 @@ class DQNConfig(AlgorithmConfig):
         )
 
 
-class DQN(OffPolicy[DQNConfig]):
-    """The algorithm: `update` is the inner part of Algorithm 1 of the paper.
+class DQN(Algorithm[DQNConfig]):
+    """Learns the values of actions from replay: `training_step` is Algorithm 1 of the paper from the learner's side.
 
     Attributes:
-        net: What learns: the policy's own trunk, memory and head.
-        target_net: What targets are made of.
-        estimate: What is learned of an action's value.
+        net: The network that learns: the policy's own trunk, memory and head.
+        target_net: The network that targets are made of.
+        estimate: What is learned of an action's value, and its loss.
         exploration: How actions are tried out.
+        replay: What was played, and the pace of learning.
     """
 
-    saved = ("target_net", "optimizer", "exploration", "rng")
+    saved = ("target_net", "optimizer", "exploration", "rng", "replay")
     fixed = ("net", "target_flat", "estimate")
+    corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
+    replay: Replay
 
     def __init__(self, policy: Policy, cfg: DQNConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        _check(policy, cfg, name)
         head = policy.head
         assert isinstance(head, QHead)
+        self.replay = Replay(policy, cfg, streams, name)
         self.rng = streams.generator(Role.LEARNER, name)
         self.net = QNetwork(head, policy.trunk, policy.memory)
         self.target_net = self.net.twin()
@@ -142,44 +146,40 @@ class DQN(OffPolicy[DQNConfig]):
         for net in (self.net, self.target_net):
             net.kernels = q_kernels(net, cfg.model)
         self.estimate: Estimate = estimate_for(cfg.values, head.support)
-        self.exploration: Exploration = exploration_for(policy, cfg.exploration, self.optimizer.flat.data, self.rng)
-        _check(policy, cfg, name)
-        super().__init__(policy, cfg, streams, name)
-
-    # --- playing ------------------------------------------------------------------------------------------------------
+        self.exploration = Exploration(policy)
+        if cfg.exploration.kind == "parameters":
+            self.exploration = ParameterNoise(policy, self.optimizer.flat.data, self.rng)
+        self.explore()
 
     @property
-    def behaviour(self) -> Policy:
-        """Who plays; another than the policy where its weights are disturbed."""
-        return self.exploration.behaviour
+    def demand(self) -> Demand:
+        """Asks for `train_every` decisions."""
+        return self.replay.demand
 
-    def explore(self) -> None:
-        """Sets exploration to what the schedules say at this environment step."""
-        if self.is_warming_up:
-            self.exploration.at_random()
-        else:
-            self.exploration.advance(self.now().exploration, self.memory.total, self.observations)
+    def training_step(self, rollout: Rollout) -> Row:
+        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
+        self.replay.store(rollout)
+        self.learn(self.replay.due(rollout.num_decisions))
+        self.explore()
+        self.updates += 1
+        return {}
 
-    def observations(self, number: int) -> TensorTree:
-        """So many that were seen, as the networks take them."""
-        return self.sample(number, n_step=1, gamma=1.0, beta=0.0).obs
-
-    # --- learning -----------------------------------------------------------------------------------------------------
-
-    def update(self) -> Metrics:
-        """One gradient step on decisions, or sequences of them, drawn from the memory."""
-        cfg = self.now()
-        metrics = self.learn_rows(cfg) if self.policy.memory_size == 0 else self.learn_sequences(cfg)
-        self.follow(cfg.target)
-        return metrics
-
-    def learn_rows(self, cfg: DQNConfig) -> Metrics:
-        """Decisions that stand for themselves."""
-        drawn = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
-        batch: Any = self.kernel_rows(drawn) or self.targets(drawn, cfg)
-        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form)
-        self.memory.update_priorities(drawn.row, _priority(metrics))
-        return metrics
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps on decisions, or sequences of them, drawn from replay; the target network follows."""
+        cfg, estimate = self.now(), self.estimate
+        for _ in range(gradient_steps):
+            if self.policy.memory_size:
+                metrics = self.learn_sequences(cfg)
+            else:
+                drawn = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+                batch: Any = self.kernel_rows(drawn) or self.targets(drawn, cfg)
+                metrics = gradient_step(self.net, estimate.loss, batch, self.optimizer, cfg, estimate.closed_form)
+                self.replay.update_priorities(drawn.row, metrics.pop("priority"))
+            self.replay.record(metrics)
+            if cfg.target.kind == "soft":
+                track(self.target_flat.data, self.optimizer.flat.data, cfg.target.tau)
+            elif self.replay.gradient_steps % cfg.target.every == 0:
+                track(self.target_flat.data, self.optimizer.flat.data, 1.0)
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
         """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
@@ -204,24 +204,18 @@ class DQN(OffPolicy[DQNConfig]):
     def learn_sequences(self, cfg: DQNConfig) -> Metrics:
         """Sequences, from what the policy remembered when it played them."""
         length = cfg.replay.burn_in + cfg.model.memory.sequence_length
-        drawn = self.memory.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
-        device = device_of(self.policy)
-        weight = None if drawn.weight is None else drawn.weight.to(device)
-        rollout = drawn.rollout.map(lambda _, tensor: tensor.to(device))
-        batch, fragment = self.sequence_targets(rollout, weight, cfg)
+        drawn = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
+        batch, fragment = self.sequence_targets(drawn.rollout, drawn.weight, cfg)
         metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form)
-        priority = _priority(metrics)
-        if weight is not None:
-            present, priority = sequence_priorities(priority, fragment, len(drawn.row))
-            self.memory.update_priorities(drawn.row[present.cpu()], priority)
+        self.replay.update_priorities(drawn.row, metrics.pop("priority"), fragment)
         return metrics
 
     @torch.no_grad()
     def sequence_targets(self, rollout: Rollout, weight: Tensor | None, cfg: DQNConfig) -> tuple[QBatch, Tensor]:
         """The same for what follows the burn-in of each sequence; and which sequence each row is of, ``[N]``."""
         policy = self.policy
-        seen, window = timeline_rows(policy, rollout), windows(rollout, n=cfg.n_step, gamma=cfg.gamma)
-        whole, burned, rest = stretches(policy, rollout, cfg.replay.burn_in)
+        seen, window = timeline_rows(policy, rollout), n_step_returns(rollout, n=cfg.n_step, gamma=cfg.gamma)
+        whole, burned, rest = split_timeline(policy, rollout, cfg.replay.burn_in)
         kept = None if rollout.memory is None else policy.learned(rollout.memory[0])
         after, _ = unroll(self.target_net, seen, self.noise(), kept, None, whole)
         kernels = self.net.kernels is not None
@@ -259,30 +253,31 @@ class DQN(OffPolicy[DQNConfig]):
         if not width:
             return None
         drawn = torch.from_numpy(self.rng.standard_normal((1, width), dtype="float32"))
-        return drawn.to(device_of(self.policy))
+        return drawn.to(self.replay.device)
 
-    def follow(self, cfg: TargetConfig) -> None:
-        """Moves the target network after a gradient step."""
-        if cfg.kind == "soft":
-            track(self.target_flat.data, self.optimizer.flat.data, cfg.tau)
-        elif (self.gradient_steps + 1) % cfg.every == 0:
-            track(self.target_flat.data, self.optimizer.flat.data, 1.0)
+    # --- playing ------------------------------------------------------------------------------------------------------
 
     @property
-    def optimizers(self) -> tuple[Optimizer, ...]:
-        """The one."""
-        return (self.optimizer,)
+    def behaviour(self) -> Policy:
+        """Returns the policy that plays; another than the one that learns where its weights are disturbed."""
+        return self.exploration.behaviour
+
+    def explore(self) -> None:
+        """Sets exploration to what the schedules say at this environment step."""
+        if self.replay.is_warming_up:
+            self.exploration.at_random()
+        else:
+            self.exploration.advance(self.now().exploration, self.replay.buffer.total, self.observations)
+
+    def observations(self, number: int) -> TensorTree:
+        """Draws so many observations from replay, as the networks take them."""
+        return self.replay.sample(number, n_step=1, gamma=1.0, beta=0.0).obs
 
     def summary(self) -> Row:
-        """What is common to all that learn from a memory, and how actions are tried out."""
-        return {**super().summary(), "lr": self.now().lr, **self.exploration.metrics}
-
-
-def _priority(metrics: Metrics) -> Tensor:
-    """Takes the rows' priorities out of a loss's metrics."""
-    priority = metrics.pop("priority")
-    assert isinstance(priority, Tensor)
-    return priority
+        """Reports the gradient steps since the last call, and how actions are tried out."""
+        skipped = self.check_finite(self.optimizer)
+        row = {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
+        return {**row, "lr": self.now().lr, **self.exploration.metrics}
 
 
 def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:

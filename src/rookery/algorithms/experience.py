@@ -1,4 +1,4 @@
-"""What actor-critics learn from: decisions drawn from a replay memory, each for itself or along time."""
+"""What actor-critics learn from: decisions drawn from a replay buffer, each for itself or along time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from rookery.algorithms.q_sequences import timeline_rows, windows
+from rookery.algorithms.q_sequences import n_step_returns, timeline_rows
 from rookery.core.batch import Rollout, Sequences, Transitions, flat
 from rookery.models.recall import rows_of
 from rookery.policies.policy import Policy
 
 
 @dataclass(frozen=True)
-class Along:
+class RecurrentInput:
     """Where rows stand in time, for networks that remember: these go through all observations, in their order.
 
     Attributes:
@@ -29,21 +29,21 @@ class Along:
 
 @dataclass(frozen=True)
 class Experience(Transitions):
-    """Decisions to learn from. Along time, `obs` and `next_obs` are the same observations ``[R, ...]``, decided on or
-    not, and `row` tells of F sequences.
+    """Decisions to learn from. For networks that remember, `obs` and `next_obs` are the same observations ``[R, ...]``,
+    decided on or not, and `row` tells of F sequences.
 
     Attributes:
-        along: Where the decisions stand among `obs`; None where each row stands for itself.
-        next_along: Where what came after them stands among `next_obs`.
+        recurrent: Where the decisions stand among `obs`; None where each row stands for itself.
+        next_recurrent: Where what came after them stands among `next_obs`.
         fragment: ``[N]`` which of the F sequences a decision is of; None where it was drawn by itself.
     """
 
-    along: Along | None = field(default_factory=lambda: None)
-    next_along: Along | None = field(default_factory=lambda: None)
+    recurrent: RecurrentInput | None = field(default_factory=lambda: None)
+    next_recurrent: RecurrentInput | None = field(default_factory=lambda: None)
     fragment: Tensor | None = field(default_factory=lambda: None)
 
 
-def along_time(
+def sequence_experience(
     policy: Policy,
     rollout: Rollout,
     row: Tensor,
@@ -65,19 +65,19 @@ def along_time(
         n_step: Decisions in a window, at most; windows stay within a sequence.
         gamma: Discount.
     """
-    seen, window = timeline_rows(policy, rollout), windows(rollout, n=n_step, gamma=gamma)
+    seen, window = timeline_rows(policy, rollout), n_step_returns(rollout, n=n_step, gamma=gamma)
     time, _ = rollout.valid.nonzero(as_tuple=True)
     learned = (time >= min(burn_in, int(rollout.length.max()) - 1)).nonzero().squeeze(1)
     after = window.after.index_select(0, learned)
     fragment = window.fragment.index_select(0, learned)
     obs = next_obs = seen
-    along = next_along = None
+    recurrent = next_recurrent = None
     if policy.memory is None:
         obs, next_obs = rows_of(seen, learned), rows_of(seen, after)
     else:
         assert rollout.memory is not None
         timeline, memory = rollout.timeline(), policy.learned(rollout.memory[0])
-        along, next_along = Along(timeline, memory, learned), Along(timeline, memory, after)
+        recurrent, next_recurrent = RecurrentInput(timeline, memory, learned), RecurrentInput(timeline, memory, after)
     return Experience(
         obs=obs,
         action=flat(rollout.action, rollout.valid_rows()).index_select(0, learned),
@@ -86,7 +86,7 @@ def along_time(
         discount=window.discount.index_select(0, learned),
         weight=None if weight is None else weight.index_select(0, fragment),
         row=row,
-        along=along,
-        next_along=next_along,
+        recurrent=recurrent,
+        next_recurrent=next_recurrent,
         fragment=fragment,
     )

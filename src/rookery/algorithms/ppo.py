@@ -39,6 +39,7 @@ class PPOConfig(AlgorithmConfig):
     """Settings of PPO. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.ppo:PPO"
+    cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
 
     lr: Scheduled[PositiveFloat] = 3e-4
     """Learning rate of Adam."""
@@ -230,6 +231,11 @@ class PPO(Algorithm[PPOConfig]):
     def demand(self) -> Demand:
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
+
+    @property
+    def rows_per_step(self) -> int:
+        """Returns the size of a minibatch."""
+        return self.cfg.minibatch_size
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""

@@ -1,5 +1,5 @@
 """Parallelised Q-networks (Gallici et al. 2024, arXiv:2407.04811): Q-learning from what many copies have just played,
-without a replay memory and without a target network, which layer normalization makes stable.
+without a replay buffer and without a target network, which layer normalization makes stable.
 
 The details that decide are in docs/algorithms/pqn.md. The file reads from the settings down to the update.
 """
@@ -17,8 +17,7 @@ from torch import Tensor
 from rookery.algorithms.actor_critic import RolloutValues, following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.q_kernel import q_kernels
-from rookery.algorithms.q_losses import QBatch, only_played, played
-from rookery.algorithms.q_network import QNetwork
+from rookery.algorithms.q_values import QBatch, QNetwork, only_played, played
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
@@ -38,6 +37,7 @@ class PQNConfig(AlgorithmConfig):
     """Settings of PQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.pqn:PQN"
+    cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
 
     lr: Scheduled[PositiveFloat] = 2.5e-4
     """Learning rate of Adam."""
@@ -111,6 +111,11 @@ class PQN(Algorithm[PQNConfig]):
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
 
+    @property
+    def rows_per_step(self) -> int:
+        """Returns the size of a minibatch."""
+        return self.cfg.minibatch_size
+
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
         cfg, data, means = self.now(), self.targets(rollout), Means()
@@ -118,19 +123,18 @@ class PQN(Algorithm[PQNConfig]):
             for batch in shuffled(data, cfg.minibatch_size, self.rng):
                 means.add(gradient_step(self.net, self.loss, batch, self.optimizer, cfg, self.closed_form))
         self.updates += 1
+        self.explore()
         return {
             **means.result(),
             "lr": cfg.lr,
-            "epsilon": self.explore(),
+            "epsilon": cfg.epsilon,
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,
         }
 
-    def explore(self) -> float:
-        """Sets the probability of a random action to what the schedule says; returns it."""
-        epsilon = self.now().epsilon
-        self.net.head.epsilon.fill_(epsilon)
-        return float(epsilon)
+    def explore(self) -> None:
+        """Sets the probability of a random action to what the schedule says."""
+        self.net.head.epsilon.fill_(self.now().epsilon)
 
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> QBatch:

@@ -1,7 +1,4 @@
-"""How a policy that knows values of actions tries things out.
-
-Whoever plays heeds what stands in the head's buffers, which travel with the weights.
-"""
+"""How a policy that knows values of actions explores: buffers of its head say it, and travel with the weights."""
 
 from __future__ import annotations
 
@@ -25,8 +22,6 @@ from rookery.core.state import Stateful
 from rookery.models.distributions import Categorical
 from rookery.models.q_head import QHead
 from rookery.policies.policy import Policy
-
-Observations = Callable[[int], TensorTree]
 
 SIGMA_FACTOR = 1.01
 """By how much the strength of parameter noise changes at a time (alpha of Plappert et al. 2018)."""
@@ -60,14 +55,14 @@ class ExplorationConfig(Settings):
 
 
 class Exploration(Stateful):
-    """Sets how actions are tried out.
+    """Sets how actions are tried out: at random now and then, by the softmax of values, or by noisy layers alone.
 
     Args:
         policy: The policy that learns.
 
     Attributes:
-        head: What its actions come from.
-        behaviour: Who plays.
+        head: The policy's head, whose buffers say how actions are drawn, and travel with the weights.
+        behaviour: The policy that plays.
         metrics: What is in force.
     """
 
@@ -81,57 +76,38 @@ class Exploration(Stateful):
         self.metrics: Row = {}
 
     def at_random(self) -> None:
-        """Every action alike, until there is something to learn from."""
+        """Makes every action alike, until there is something to learn from."""
         self.head.epsilon.fill_(1.0)
         self.head.temperature.fill_(torch.inf)
 
-    def advance(self, cfg: ExplorationConfig, decisions: int, observations: Observations) -> None:
-        """What the settings say.
+    def advance(self, cfg: ExplorationConfig, decisions: int, observations: Callable[[int], TensorTree]) -> None:
+        """Sets what the settings say.
 
         Args:
-            cfg: Schedules resolved.
-            decisions: Made so far.
-            observations: Gives some that were seen.
+            cfg: Settings, schedules resolved.
+            decisions: Decisions made so far.
+            observations: Gives so many observations that were seen, as the trunk takes them.
         """
-        raise NotImplementedError
-
-
-class EpsilonGreedy(Exploration):
-    """A random action with probability epsilon."""
-
-    def advance(self, cfg: ExplorationConfig, decisions: int, observations: Observations) -> None:
-        """Sets epsilon."""
-        self.head.epsilon.fill_(cfg.epsilon)
-        self.metrics = {"epsilon": cfg.epsilon}
-
-
-class BoltzmannValues(Exploration):
-    """Actions by the softmax of their values over a temperature."""
-
-    def advance(self, cfg: ExplorationConfig, decisions: int, observations: Observations) -> None:
-        """Sets the temperature."""
-        self.head.temperature.fill_(cfg.temperature)
-        self.metrics = {"temperature": cfg.temperature}
-
-
-class NoisyLayers(Exploration):
-    """The best action by the values that noisy layers give at the moment; how noisy they are is learned."""
-
-    def advance(self, cfg: ExplorationConfig, decisions: int, observations: Observations) -> None:
-        """No further noise."""
-        self.head.epsilon.fill_(0.0)
+        if cfg.kind == "boltzmann":
+            self.head.temperature.fill_(cfg.temperature)
+            self.metrics = {"temperature": cfg.temperature}
+        elif cfg.kind == "epsilon":
+            self.head.epsilon.fill_(cfg.epsilon)
+            self.metrics = {"epsilon": cfg.epsilon}
+        else:  # the layers make all the noise there is
+            self.head.epsilon.fill_(0.0)
 
 
 class ParameterNoise(Exploration):
-    """The best action by a network whose weights are disturbed, alike for many decisions (Plappert et al. 2018).
+    """Lets a network with disturbed weights play, disturbed alike for many decisions (Plappert et al. 2018).
 
     The strength of the noise grows or shrinks, so that the softmax of its values is about as far from that of the
     undisturbed ones as a policy with epsilon is from the greedy one: ``-log(1 - epsilon + epsilon / A)``.
 
     Args:
         policy: The policy that learns.
-        weights: Of its head, then its trunk: flat memory.
-        rng: Draws the noise.
+        weights: The weights of its head, then its trunk, as one vector.
+        rng: Generator that draws the noise.
 
     Attributes:
         sigma: Standard deviation of the noise.
@@ -154,11 +130,11 @@ class ParameterNoise(Exploration):
         self.drawn_at: int | None = None
 
     def at_random(self) -> None:
-        """Every action alike."""
+        """Makes every action alike."""
         for policy in (self.policy, self.behaviour):
             _head(policy).epsilon.fill_(1.0)
 
-    def advance(self, cfg: ExplorationConfig, decisions: int, observations: Observations) -> None:
+    def advance(self, cfg: ExplorationConfig, decisions: int, observations: Callable[[int], TensorTree]) -> None:
         """Disturbs the weights as they are by now; from time to time by other noise, of a strength that fits better."""
         if self.drawn_at is None or decisions - self.drawn_at >= cfg.perturb_every:
             if self.drawn_at is not None:
@@ -195,11 +171,3 @@ def _head(policy: Policy) -> QHead:
 def _q(policy: Policy, obs: TensorTree) -> Tensor:
     head = _head(policy)
     return head.q_from(head.values(policy.trunk(obs)))
-
-
-def exploration_for(policy: Policy, cfg: ExplorationConfig, weights: Tensor, rng: np.random.Generator) -> Exploration:
-    """What the settings ask for; arguments as of `ParameterNoise`."""
-    if cfg.kind == "parameters":
-        return ParameterNoise(policy, weights, rng)
-    kinds: dict[str, type[Exploration]] = {"epsilon": EpsilonGreedy, "boltzmann": BoltzmannValues, "noisy": NoisyLayers}
-    return kinds[cfg.kind](policy)

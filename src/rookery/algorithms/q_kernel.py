@@ -26,7 +26,7 @@ from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, 
 from rookery.native.qualify import kernels_for
 
 if TYPE_CHECKING:
-    from rookery.algorithms.q_network import QNetwork
+    from rookery.algorithms.q_values import QNetwork
 
 STATISTICS = ("loss", "q_mean", "td_error")
 """In the order of `values.h`."""

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rookery.algorithms.q_network import QNetwork
+from rookery.algorithms.q_values import QNetwork
 from rookery.core.batch import Rollout, Sequences, TensorTree
 from rookery.core.ops import n_step
 from rookery.models.recall import put_together, rows_of
 from rookery.policies.policy import Policy
 
-MAX_SHARE = 0.9
-"""How much the largest error of a sequence counts in its priority; the rest is their mean (eta of the paper)."""
-
 
 @dataclass(frozen=True)
-class Windows:
+class NStepReturns:
     """What values learn from, for the N valid decisions of a rollout in their order.
 
     Attributes:
@@ -37,8 +34,8 @@ class Windows:
     fragment: Tensor
 
 
-def windows(rollout: Rollout, *, n: int, gamma: float) -> Windows:
-    """Of n decisions each, or of fewer where the episode or the fragment ends before.
+def n_step_returns(rollout: Rollout, *, n: int, gamma: float) -> NStepReturns:
+    """Sums up windows of n decisions each, or of fewer where the episode or the fragment ends before.
 
     Args:
         rollout: Pieces of the past.
@@ -59,7 +56,7 @@ def windows(rollout: Rollout, *, n: int, gamma: float) -> Windows:
     discount = (gamma**steps).masked_fill_(rollout.terminated.gather(0, last), 0.0)
     time, fragment = valid.nonzero(as_tuple=True)
     at = time, fragment
-    return Windows(reward[at], discount[at].to(reward.dtype), after.gather(0, last)[at], fragment)
+    return NStepReturns(reward[at], discount[at].to(reward.dtype), after.gather(0, last)[at], fragment)
 
 
 def timeline_rows(policy: Policy, rollout: Rollout) -> TensorTree:
@@ -75,7 +72,7 @@ def timeline_rows(policy: Policy, rollout: Rollout) -> TensorTree:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class TimelinePart:
     """A part of a time line, as rows of its own.
 
     Attributes:
@@ -95,8 +92,11 @@ class Stretch:
         return places
 
 
-def stretches(policy: Policy, rollout: Rollout, burn_in: int) -> tuple[Stretch, Stretch | None, Stretch]:
-    """The whole time line; and in two what only serves to remember (None if nothing does), and what is learned from.
+def split_timeline(
+    policy: Policy, rollout: Rollout, burn_in: int
+) -> tuple[TimelinePart, TimelinePart | None, TimelinePart]:
+    """Returns the whole time line; the part that only serves to remember, None if nothing does; and the part that is
+    learned from.
 
     Args:
         policy: Whose play it is.
@@ -108,17 +108,17 @@ def stretches(policy: Policy, rollout: Rollout, burn_in: int) -> tuple[Stretch, 
     total = rollout.num_decisions + fragments + len(rollout.boot_index)
     rows, which = torch.arange(total, device=device), torch.arange(fragments, device=device)
     if policy.memory is None:
-        whole = Stretch(rows, which, None)
+        whole = TimelinePart(rows, which, None)
         return whole, None, whole
     timeline = rollout.timeline()
-    whole, steps = Stretch(rows, which, timeline), len(timeline.first)
+    whole, steps = TimelinePart(rows, which, timeline), len(timeline.first)
     burn_in = min(burn_in, steps - 2)
     if not burn_in:
         return whole, None, whole
     which, rows, sequences = timeline.between(0, burn_in)
-    burned = Stretch(rows, which, sequences)
+    burned = TimelinePart(rows, which, sequences)
     which, rows, sequences = timeline.between(burn_in, steps)
-    return whole, burned, Stretch(rows, which, sequences)
+    return whole, burned, TimelinePart(rows, which, sequences)
 
 
 @torch.no_grad()
@@ -127,8 +127,8 @@ def unroll(
     rows: TensorTree,
     noise: Tensor | None,
     memory: Tensor | None,
-    burned: Stretch | None,
-    rest: Stretch,
+    burned: TimelinePart | None,
+    rest: TimelinePart,
     keep: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """What a network says of a stretch: values ``[R, A]`` or ``[R, A, M]``; and what it remembered before, ``[B, M]``.
@@ -149,22 +149,3 @@ def unroll(
         _, memory = net.along(rows_of(rows, burned.rows), noise, memory, burned.sequences)
         memory = memory.index_select(0, rest.which)
     return net.along(rows_of(rows, rest.rows), noise, memory, rest.sequences, keep)[0], memory
-
-
-def sequence_priorities(priority: Tensor, fragment: Tensor, fragments: int) -> tuple[Tensor, Tensor]:
-    """Priorities of sequences: 0.9 times the largest and 0.1 times the mean of those of their rows.
-
-    Args:
-        priority: ``[N]`` of rows.
-        fragment: ``[N]`` which sequence each is of.
-        fragments: How many there are.
-
-    Returns:
-        The sequences that have rows ``[B]``, and their priorities ``[B]``.
-    """
-    largest = priority.new_zeros(fragments).scatter_reduce_(0, fragment, priority, "amax")
-    total = priority.new_zeros(fragments).index_add_(0, fragment, priority)
-    count = torch.bincount(fragment, minlength=fragments)
-    mixed = MAX_SHARE * largest + (1 - MAX_SHARE) * total / count.clamp(min=1)
-    present = count.nonzero().squeeze(1)
-    return present, mixed[present]

@@ -71,7 +71,7 @@ class ReinforceConfig(AlgorithmConfig):
 
 
 @dataclass(frozen=True)
-class Decisions:
+class ReinforceBatch:
     """Decisions of whole episodes; all fields ``[N, ...]``.
 
     Attributes:
@@ -85,7 +85,7 @@ class Decisions:
     returns: Tensor
 
 
-def reinforce_loss(distribution: Distribution, batch: Decisions, cfg: ReinforceConfig) -> tuple[Tensor, Metrics]:
+def reinforce_loss(distribution: Distribution, batch: ReinforceBatch, cfg: ReinforceConfig) -> tuple[Tensor, Metrics]:
     """Negated score times return, and the entropy bonus."""
     returns = batch.returns
     if cfg.normalize_returns and len(returns) > 1:
@@ -100,7 +100,9 @@ def reinforce_loss(distribution: Distribution, batch: Decisions, cfg: ReinforceC
     return policy_loss - cfg.entropy_coef * entropy, metrics
 
 
-def reinforce_gradient(distribution: Distribution, batch: Decisions, cfg: ReinforceConfig) -> OutputGradients | None:
+def reinforce_gradient(
+    distribution: Distribution, batch: ReinforceBatch, cfg: ReinforceConfig
+) -> OutputGradients | None:
     """Gives the gradient of `reinforce_loss` with respect to the outputs, in closed form, and the same metrics.
 
     None for a distribution whose own gradient is not known.
@@ -150,7 +152,7 @@ class Scorer:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
-    def __call__(self, batch: Decisions) -> Distribution:
+    def __call__(self, batch: ReinforceBatch) -> Distribution:
         """The distribution of each row's action."""
         distribution: Distribution = self.policy.head(self.policy.trunk(batch.obs), batch.obs.get(MASK))
         return distribution
@@ -188,7 +190,7 @@ class Reinforce(Algorithm[ReinforceConfig]):
         ended, stale = self.ended_episodes(rollout)
         if ended:
             self.forward.refresh()
-            data = Decisions(
+            data = ReinforceBatch(
                 obs=self.policy.normalize(ended["obs"]),
                 action=ended["action"],
                 returns=rewards_to_go(ended["reward"], ended["last"], gamma=cfg.gamma),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.algorithms.action_noise import NoiseConfig
-from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.critic_kernel import actor_kernels, squashed_gradient
 from rookery.algorithms.critics import (
     CriticBatch,
@@ -28,16 +28,13 @@ from rookery.algorithms.critics import (
     critic_loss,
     mask_at,
     named,
-    taken,
 )
-from rookery.algorithms.experience import Along, Experience, along_time
-from rookery.algorithms.off_policy import OffPolicy
-from rookery.algorithms.q_sequences import sequence_priorities
-from rookery.core.batch import TensorTree
+from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
+from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
 from rookery.models.build import ModelConfig
@@ -45,7 +42,8 @@ from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed, SquashedGaussian
 from rookery.policies.policy import Policy
-from rookery.replay.memory import ReplayConfig
+from rookery.replay.buffer import ReplayConfig
+from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class SACConfig(AlgorithmConfig):
     entropy_share: Fraction = 0.5
     """With `discrete`: target entropy as a share of that of choosing evenly among the allowed actions."""
     discrete: bool = False
-    """Whether actions are one of several; critics then judge all of them at once."""
+    """Whether actions are one of several; critics then value all of them at once."""
     log_std: Literal["clamp", "tanh"] = "clamp"
     """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
     exploration: NoiseConfig = field(default_factory=NoiseConfig)
@@ -118,13 +116,13 @@ class ActorBatch:
         obs: Observations as networks take them.
         noise: ``[N, k]`` standard normal numbers behind its actions.
         alpha: Temperature, without dimensions.
-        along: Where the rows stand among the observations, for a policy that remembers; else None.
+        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
     """
 
     obs: TensorTree
     noise: Tensor
     alpha: Tensor
-    along: Along | None = field(default_factory=lambda: None)
+    recurrent: RecurrentInput | None = field(default_factory=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -135,13 +133,13 @@ class DiscreteBatch:
         obs: Observations as networks take them.
         q: ``[N, A]`` what each action is worth.
         alpha: Temperature, without dimensions.
-        along: Where the rows stand among the observations, for a policy that remembers; else None.
+        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
     """
 
     obs: TensorTree
     q: Tensor
     alpha: Tensor
-    along: Along | None = field(default_factory=lambda: None)
+    recurrent: RecurrentInput | None = field(default_factory=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -158,8 +156,8 @@ class EntropyBatch:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What became of fresh actions.
+class ActorOutputs:
+    """What the actor's loss takes: fresh actions by their log-probabilities and values.
 
     Attributes:
         logp: ``[N]`` their log-probabilities.
@@ -175,7 +173,7 @@ class Judged:
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 
-def actor_loss(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
+def actor_loss(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
     """Eq. 7: the temperature times the log-probability of fresh actions, minus the lowest value of them; of quantiles
     the mean of all (TQC, eq. 13).
     """
@@ -184,7 +182,7 @@ def actor_loss(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> tuple[Tens
     return loss, {"actor_loss": loss.detach(), "entropy": -outputs.logp.detach()}
 
 
-def actor_gradient(outputs: Judged, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
+def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
     """The gradient of `actor_loss` with respect to what the policy's last layer puts out, and its metrics; None of
     quantiles.
     """
@@ -229,44 +227,45 @@ class CategoricalActor:
 
     def __call__(self, batch: DiscreteBatch) -> Categorical:
         """The distribution over actions."""
-        return self.of(batch.obs, batch.along)
+        return self.of(batch.obs, batch.recurrent)
 
-    def of(self, obs: TensorTree, along: Along | None) -> Categorical:
+    def of(self, obs: TensorTree, recurrent: RecurrentInput | None) -> Categorical:
         """The same, of observations alone."""
-        distribution = behavior_of(self.policy, obs, along=along)
+        distribution = behavior_of(self.policy, obs, recurrent=recurrent)
         assert isinstance(distribution, Categorical)
         return distribution
 
 
-class JudgedActor:
-    """A policy, and critics that judge what it does.
+class SACActor:
+    """Puts out fresh actions of a policy with what critics say of them.
 
     Args:
-        policy: Acts.
-        judge: Judges; its weights take no gradients.
+        policy: The policy that acts.
+        critics: The critics, whose weights take no gradients here.
     """
 
-    def __init__(self, policy: Policy, judge: Critics) -> None:
+    def __init__(self, policy: Policy, critics: Critics) -> None:
         self.policy = policy
-        self.judge = judge
-        self.kernels = actor_kernels(policy, self.judged)
+        self.critics = critics
+        self.kernels = actor_kernels(policy, self.outputs)
 
-    def __call__(self, batch: ActorBatch) -> Judged:
-        """Fresh actions and what they are worth; gradients flow through both into the policy."""
-        return self.judged(behavior_of(self.policy, batch.obs, along=batch.along), batch)
+    def __call__(self, batch: ActorBatch) -> ActorOutputs:
+        """Draws fresh actions and values them; gradients flow through both into the policy."""
+        return self.outputs(behavior_of(self.policy, batch.obs, recurrent=batch.recurrent), batch)
 
-    def judged(self, behavior: Behavior, batch: ActorBatch) -> Judged:
-        """The same, given what actions are drawn from."""
+    def outputs(self, behavior: Behavior, batch: ActorBatch) -> ActorOutputs:
+        """Does the same, given what actions are drawn from."""
         action, logp = behavior.sample_logp(batch.noise)
-        judged, kernels, head = StateAction(batch.obs, action, along=batch.along), self.judge.kernels, self.policy.head
+        pair = StateAction(batch.obs, action, recurrent=batch.recurrent)
+        kernels, head = self.critics.kernels, self.policy.head
         if kernels is None or torch.is_grad_enabled() or not isinstance(behavior, SquashedGaussian):
-            return Judged(logp, self.judge(judged))
+            return ActorOutputs(logp, self.critics(pair))
 
         def back(by_logp: Tensor, by_q: Tensor) -> Tensor:
             by_action = kernels.action_gradient(by_q, action.shape[1])
             return squashed_gradient(head, behavior, batch.noise, action, by_logp, by_action)
 
-        return Judged(logp, kernels.values(judged, keep=True), back)
+        return ActorOutputs(logp, kernels.values(pair, keep=True), back)
 
 
 class Temperature(nn.Module):
@@ -288,24 +287,28 @@ class Temperature(nn.Module):
 # --- the algorithm ----------------------------------------------------------------------------------------------------
 
 
-class SAC(OffPolicy[SACConfig]):
-    """The algorithm: `update` is the inner loop of Algorithm 1."""
+class SAC(Algorithm[SACConfig]):
+    """Learns critics, an actor and a temperature from replay: `learn` is the inner loop of Algorithm 1."""
 
-    saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng")
+    saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng", "replay")
     fixed = ("actor", "categorical_actor")
+    corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
+    replay: Replay
 
     def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         self._check_actions()
+        self.replay = Replay(policy, cfg, streams, name)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_optimizer = self._adam(policy)
-        self.actor = JudgedActor(policy, self.critics.judge)
+        self.actor = SACActor(policy, self.critics.detached)
         self.categorical_actor = CategoricalActor(policy)
-        self.temperature = Temperature(cfg.alpha_init).to(self.device) if cfg.alpha is None else None
+        self.temperature = Temperature(cfg.alpha_init).to(self.replay.device) if cfg.alpha is None else None
         self.temperature_optimizer = None if self.temperature is None else self._adam(self.temperature)
         self.rng = streams.generator(Role.LEARNER, name)
+        self.explore()
 
     def _adam(self, module: nn.Module) -> Adam:
         return Adam(flatten([module]), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
@@ -326,69 +329,70 @@ class SAC(OffPolicy[SACConfig]):
             )
 
     @property
-    def optimizers(self) -> tuple[Optimizer, ...]:
-        """Of actor, critics and temperature."""
-        several = (self.actor_optimizer, self.critics.optimizer, self.temperature_optimizer)
-        return tuple(one for one in several if one is not None)
+    def demand(self) -> Demand:
+        """Asks for `train_every` decisions."""
+        return self.replay.demand
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
+        self.replay.store(rollout)
+        self.learn(self.replay.due(rollout.num_decisions))
+        self.explore()
+        self.updates += 1
+        return {}
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
+        cfg = self.now()
+        for _ in range(gradient_steps):
+            rows, alpha = self.experience(cfg), self.alpha(cfg)
+            metrics = (self.learn_discrete if cfg.discrete else self.learn_continuous)(rows, alpha, cfg)
+            self.replay.update_priorities(rows.row, metrics.pop("priority"), rows.fragment)
+            entropy = metrics["entropy"]
+            assert isinstance(entropy, Tensor)
+            if self.temperature is not None and self.temperature_optimizer is not None:
+                batch = EntropyBatch(entropy, self.target_entropy(rows))
+                learned = gradient_step(self.temperature, temperature_loss, batch, self.temperature_optimizer, cfg)
+                metrics |= named("temperature", learned)
+            self.critics.track(cfg.tau)
+            self.replay.record(metrics | {"entropy": entropy.mean(), "alpha": alpha})
 
     def explore(self) -> None:
-        """Random actions while the memory fills. A categorical starts out nearly even by itself."""
+        """Lets actions be random while replay fills. A categorical starts out nearly even by itself."""
         if not self.cfg.discrete:
-            self.policy.head.random.fill_(float(self.is_warming_up))
+            self.policy.head.random.fill_(float(self.replay.is_warming_up))
 
-    def update(self) -> Metrics:
-        """Critics, actor and temperature make a gradient step each; target critics follow."""
-        cfg = self.now()
-        rows = self.experience(cfg)
-        alpha = self.alpha(cfg)
-        learn = self.learn_discrete if cfg.discrete else self.learn_continuous
-        metrics = learn(rows, alpha, cfg)
-        priority, entropy = taken(metrics, "priority"), taken(metrics, "entropy")
-        self.note(rows, priority)
-        if self.temperature is not None and self.temperature_optimizer is not None:
-            batch = EntropyBatch(entropy, self.target_entropy(rows))
-            learned = gradient_step(self.temperature, temperature_loss, batch, self.temperature_optimizer, cfg)
-            metrics |= named("temperature", learned)
-        self.critics.track(cfg.tau)
-        return metrics | {"entropy": entropy.mean(), "alpha": alpha}
+    def summary(self) -> Row:
+        """Reports the gradient steps since the last call."""
+        several = (self.actor_optimizer, self.critics.optimizer, self.temperature_optimizer)
+        skipped = sum(self.check_finite(optimizer) for optimizer in several if optimizer is not None)
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
 
     def alpha(self, cfg: SACConfig) -> Tensor:
-        """The temperature now."""
+        """Returns the temperature now."""
         if self.temperature is None:
-            return torch.tensor(cfg.alpha, device=self.device)
+            return torch.tensor(cfg.alpha, device=self.replay.device)
         return self.temperature.log_alpha.detach().exp()
 
     def experience(self, cfg: SACConfig) -> Experience:
-        """What a gradient step learns from: decisions, or, of a policy that remembers, sequences of them."""
+        """Draws what a gradient step learns from: decisions, or sequences of them for a policy that remembers."""
         window: dict[str, Any] = {"n_step": cfg.n_step, "gamma": cfg.gamma}
         if not self.policy.memory_size:
-            return Experience(**vars(self.sample(cfg.batch_size, **window, beta=cfg.replay.beta)))
+            return Experience(**vars(self.replay.sample(cfg.batch_size, **window, beta=cfg.replay.beta)))
         burn_in = cfg.replay.burn_in
         length = burn_in + cfg.model.memory.sequence_length
-        drawn = self.memory.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
-        rollout = drawn.rollout.map(lambda _, tensor: tensor.to(self.device))
-        weight = None if drawn.weight is None else drawn.weight.to(self.device)
-        return along_time(self.policy, rollout, drawn.row, weight, burn_in=burn_in, **window)
-
-    def note(self, rows: Experience, priority: Tensor) -> None:
-        """Tells the memory how much there was to learn from decisions; sequences count by those of theirs."""
-        if rows.weight is None:
-            return
-        row = rows.row
-        if rows.fragment is not None:
-            present, priority = sequence_priorities(priority, rows.fragment, len(row))
-            row = row[present.cpu()]
-        self.memory.update_priorities(row, priority)
+        drawn = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
+        return sequence_experience(self.policy, drawn.rollout, drawn.row, drawn.weight, burn_in=burn_in, **window)
 
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
-        ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.device)
+        ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
         with torch.no_grad():
-            behavior = behavior_of(self.policy, rows.next_obs, self.actor.kernels, rows.next_along)
+            behavior = behavior_of(self.policy, rows.next_obs, self.actor.kernels, rows.next_recurrent)
             next_action, next_logp = behavior.sample_logp(ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
-        batch = ActorBatch(rows.obs, now, alpha, rows.along)
+        batch = ActorBatch(rows.obs, now, alpha, rows.recurrent)
         return metrics | named(
             "actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg, ACTOR_GRADIENT)
         )
@@ -397,16 +401,16 @@ class SAC(OffPolicy[SACConfig]):
         """The same, in expectation over all actions (Christodoulou, eq. 10)."""
         with torch.no_grad():
             assert self.critics.target is not None
-            policy = self.categorical_actor.of(rows.next_obs, rows.next_along)
-            q = self.critics.target(StateAction(rows.next_obs, rows.action, along=rows.next_along)).amin(0)
+            policy = self.categorical_actor.of(rows.next_obs, rows.next_recurrent)
+            q = self.critics.target(StateAction(rows.next_obs, rows.action, recurrent=rows.next_recurrent)).amin(0)
             value = (policy.log_probs.exp() * (q - alpha * policy.log_probs)).sum(1)
             target = torch.addcmul(rows.reward, rows.discount, value)
-        batch = CriticBatch(rows.obs, rows.action, target, rows.weight, along=rows.along)
+        batch = CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent)
         metrics = self.critics.improve(discrete_critic_loss, batch, cfg)
         with torch.no_grad():
-            q = self.critics.net(StateAction(rows.obs, rows.action, along=rows.along)).amin(0)
-        judged = DiscreteBatch(rows.obs, q, alpha, rows.along)
-        learned = gradient_step(self.categorical_actor, discrete_actor_loss, judged, self.actor_optimizer, cfg)
+            q = self.critics.net(StateAction(rows.obs, rows.action, recurrent=rows.recurrent)).amin(0)
+        actor_batch = DiscreteBatch(rows.obs, q, alpha, rows.recurrent)
+        learned = gradient_step(self.categorical_actor, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)
 
     def target_entropy(self, rows: Experience) -> Tensor | float:
@@ -416,7 +420,7 @@ class SAC(OffPolicy[SACConfig]):
             return cfg.target_entropy
         if not cfg.discrete:
             return -float(action.num_numbers)
-        mask = mask_at(rows.obs, rows.along)
+        mask = mask_at(rows.obs, rows.recurrent)
         if mask is None:
             return cfg.entropy_share * math.log(action.sizes[0])
         return cfg.entropy_share * mask.sum(1).float().log()

@@ -16,7 +16,6 @@ from torch import Tensor
 from rookery.algorithms.critics import CriticConfig, behavior_of
 from rookery.algorithms.ddpg import DDPG, DDPGConfig
 from rookery.core.batch import TensorTree
-from rookery.core.metrics import Metrics
 from rookery.core.settings import NonNegative, PositiveInt
 
 
@@ -37,18 +36,19 @@ class TD3Config(DDPGConfig):
 
 
 class TD3(DDPG):
-    """The algorithm: `update` is the inner loop of Algorithm 1."""
+    """Learns critics and an actor from replay: `learn` is the inner loop of Algorithm 1."""
 
     cfg: TD3Config
 
-    def update(self) -> Metrics:
-        """Critics make a gradient step; the actor every `policy_delay`-th time, and then targets follow."""
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps of critics; actor and targets follow at every `policy_delay`-th."""
         cfg = self.now()
-        rows = self.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
-        metrics = self.learn_critics(rows, cfg)
-        if (self.gradient_steps + 1) % self.cfg.policy_delay == 0:
-            metrics |= self.learn_actor(rows, cfg)
-        return metrics
+        for _ in range(gradient_steps):
+            rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+            metrics = self.learn_critics(rows, cfg)
+            self.replay.record(metrics)
+            if self.replay.gradient_steps % self.cfg.policy_delay == 0:
+                self.replay.means.add(self.learn_actor(rows, cfg))
 
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:

@@ -36,15 +36,10 @@ TO_STEP = (
 TO_STORING = (
     "rookery.training.trainer:Trainer.train_iteration self._learn",
     "rookery.training.trainer:Trainer._learn learner.training_step",
-    "rookery.algorithms.off_policy:OffPolicy.training_step self.store",
-    "rookery.algorithms.off_policy:OffPolicy.store self.memory.add",
+    f"{UPDATE} self.replay.store",
+    "rookery.replay.replay:Replay.store self.buffer.add",
 )
-TO_DRAWING = (
-    *TO_STORING[:2],
-    "rookery.algorithms.off_policy:OffPolicy.training_step self.learn_round",
-    "rookery.algorithms.off_policy:OffPolicy.learn_round self.learn",
-    "rookery.algorithms.off_policy:OffPolicy.learn self.update",
-)
+TO_DRAWING = (*TO_STORING[:2], f"{UPDATE} self.learn")
 """The way as docs/map.md has it, for runs whose environment is not here to be played."""
 
 
@@ -52,7 +47,7 @@ def explain(
     run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[PATH|weights|env.step|memory]", help="A setting or section; or one of three places.",
+        typer.Argument(metavar="[PATH|weights|env.step|replay]", help="A setting or section; or one of three places.",
                        show_default=False),
     ] = None,
 ) -> None:  # fmt: skip
@@ -68,8 +63,8 @@ def explain(
         lines = weights(folder)
     elif what == "env.step":
         lines = env_step(folder)
-    elif what == "memory":
-        lines = memory(folder)
+    elif what in ("replay", "memory"):  # the second is what it was called before
+        lines = replay(folder)
     elif what is not None:
         lines = [history(read_provenance(folder)).explain(what)]
     else:
@@ -114,7 +109,7 @@ def weights(run: Path) -> Iterator[str]:
     except Exception as error:  # whatever the user's environment, model or algorithm may raise
         yield why_not(error)
         for update in update_functions(read_provenance(run)):
-            yield from written(update if step == UPDATE else step for step in TO_WEIGHTS)
+            yield from written(step.replace(UPDATE, update) for step in TO_WEIGHTS)
         return
     if not found:
         yield "no policy of this run learns"
@@ -140,29 +135,30 @@ def env_step(run: Path) -> Iterator[str]:
     yield from seen(found)
 
 
-def memory(run: Path) -> Iterator[str]:
+def replay(run: Path) -> Iterator[str]:
     """Where what a run plays is stored and drawn again, and how it gets there."""
     from rookery.core.source import find
     from rookery.training.call_path import path_to_drawing, path_to_storing
 
     for told, watch, function, way in (
-        ("what is played is stored", path_to_storing, "ReplayMemory.add", TO_STORING),
-        ("it is drawn again", path_to_drawing, "ReplayMemory.sample", TO_DRAWING),
+        ("what is played is stored", path_to_storing, "ReplayBuffer.add", TO_STORING),
+        ("it is drawn again", path_to_drawing, "ReplayBuffer.sample", TO_DRAWING),
     ):
-        yield f"{told} in {find(f'rookery.replay.memory:{function}')} {function}"
+        yield f"{told} in {find(f'rookery.replay.buffer:{function}')} {function}"
         try:
             found = watch(run)
         except Exception as error:  # whatever the user's environment, model or algorithm may raise
             yield why_not(error)
-            yield from written(way)
+            for update in update_functions(read_provenance(run)):
+                yield from written(step.replace(UPDATE, update) for step in way)
             continue
         if not found:
-            yield "no policy of this run has a replay memory"
+            yield "no policy of this run has a replay buffer"
             return
         for algorithm, calls in found.items():
             yield f"the way there in this run, {algorithm}:"
             yield from seen(calls)
-    yield f"checkpoints hold it as files; what is in them: rookery memory show {run}"
+    yield f"checkpoints hold it as files; what is in them: rookery replay show {run}"
 
 
 def why_not(error: Exception) -> str:

@@ -16,11 +16,11 @@ def learn(
     run: Annotated[
         Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
     ],
-    gradient_steps: Annotated[int, typer.Option(help="Gradient steps of each policy that has a replay memory.")] = 1000,
+    gradient_steps: Annotated[int, typer.Option(help="Gradient steps of each policy that has a replay buffer.")] = 1000,
     policy: Annotated[list[str] | None, typer.Option(help="Only this policy. Repeatable.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
 ) -> None:
-    """Make gradient steps on the replay memories of a run; nothing is played, its environment need not be here.
+    """Make gradient steps on the replay buffers of a run; nothing is played, its environment need not be here.
 
     rookery learn runs/CartPole-v1-dqn-s3 --gradient-steps 10000
     """
@@ -39,8 +39,8 @@ def learn(
             made = "; what was learned is kept" if isinstance(error, Interrupted) else ""
             typer.echo(f"interrupted{made}; go on with: rookery learn {folder}, or rookery resume {folder}", err=True)
             raise typer.Exit(128 + number) from None
-        for name, learner in trainer.off_policy.items():
-            told = f"{learner.gradient_steps:,} gradient steps so far, {len(learner.memory):,} decisions in memory"
+        for name, replay in trainer.replays.items():
+            told = f"{replay.gradient_steps:,} gradient steps so far, {len(replay.buffer):,} decisions in replay"
             typer.echo(f"{name:<12}{told}")
     typer.echo(f"{'env steps':<12}{result.env_steps:,}, as before")
     typer.echo(f"{'written':<12}{folder}; go on playing with: rookery resume {folder}")

@@ -19,9 +19,9 @@ from rookery.cli.envs import app as envs_app
 from rookery.cli.evaluate import evaluate
 from rookery.cli.explain import explain
 from rookery.cli.learn import learn
-from rookery.cli.memory import app as memory_app
 from rookery.cli.plot import plot
 from rookery.cli.record import record
+from rookery.cli.replay import app as replay_app
 from rookery.cli.resume import resume
 from rookery.cli.timers import timers
 from rookery.cli.train import train
@@ -41,7 +41,8 @@ app.command()(explain)
 app.command()(bench)
 app.add_typer(envs_app, name="envs")
 app.add_typer(config_app, name="config")
-app.add_typer(memory_app, name="memory")
+app.add_typer(replay_app, name="replay")
+app.add_typer(replay_app, name="memory", hidden=True)  # as it was called before
 app.add_typer(tune_app, name="tune")
 
 

@@ -58,7 +58,7 @@ def trial_in(experiment: Path, name: str) -> Path | None:
 
 
 def in_runs(source: str) -> str:
-    """A memory as ``--memory`` takes it, with the path of the run where only its name in ``runs/`` was said."""
+    """A replay buffer as ``--replay`` takes it, with the path of the run where only its name in ``runs/`` was said."""
     name = re.split("[:*]", source, maxsplit=1)[0]
     return str(ROOT / source) if not Path(name).exists() and (ROOT / name).exists() else source
 

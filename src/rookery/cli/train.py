@@ -55,13 +55,14 @@ def train(
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
     json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON an iteration, nothing else.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
-    memory: Annotated[
+    replay: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATH[:POLICY][*PART]",
-            help="Start from what another run remembers; with *0.5, draw half of each batch from it. Repeatable.",
+            help="Start from the replay of another run; with *0.5, draw half of each batch from it. Repeatable.",
         ),
     ] = None,
+    memory: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # what --replay was called before
 ) -> None:
     """Train policies in an environment.
 
@@ -81,7 +82,13 @@ def train(
     layers = [
         Layer("default of the command line", {"logging.console": "auto"}),
         *(yaml_layer(file) for file in files),
-        Layer(LINE, given | console | stop_values(stop or []) | memory_values(list(map(in_runs, memory or [])))),
+        Layer(
+            LINE,
+            given
+            | console
+            | stop_values(stop or [])
+            | memory_values(list(map(in_runs, [*(replay or []), *(memory or [])]))),
+        ),
         override_layer(overrides, LINE),
     ]
     with told_of_domains(layers):

@@ -349,7 +349,7 @@ def _with_default(kind: type[Minibatch]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Transitions:
-    """Decisions drawn from a replay memory, for losses that learn from what came next; all fields ``[N, ...]``.
+    """Decisions drawn from a replay buffer, for losses that learn from what came next; all fields ``[N, ...]``.
 
     What a value of an observation should be is ``reward + discount * value(next_obs)``: of one step, or of as many as
     were asked for and the episode had.

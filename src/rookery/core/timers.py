@@ -16,7 +16,7 @@ PLACES = {
     "env.step": "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
     "record": "rookery.rollout.worker:RolloutWorker._record",
     "training_step": "rookery.algorithms.algorithm:Algorithm.training_step",
-    "learn": "rookery.algorithms.off_policy:OffPolicy.learn",
+    "learn": "rookery.algorithms.algorithm:Algorithm.learn",
     "set_weights": "rookery.rollout.worker:RolloutWorker.set_weights",
     "evaluate": "rookery.training.trainer:Trainer.evaluate",
 }

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from rookery.core.spaces import ActionSpec
 from rookery.models.distributions import Behavior, NoiseSpec
-from rookery.models.exploration import bounded_numbers, exploration_for, uniform
+from rookery.models.exploration import action_noise_for, bounded_numbers, uniform
 from rookery.models.heads import ACTION_GAIN, Head, HeadSpec
 from rookery.models.layers import linear
 
@@ -105,7 +105,7 @@ class DeterministicHead(Head):
         self.spec = spec
         self.action_spec = action
         self._numbers = numbers
-        self.exploration = exploration_for(spec.noise, spec.theta, spec.every, numbers, num_features)
+        self.exploration = action_noise_for(spec.noise, spec.theta, spec.every, numbers, num_features)
         self.noise, self.exploration_size = self.exploration.noise, self.exploration.size
         self.linear = linear(num_features, numbers, gain=ACTION_GAIN, generator=generator)
         self.register_buffer("std", torch.tensor(0.0))

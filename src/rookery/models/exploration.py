@@ -25,7 +25,7 @@ TINY = 1e-6
 """Below it the length of features counts as this: features of zeros give no noise."""
 
 
-class Exploration(ABC):
+class ActionNoise(ABC):
     """Turns fresh numbers of each decision into those that its action is drawn with.
 
     Attributes:
@@ -47,7 +47,7 @@ class Exploration(ABC):
         """
 
 
-class White(Exploration):
+class White(ActionNoise):
     """Every decision by itself.
 
     Args:
@@ -63,7 +63,7 @@ class White(Exploration):
         return noise
 
 
-class OrnsteinUhlenbeck(Exploration):
+class OrnsteinUhlenbeck(ActionNoise):
     """Numbers that drift back to 0 (Uhlenbeck and Ornstein 1930; for exploration, Lillicrap et al. 2015, 1509.02971).
 
     ``x' = (1 - theta) x + sqrt(1 - (1 - theta)^2) e``: neighbours correlate by 1 - theta, and once an episode is old
@@ -87,7 +87,7 @@ class OrnsteinUhlenbeck(Exploration):
         return carried.mul_(self._kept).add_(noise, alpha=self._fresh)
 
 
-class StateDependent(Exploration):
+class StateDependent(ActionNoise):
     """Noise that is a function of the features for a while (gSDE; Raffin et al. 2021, 2005.05719).
 
     A slot carries a matrix E of normal numbers, drawn anew when an episode starts and every so many decisions; the
@@ -130,7 +130,7 @@ class StateDependent(Exploration):
         return numbers
 
 
-def exploration_for(kind: str, theta: float, every: int | None, num_numbers: int, num_features: int) -> Exploration:
+def action_noise_for(kind: str, theta: float, every: int | None, num_numbers: int, num_features: int) -> ActionNoise:
     """``white``, ``ou`` (with `theta`) or ``gsde`` (with `every`), for k numbers and F features."""
     if kind == "ou":
         return OrnsteinUhlenbeck(num_numbers, theta)
@@ -140,7 +140,7 @@ def exploration_for(kind: str, theta: float, every: int | None, num_numbers: int
 def uniform(noise: Tensor) -> tuple[Tensor, Tensor]:
     """Actions that are uniform in [-1, 1], float32 ``[N, k]``, and their log-densities ``[N]``.
 
-    This is how a replay memory is filled before learning begins. It takes normal numbers ``[N, k]``, as what comes
+    This is how a replay buffer is filled before learning begins. It takes normal numbers ``[N, k]``, as what comes
     after it does, so that a row's noise stays the same.
     """
     action = torch.erf(noise * math.sqrt(0.5))

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from rookery.core.spaces import ActionSpec
 from rookery.models.distributions import LOG_2PI, Behavior, NoiseSpec
-from rookery.models.exploration import StateDependent, bounded_numbers, exploration_for, uniform
+from rookery.models.exploration import StateDependent, action_noise_for, bounded_numbers, uniform
 from rookery.models.heads import ACTION_GAIN, Head, HeadSpec
 from rookery.models.layers import linear
 
@@ -141,7 +141,7 @@ class SquashedHead(Head):
         self.spec = spec
         self.action_spec = action
         self._numbers = numbers
-        self.exploration = exploration_for(spec.noise, spec.theta, spec.every, numbers, num_features)
+        self.exploration = action_noise_for(spec.noise, spec.theta, spec.every, numbers, num_features)
         self.noise, self.exploration_size = self.exploration.noise, self.exploration.size
         self.log_spread = None
         if spec.noise == "gsde":  # features of size 1 give the first standard deviation

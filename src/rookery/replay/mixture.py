@@ -18,7 +18,7 @@ from torch import Tensor
 from rookery.core.batch import Rollout, TensorTree, Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.state import Stateful
-from rookery.replay.memory import ReplayConfig, ReplayMemory
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.sequences import SampledSequences
 
 SOURCE = 1 << 48
@@ -26,7 +26,7 @@ SOURCE = 1 << 48
 
 
 class Mixture(Stateful):
-    """Draws from several memories of the same spaces; used like a `ReplayMemory`.
+    """Draws from several memories of the same spaces; used like a `ReplayBuffer`.
 
     Args:
         own: What is played is added here.
@@ -42,7 +42,7 @@ class Mixture(Stateful):
     fixed = ("others", "shares")
 
     def __init__(
-        self, own: ReplayMemory, others: Sequence[ReplayMemory], shares: Sequence[float], marks: Sequence[str]
+        self, own: ReplayBuffer, others: Sequence[ReplayBuffer], shares: Sequence[float], marks: Sequence[str]
     ) -> None:
         if not all(share > 0 for share in shares) or sum(shares) > 1 + 1e-9:
             raise ConfigError(
@@ -60,7 +60,7 @@ class Mixture(Stateful):
         return sum(len(memory) for memory in self.memories)
 
     @property
-    def memories(self) -> tuple[ReplayMemory, ...]:
+    def memories(self) -> tuple[ReplayBuffer, ...]:
         """All of them, the own one first."""
         return (self.own, *self.others)
 
@@ -79,7 +79,7 @@ class Mixture(Stateful):
         self.own.add(rollout)
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
-        """Decisions from all memories, those of the own one first; see `ReplayMemory.sample`."""
+        """Decisions from all memories, those of the own one first; see `ReplayBuffer.sample`."""
         parts = []
         for source, count in enumerate(self._deal(batch_size)):
             if count:
@@ -96,7 +96,7 @@ class Mixture(Stateful):
         )
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
-        """Sequences from all memories, those of the own one first; see `ReplayMemory.sample_sequences`."""
+        """Sequences from all memories, those of the own one first; see `ReplayBuffer.sample_sequences`."""
         parts, rows = [], []
         for source, count in enumerate(self._deal(number)):
             if count:
@@ -137,7 +137,7 @@ class Mixture(Stateful):
         for memory, (largest, leaves) in zip(self.others, values, strict=True):
             memory.largest = largest
             if memory.tree is not None:
-                memory.tree.write(np.arange(memory.first, memory.total) % memory.ring.capacity, leaves)
+                memory.tree.write(np.arange(memory.first, memory.total) % memory.capacity, leaves)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave.
@@ -148,7 +148,7 @@ class Mixture(Stateful):
         if tuple(state["marks"]) != self.marks:
             raise ConfigError(
                 f"replay.mix = {', '.join(self.cfg.mix)}: what these memories hold is not what it was when the "
-                "checkpoint was written; mix what stays: a pinned checkpoint, or what rookery memory export made"
+                "checkpoint was written; mix what stays: a pinned checkpoint, or what rookery replay export made"
             )
         super().load_state_dict(state)
 

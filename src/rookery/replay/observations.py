@@ -1,4 +1,4 @@
-"""Observations of a replay memory: each stored once, as the one of its row and the next one of the row before.
+"""Observations of a replay buffer: each stored once, as the one of its row and the next one of the row before.
 
 A *place* says where an observation lies. Places below `capacity` are rows of the ring. The others are *aside*: what was
 seen after a row that no row of the ring follows, because its episode was cut off, or because it is the newest.
@@ -13,9 +13,9 @@ import numpy as np
 
 from rookery.core.spaces import ObsSpec, Tree
 from rookery.core.state import Stateful
+from rookery.replay.budget import check_growth, check_room, leaf_bytes
 from rookery.replay.frames import StackedLeaf, may_be_stack, whole
 from rookery.replay.pieces import Piece, check_array
-from rookery.replay.room import check_growth, check_room, leaf_bytes
 
 
 class PlainLeaf:
@@ -206,7 +206,7 @@ class Observations(Stateful):
         for path, leaf in self.leaves.items():
             leaf.write(path, rows, piece)
 
-    def write_steady(self, rows: slice, obs: Tree, tails: np.ndarray, last_obs: Tree) -> None:
+    def write_regular(self, rows: slice, obs: Tree, tails: np.ndarray, last_obs: Tree) -> None:
         """Copies observations into these rows, and into these places what was seen last. No leaf is stacked."""
         for path, leaf in self.leaves.items():
             assert isinstance(leaf, PlainLeaf)

@@ -1,6 +1,6 @@
-"""Pieces of a replay memory: consecutive rows as arrays by name, as they are added and as files keep them.
+"""Pieces of a replay buffer: consecutive rows as arrays by name, as they are added and as files keep them.
 
-What their names mean stands at `replay/memory.py:ReplayMemory.rows_between`.
+What their names mean stands at `replay/buffer.py:ReplayBuffer.rows_between`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from rookery.core.batch import Rollout
 from rookery.core.errors import RookeryError
 
 Piece = dict[str, np.ndarray]
+
+BY_ROW = ("action", "logp", "reward", "terminated", "truncated", "begins")
+"""Columns of a piece that a rollout has as ``[T, F, ...]``."""
 
 
 def check_array(piece: Piece, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -67,8 +70,8 @@ def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) 
     Args:
         rollout: Of F fragments.
         total: Serial number of the first row.
-        newest: ``[F]`` serial number of the newest row there is of each fragment's slot, or -1.
-        due: ``[F]`` clock of the decision that would follow that one.
+        newest: ``[F]`` serial number of the newest row there is of each fragment's slot, or -1; overwritten.
+        due: ``[F]`` clock of the decision that would follow that one; overwritten.
     """
     steps, fragments = rollout.reward.shape
     slot, clock, length = rollout.slot.numpy(), rollout.clock.numpy(), rollout.length.numpy()
@@ -83,7 +86,6 @@ def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) 
 
     # the row before the first one of each fragment
     again = np.flatnonzero(turn)
-    newest, due = newest.copy(), due.copy()
     earlier = previous[again]
     newest[again] = total + number[length[earlier] - 1, earlier]
     due[again] = clock[earlier] + length[earlier]
@@ -98,12 +100,7 @@ def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) 
     ended = np.flatnonzero(~terminated[boot[:, 0], boot[:, 1]])
     piece = {
         "serial": np.array([total]),
-        "action": rollout.action.numpy()[t, f],
-        "logp": rollout.logp.numpy()[t, f],
-        "reward": rollout.reward.numpy()[t, f],
-        "terminated": terminated[t, f],
-        "truncated": truncated[t, f],
-        "begins": rollout.begins.numpy()[t, f],
+        **{name: getattr(rollout, name).numpy()[t, f] for name in BY_ROW},
         "slot": slot[f],
         "clock": clock[f] + t,
         "before": before,

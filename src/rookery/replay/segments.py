@@ -1,4 +1,4 @@
-"""Replay memories as files: sealed segments of rows, written once, shared by all directories that need them.
+"""Replay buffers as files: sealed segments of rows, written once, shared by all directories that need them.
 
 A memory lies in a directory as ``memory-POLICY-FIRST.safetensors``, a file for every stretch of rows that was new when
 a directory was written; FIRST is the serial number of its first row. The directory's manifest (`core/files.py`) has
@@ -35,7 +35,7 @@ from rookery.core.files import (
 )
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, obs_spec
-from rookery.replay.memory import ReplayMemory
+from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.pieces import Piece, part_of, rows_in
 
 FORMAT = 1
@@ -112,7 +112,7 @@ class Spaces:
         return f"observations {self.obs.space} and actions {self.action.space}"
 
 
-def spaces_of(memory: ReplayMemory) -> Spaces:
+def spaces_of(memory: ReplayBuffer) -> Spaces:
     """What the rows of a memory are made of."""
     return Spaces(memory.obs_spec, memory.action_spec, memory.memory_size)
 
@@ -133,7 +133,7 @@ def segment_stream(piece: Piece, spaces_: Spaces, *, first: int, continues: bool
         written: When its rows were first written, in seconds since 1970.
     """
     metadata = {
-        "format": f"rookery replay memory {FORMAT}",
+        "format": f"rookery replay buffer {FORMAT}",
         "spaces": spaces_.to_json(),
         "first": str(first),
         "last": str(first + rows_in(piece)),
@@ -143,7 +143,7 @@ def segment_stream(piece: Piece, spaces_: Spaces, *, first: int, continues: bool
     return array_stream({name: [array] for name, array in piece.items()}, metadata)
 
 
-def new_segments(memory: ReplayMemory, policy: str, first: int, last: int) -> dict[str, Stream]:
+def new_segments(memory: ReplayBuffer, policy: str, first: int, last: int) -> dict[str, Stream]:
     """The rows with serial numbers from `first` up to but not `last`, as segments to be written, by name.
 
     Rows are copied from the memory when they are written, a segment at a time.
@@ -165,7 +165,7 @@ def new_segments(memory: ReplayMemory, policy: str, first: int, last: int) -> di
     return {segment_name(policy, start): stream(start, min(start + number, last)) for start in starts}
 
 
-def row_bytes(memory: ReplayMemory) -> int:
+def row_bytes(memory: ReplayBuffer) -> int:
     """About how many bytes a row takes in a file, from a look at the newest ones."""
     count = min(len(memory), 64)
     rows = memory.rows_between(memory.total - count, memory.total)
@@ -173,7 +173,7 @@ def row_bytes(memory: ReplayMemory) -> int:
 
 
 @dataclass(frozen=True)
-class StoredMemory:
+class StoredReplay:
     """A memory as it lies in a directory.
 
     Attributes:
@@ -267,8 +267,8 @@ def open_segment(segment: Segment) -> OpenSegment:
     try:
         rows, said = read_arrays(content)
         kind, _, number = said.get("format", "").rpartition(" ")
-        if kind != "rookery replay memory":
-            raise FileError(f"{path}: is no segment of a replay memory")
+        if kind != "rookery replay buffer":
+            raise FileError(f"{path}: is no segment of a replay buffer")
         if int(number) > FORMAT:
             raise FileError(
                 f"{path}: has format {number}, which this version of Rookery cannot read (up to {FORMAT}); a newer one "
@@ -282,7 +282,7 @@ def open_segment(segment: Segment) -> OpenSegment:
         if rows_in(rows) != segment.last - segment.first:
             raise FileError(f"{path}: has {rows_in(rows)} rows where {segment.last - segment.first} should be")
     except (ArrayFileError, SpaceError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path}: is no segment of a replay memory: {error}") from None
+        raise FileError(f"{path}: is no segment of a replay buffer: {error}") from None
     return found
 
 
@@ -306,12 +306,12 @@ def segments_of(files: Mapping[str, Linked], facts: Mapping[str, Any]) -> dict[s
     return found
 
 
-def facts_of(memory: ReplayMemory) -> dict[str, Any]:
+def facts_of(memory: ReplayBuffer) -> dict[str, Any]:
     """What the manifest of a directory says of a memory."""
     return {"first": memory.first, "last": memory.total, "capacity": memory.cfg.capacity}
 
 
-def stored_memories(path: Path) -> dict[str, StoredMemory]:
+def stored_replays(path: Path) -> dict[str, StoredReplay]:
     """The memories that lie in a directory, by policy; those of a run are those of its last checkpoint.
 
     Raises:
@@ -325,20 +325,20 @@ def stored_memories(path: Path) -> dict[str, StoredMemory]:
         said = manifest[FACTS][policy]
         if not segments:  # nothing was played yet
             continue
-        found[policy] = StoredMemory(place, policy, tuple(segments), said["first"], said["capacity"])
+        found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"])
     if not found:
         raise FileError(
-            f"{place}: holds no replay memory: its algorithms learn from none, it was saved with replay.save = false, "
+            f"{place}: holds no replay buffer: its algorithms learn from none, it was saved with replay.save = false, "
             "or nothing was played yet"
         )
     return found
 
 
-def find_memory(source: str | Path, policy: str | None = None) -> StoredMemory:
+def find_replay(source: str | Path, policy: str | None = None) -> StoredReplay:
     """The memory that a text means: ``PATH``, or ``PATH:policy`` where there are several.
 
     Args:
-        source: A run, a checkpoint or a memory directory, with the policy behind its last colon.
+        source: A run, a checkpoint or a replay directory, with the policy behind its last colon.
         policy: Whose memory it is if the text does not say so and there are several.
 
     Raises:
@@ -346,7 +346,7 @@ def find_memory(source: str | Path, policy: str | None = None) -> StoredMemory:
         ConfigError: If it is not clear which one is meant.
     """
     place, named = split_name(source)
-    found = stored_memories(place)
+    found = stored_replays(place)
     wanted = named or (next(iter(found)) if len(found) == 1 else policy)
     if wanted not in found:
         hint = nearest(wanted, list(found)) if wanted else f"; say which, as in {place}:{next(iter(found))}"
@@ -354,7 +354,7 @@ def find_memory(source: str | Path, policy: str | None = None) -> StoredMemory:
     return found[wanted]
 
 
-def check_spaces(stored: StoredMemory, wanted: Spaces, whose: str) -> None:
+def check_spaces(stored: StoredReplay, wanted: Spaces, whose: str) -> None:
     """Makes sure that the rows of a memory fit.
 
     Args:
@@ -377,10 +377,10 @@ def check_spaces(stored: StoredMemory, wanted: Spaces, whose: str) -> None:
             f"{wanted.memory_size}"
         )
     if problems:
-        raise SpaceError(f"{stored}: this replay memory does not fit: {'; '.join(problems)}")
+        raise SpaceError(f"{stored}: this replay buffer does not fit: {'; '.join(problems)}")
 
 
-def copy_rows(stored: StoredMemory, memory: ReplayMemory) -> int:
+def copy_rows(stored: StoredReplay, memory: ReplayBuffer) -> int:
     """Adds the rows of a stored memory to another one, the newest that fit; gives their number.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rookery.replay.pieces import Piece, rows_in
-from rookery.replay.segments import StoredMemory
+from rookery.replay.segments import StoredReplay
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Summary:
     newest: float
 
 
-def summarize(memory: StoredMemory) -> Summary:
+def summarize(memory: StoredReplay) -> Summary:
     """Reads a memory once, hashes compared.
 
     Raises:

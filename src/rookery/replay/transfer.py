@@ -18,7 +18,7 @@ from rookery.replay.pieces import Piece, rows_in
 from rookery.replay.segments import (
     FACTS,
     Segment,
-    StoredMemory,
+    StoredReplay,
     check_spaces,
     segment_name,
     segment_stream,
@@ -28,7 +28,7 @@ Advance = Callable[[int], object]
 """Is told how many rows more have been written."""
 
 
-def linked(memories: Sequence[StoredMemory]) -> tuple[dict[str, Content], dict[str, Any]]:
+def linked(memories: Sequence[StoredReplay]) -> tuple[dict[str, Content], dict[str, Any]]:
     """A directory with these memories as they are: its files by name, and what its manifest says of them."""
     files: dict[str, Content] = {}
     facts = {}
@@ -39,7 +39,7 @@ def linked(memories: Sequence[StoredMemory]) -> tuple[dict[str, Content], dict[s
 
 
 def merged(
-    memories: Sequence[StoredMemory], policy: str, advance: Advance
+    memories: Sequence[StoredReplay], policy: str, advance: Advance
 ) -> tuple[dict[str, Content], dict[str, Any]]:
     """A directory with the rows of all of these, one memory after the other, as one memory.
 
@@ -63,7 +63,7 @@ def merged(
     return files, {FACTS: {policy: {"first": 0, "last": total, "capacity": None}}}
 
 
-def _moved(memory: StoredMemory, segment: Segment, first: int, follows: bool, advance: Advance) -> Stream:
+def _moved(memory: StoredReplay, segment: Segment, first: int, follows: bool, advance: Advance) -> Stream:
     """A segment under other serial numbers, to be written."""
 
     def pieces() -> Iterator[bytes | memoryview]:
@@ -76,7 +76,7 @@ def _moved(memory: StoredMemory, segment: Segment, first: int, follows: bool, ad
     return Stream(segment.file.size, pieces)
 
 
-def write_arrays(memory: StoredMemory, path: Path, advance: Advance) -> None:
+def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
     """Writes a memory as an ``.npz`` file, which `numpy.load` reads without pickle.
 
     It has ``action``, ``reward``, ``terminated``, ``truncated``, ``begins``, ``slot`` and ``clock``, and for each leaf
@@ -124,7 +124,7 @@ def _write_column(
             advance(len(array))
 
 
-def columns(memory: StoredMemory) -> dict[str, Callable[[Piece], np.ndarray]]:
+def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
     """What `write_arrays` writes, by name: how each array is had from a piece."""
     plain = ("action", "reward", "terminated", "truncated", "begins", "slot", "clock")
     found: dict[str, Callable[[Piece], np.ndarray]] = {name: itemgetter(name) for name in plain}

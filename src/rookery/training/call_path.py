@@ -19,7 +19,7 @@ from typing import Any
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.optim import apply_gradients
 from rookery.core.source import Place
-from rookery.replay.memory import ReplayMemory
+from rookery.replay.buffer import ReplayBuffer
 from rookery.training.trainer import Trainer
 
 FRAGMENT = 8
@@ -54,20 +54,20 @@ def path_to_weights(run: Path) -> dict[str, list[Call]]:
 
 
 def path_to_storing(run: Path) -> dict[str, list[Call]]:
-    """For each algorithm with a replay memory, the calls from `Trainer.train_iteration` to `ReplayMemory.add`."""
-    return _paths(run, [ReplayMemory.add.__code__], replaying=True)
+    """For each algorithm with a replay memory, the calls from `Trainer.train_iteration` to `ReplayBuffer.add`."""
+    return _paths(run, [ReplayBuffer.add.__code__], replaying=True)
 
 
 def path_to_drawing(run: Path) -> dict[str, list[Call]]:
     """Likewise the calls to where a batch is drawn from the memory."""
-    return _paths(run, [ReplayMemory.sample.__code__, ReplayMemory.sample_sequences.__code__], replaying=True)
+    return _paths(run, [ReplayBuffer.sample.__code__, ReplayBuffer.sample_sequences.__code__], replaying=True)
 
 
 def _paths(run: Path, targets: Sequence[CodeType], *, replaying: bool) -> dict[str, list[Call]]:
     """For each algorithm, or each with a replay memory, the calls from `Trainer.train_iteration` to some functions."""
     with twin(run) as trainer:
-        learners = trainer.off_policy if replaying else trainer.learners
-        wanted = {type(learner).__name__ for learner in learners.values()}
+        learners = [one for one in trainer.learners.values() if not replaying or one.replay is not None]
+        wanted = {type(learner).__name__ for learner in learners}
         found: dict[str, list[Call]] = {}
 
         def look(frame: FrameType, event: str, _: Any) -> None:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.native import kernel_threads, path_name
 from rookery.core.processor import usable_cores
 from rookery.core.runtime import KERNELS_WORTH_THREADS, TORCH_WORTH_THREADS, thread_rule, torch_threads
@@ -27,9 +26,7 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
     policy, demand = learner.policy, learner.demand
     if sees_pictures(policy):
         return usable_cores()
-    rows = getattr(learner.cfg, "minibatch_size", None) or demand.decisions or demand.fragment_length * num_lanes
-    if isinstance(learner, OffPolicy):
-        rows = learner.pace.batch_size
+    rows = learner.rows_per_step or demand.decisions or demand.fragment_length * num_lanes
     weights = sum(weight.numel() for weight in policy.parameters())
     critic = 1 if learner.cfg.model.shared_trunk or policy.memory is not None else 2
     if not learner.on_kernels and policy.memory is not None:  # torch takes one time step after the other

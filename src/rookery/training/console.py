@@ -212,7 +212,7 @@ def opening(trainer: Trainer, criteria: Mapping[str, float]) -> list[str]:
         path = told_path(trainer.paths[name], policy)
         kept = f", remembers {policy.memory_size:,} numbers ({told_memory(policy)})" if policy.memory_size else ""
         lines.append(f"policy {name}: {what} ({path}), {size:,} weights{kept}, acts in {policy.action_spec.space}")
-    if trainer.off_policy:
+    if trainer.replays:
         for name, learner in trainer.learners.items():
             told = [told_pace(learner), *filter(None, [told_replay(learner)])]
             lines.append(f"policy {name} learns by {', '.join(told)}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.errors import ConfigError, nearest
+from rookery.replay.replay import Replay
 from rookery.training.compute import threads_for
 from rookery.training.pace import CHUNK, ITERATION
 from rookery.training.results import IterationResult, Progress
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 def learn(trainer: Trainer, gradient_steps: int, policies: Sequence[str] | None) -> IterationResult:
     """Gradient steps on replay memories alone; see `Trainer.learn`."""
-    learners = with_memory(trainer, "learn", policies)
+    replays = with_memory(trainer, "learn", policies)
     if gradient_steps < 1:
         raise ConfigError(f"learn: gradient_steps = {gradient_steps}: must be at least 1")
-    for learner in learners.values():
-        learner.check_memory()
-        learner.horizon = trainer.horizon
+    for name, replay in replays.items():
+        replay.check_not_empty()
+        trainer.learners[name].horizon = trainer.horizon
     left = gradient_steps
-    with trainer.session({"gradient_steps": max(one.gradient_steps for one in learners.values()) + left}):
+    with trainer.session({"gradient_steps": max(one.gradient_steps for one in replays.values()) + left}):
         while left:
             began, progress = perf_counter(), trainer.begin_iteration()
-            made = _iteration_of_learning(trainer, learners, min(ITERATION, left), progress)
+            made = _iteration_of_learning(trainer, list(replays), min(ITERATION, left), progress)
             left -= made
             trainer.seconds += perf_counter() - began
             reason = "" if left else f"{gradient_steps:,} gradient steps are made"
@@ -39,11 +39,9 @@ def learn(trainer: Trainer, gradient_steps: int, policies: Sequence[str] | None)
     return result
 
 
-def _iteration_of_learning(
-    trainer: Trainer, learners: Mapping[str, OffPolicy[Any]], gradient_steps: int, progress: Progress
-) -> int:
+def _iteration_of_learning(trainer: Trainer, policies: list[str], gradient_steps: int, progress: Progress) -> int:
     """Gradient steps of each learner, in turn; returns how many were made before somebody asked to stop."""
-    made = 0
+    learners, made = {name: trainer.learners[name] for name in policies}, 0
     with trainer.timers["train_iteration"]:
         while made < gradient_steps and trainer.interrupt.number is None:
             number = min(CHUNK, gradient_steps - made)
@@ -66,29 +64,31 @@ def learn_for(trainer: Trainer, env_steps: int | None, progress: Progress) -> No
         env_steps: As much as belongs to so many env steps, which the iteration counts as passed; None = one round.
         progress: The iteration.
     """
-    learners = trainer.off_policy
-    for name, learner in learners.items():
+    replays = trainer.replays
+    for name, replay in replays.items():
+        learner = trainer.learners[name]
         with trainer.timers["learn"], threads_for(learner, trainer.threads[name]):
-            learner.learn_round(learner.pace.train_every if env_steps is None else env_steps)
+            learner.learn(replay.due(replay.cfg.train_every if env_steps is None else env_steps))
+            learner.explore()
         progress.learned.setdefault(name, [])
     progress.unplayed += env_steps or 0
-    trainer.hand_out(learners)
+    trainer.hand_out(replays)
 
 
 def collect(trainer: Trainer, env_steps: int) -> IterationResult:
     """Play that is stored and not learned from; see `Trainer.collect`."""
-    learners = with_memory(trainer, "collect", None)
+    replays = with_memory(trainer, "collect", None)
     if env_steps < 1:
         raise ConfigError(f"collect: env_steps = {env_steps}: must be at least 1")
     for name in trainer.learners:
-        if name not in learners:
+        if name not in replays:
             trainer.reporter.note(f"policy {name} has no replay memory: what it plays while collecting is not kept")
     until = trainer.env_steps + env_steps
     with trainer.session({"env_steps": until}):
         while trainer.env_steps < until:
             began, progress = perf_counter(), trainer.begin_iteration()
             try:
-                _iteration_of_playing(trainer, learners, min(trainer.env_steps + ITERATION, until), progress)
+                _iteration_of_playing(trainer, replays, min(trainer.env_steps + ITERATION, until), progress)
             finally:
                 trainer.seconds += perf_counter() - began
                 if trainer.progress is not None:  # an iteration that was stopped has not come further by this
@@ -101,28 +101,27 @@ def collect(trainer: Trainer, env_steps: int) -> IterationResult:
     return result
 
 
-def _iteration_of_playing(
-    trainer: Trainer, learners: Mapping[str, OffPolicy[Any]], until: int, progress: Progress
-) -> None:
+def _iteration_of_playing(trainer: Trainer, replays: Mapping[str, Replay], until: int, progress: Progress) -> None:
     """Plays until the run has so many env steps or somebody asks to stop; what learners with a memory get is stored."""
     with trainer.timers["train_iteration"]:
         while trainer.env_steps < until and trainer.interrupt.number is None:
             with trainer.timers["sample"]:
                 rollouts = trainer.pool.sample(until - trainer.env_steps)
-            for name, learner in learners.items():
+            for name, replay in replays.items():
                 if name not in rollouts:
                     continue
+                learner = trainer.learners[name]
                 rollout = trainer.staging.send_rollout(rollouts[name])
                 learner.env_steps, learner.horizon = trainer.env_steps, trainer.horizon
-                learner.store(rollout)
+                replay.store(rollout)
                 learner.explore()
                 trainer.take_note(name, rollout)
                 progress.note(name, {}, rollout)
             trainer.hand_out(rollouts)
 
 
-def with_memory(trainer: Trainer, task: str, policies: Sequence[str] | None) -> dict[str, OffPolicy[Any]]:
-    """The learners that have a replay memory.
+def with_memory(trainer: Trainer, task: str, policies: Sequence[str] | None) -> dict[str, Replay]:
+    """The experience that learners keep, by policy.
 
     Args:
         trainer: Whose.
@@ -132,23 +131,23 @@ def with_memory(trainer: Trainer, task: str, policies: Sequence[str] | None) -> 
     Raises:
         ConfigError: If there is none, or a policy that is named has none.
     """
-    learners = trainer.off_policy
-    if not learners:
+    replays = trainer.replays
+    if not replays:
         told = ", ".join(f"{name} by {type(one).__name__}" for name, one in trainer.learners.items()) or "none"
         raise ConfigError(
             f"{task}: no policy of this run has a replay memory (learning: {told}); choose an algorithm that learns "
             "from one: dqn, sac, td3 or ddpg"
         )
     if policies is None:
-        return learners
+        return replays
     names = [policies] if isinstance(policies, str) else list(policies)
     for name in names:
-        if name not in learners:
+        if name not in replays:
             why = "has no replay memory" if name in trainer.policies else "does not exist"
             raise ConfigError(
-                f"{task}: policy {name!r} {why}; there are {', '.join(learners)}{nearest(name, list(learners))}"
+                f"{task}: policy {name!r} {why}; there are {', '.join(replays)}{nearest(name, list(replays))}"
             )
-    return {name: learners[name] for name in names}
+    return {name: replays[name] for name in names}
 
 
 def check_can_pause(trainer: Trainer) -> None:
@@ -157,10 +156,10 @@ def check_can_pause(trainer: Trainer) -> None:
     Raises:
         ConfigError: If no policy has a memory, or none has enough in it for learning to begin.
     """
-    learners = with_memory(trainer, "pause_sampling", None)
-    if all(learner.is_warming_up for learner in learners.values()):
+    replays = with_memory(trainer, "pause_sampling", None)
+    if all(replay.is_warming_up for replay in replays.values()):
         told = ", ".join(
-            f"{name} {learner.memory.total:,} of {learner.pace.learning_starts:,}" for name, learner in learners.items()
+            f"{name} {replay.buffer.total:,} of {replay.cfg.learning_starts:,}" for name, replay in replays.items()
         )
         raise ConfigError(
             f"pause_sampling: no memory holds enough for learning to begin (decisions: {told}, learning_starts); "

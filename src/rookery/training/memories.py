@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.errors import RookeryError
 from rookery.core.files import Content, FileError, last_good, mapped_files, read_manifest, with_last_good
 from rookery.core.state import Stateful
-from rookery.replay.memory import ReplayMemory
+from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.mixture import Mixture
+from rookery.replay.replay import Replay
 from rookery.replay.segments import (
     FACTS,
     Segment,
-    StoredMemory,
+    StoredReplay,
     check_spaces,
     copy_rows,
     facts_of,
-    find_memory,
+    find_replay,
     new_segments,
     open_segment,
     segments_of,
@@ -47,14 +47,15 @@ class Memories(Stateful):
     def __init__(self) -> None:
         self.sealed: dict[str, list[Segment]] = {}
 
-    def files(self, learners: Mapping[str, OffPolicy[Any]]) -> tuple[dict[str, Content], dict[str, Any]]:
+    def files(self, replays: Mapping[str, Replay]) -> tuple[dict[str, Content], dict[str, Any]]:
         """What a checkpoint must hold of the memories: files by name, and what its manifest says of them.
 
         Segments of rows that are all written over are left out; rows whose segment somebody removed are written again.
         """
         files: dict[str, Content] = {}
         facts = {}
-        for policy, memory in _memories(learners).items():
+        for policy, replay in replays.items():
+            memory = replay.own
             if not memory.cfg.save:
                 continue
             facts[policy] = facts_of(memory)
@@ -72,19 +73,20 @@ class Memories(Stateful):
         manifest = read_manifest(place)
         self.sealed = segments_of(mapped_files(place, manifest), manifest)
 
-    def restore(self, saved: Saved, learners: Mapping[str, OffPolicy[Any]], note: Note) -> None:
+    def restore(self, saved: Saved, replays: Mapping[str, Replay], note: Note) -> None:
         """Fills memories, whose own state is loaded, with the rows that a checkpoint holds.
 
         Args:
             saved: The checkpoint.
-            learners: The learners of these memories.
+            replays: The experience that each policy's learner keeps.
             note: Is told of memories that stay empty.
 
         Raises:
             FileError: If a segment is missing, broken or foreign; names it, and the last good checkpoint.
         """
         found = segments_of(saved.memories, saved.facts)
-        for policy, memory in _memories(learners).items():
+        for policy, replay in replays.items():
+            memory = replay.own
             segments = found.get(policy)
             if segments is None or not memory.cfg.save:
                 why = "is not in the checkpoint" if segments is None else "is left out"
@@ -99,8 +101,8 @@ class Memories(Stateful):
                     told = FileError(f"{told}; all but the memory can be loaded: {without}")
                 raise told from None
             self.sealed[policy] = segments
-        for policy, memory in _memories(learners).items():  # sources that are given with the checkpoint
-            _copy_sources(policy, memory, note)
+        for policy, replay in replays.items():  # sources that are given with the checkpoint
+            _copy_sources(policy, replay.own, note)
 
 
 def begin_with(policy: str, learner: Algorithm[Any], note: Note) -> None:
@@ -115,35 +117,35 @@ def begin_with(policy: str, learner: Algorithm[Any], note: Note) -> None:
         FileError: If there is no such memory, or it is broken.
         SpaceError: If its spaces are others.
     """
-    if not isinstance(learner, OffPolicy):
+    if learner.replay is None:
         return
-    memory, cfg = _memories({policy: learner})[policy], learner.memory.cfg
+    memory, cfg = learner.replay.own, learner.replay.own.cfg
     _copy_sources(policy, memory, note)
     if cfg.mix:
         found = [_fitting(source, policy, memory) for source in cfg.mix]
         others = [_only_read(stored, memory) for stored in found]
-        learner.memory = Mixture(memory, others, tuple(cfg.mix.values()), [stored.mark for stored in found])
+        learner.replay.buffer = Mixture(memory, others, tuple(cfg.mix.values()), [stored.mark for stored in found])
         for stored, share in zip(found, cfg.mix.values(), strict=True):
             note(f"policies.{policy}.replay.mix: {share:.0%} of each batch from {len(stored):,} decisions of {stored}")
 
 
-def _copy_sources(policy: str, memory: ReplayMemory, note: Note) -> None:
+def _copy_sources(policy: str, memory: ReplayBuffer, note: Note) -> None:
     for source in memory.cfg.start_from:
         stored = _fitting(source, policy, memory)
         count = copy_rows(stored, memory)
         note(f"policies.{policy}.replay.start_from: {count:,} decisions of {stored}")
 
 
-def _fitting(source: str, policy: str, memory: ReplayMemory) -> StoredMemory:
-    stored = find_memory(source, policy)
+def _fitting(source: str, policy: str, memory: ReplayBuffer) -> StoredReplay:
+    stored = find_replay(source, policy)
     check_spaces(stored, spaces_of(memory), f"policy {policy!r}")
     return stored
 
 
-def _only_read(stored: StoredMemory, beside: ReplayMemory) -> ReplayMemory:
+def _only_read(stored: StoredReplay, beside: ReplayBuffer) -> ReplayBuffer:
     """All of a stored memory, drawn from as and with what the memory beside it is."""
     cfg = beside.cfg.replace(capacity=len(stored))
-    memory = ReplayMemory(
+    memory = ReplayBuffer(
         beside.obs_spec,
         beside.action_spec,
         cfg,
@@ -153,9 +155,3 @@ def _only_read(stored: StoredMemory, beside: ReplayMemory) -> ReplayMemory:
     )
     copy_rows(stored, memory)
     return memory
-
-
-def _memories(learners: Mapping[str, OffPolicy[Any]]) -> dict[str, ReplayMemory]:
-    """The memory that each learner adds to."""
-    found = {name: learner.memory for name, learner in learners.items()}
-    return {name: memory.own if isinstance(memory, Mixture) else memory for name, memory in found.items()}

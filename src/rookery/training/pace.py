@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rookery.algorithms.algorithm import Algorithm, Row
-from rookery.algorithms.off_policy import OffPolicy
-from rookery.replay.room import bytes_needed, gigabytes
+from rookery.replay.budget import gigabytes
 from rookery.training.results import Progress
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def remaining(trainer: Trainer, progress: Progress) -> int:
         return trainer.config.sampling.iteration_steps - passed
     if not trainer.learners:
         return (ITERATION if trainer.policies or not passed else 0) - passed
-    slow = {name: one for name, one in trainer.learners.items() if not isinstance(one, OffPolicy)}
+    slow = {name: one for name, one in trainer.learners.items() if one.replay is None}
     if trainer.paused:
         return ITERATION - passed
     if not slow:
@@ -52,39 +51,32 @@ def ahead(trainer: Trainer, progress: Progress) -> int:
 
 def measured_pace(trainer: Trainer, learner: Algorithm[Any], progress: Progress) -> Row:
     """The gradient steps that a learner with a replay memory has made in an iteration for each env step of it."""
-    if not isinstance(learner, OffPolicy):
+    if learner.replay is None:
         return {}
-    made = learner.gradient_steps - progress.gradient_steps.get(learner.name, 0)
+    made = learner.replay.gradient_steps - progress.gradient_steps.get(learner.name, 0)
     played = trainer.env_steps - progress.env_steps
     return {"updates_per_env_step": made / played if played else None}
 
 
 def told_pace(learner: Algorithm[Any]) -> str:
     """How much a learner learns from how much play, in a few words."""
-    if not isinstance(learner, OffPolicy):
+    replay = learner.replay
+    if replay is None:
         decisions = learner.demand.decisions
         if decisions is None:
             return f"an update for every {learner.demand.fragment_length:,} decisions of an agent"
         return f"an update for {decisions:,} decisions"
-    ratio = learner.pace.updates_per_step
+    ratio = replay.cfg.updates_per_step
     if 0 < ratio < 1 and (1 / ratio).is_integer():
         told = f"one gradient step for {1 / ratio:,.0f} decisions"
     else:
         told = f"{ratio:g} gradient step{'' if ratio == 1 else 's'} a decision"
-    return f"{told} from decision {learner.pace.learning_starts:,} on"
+    return f"{told} from decision {replay.cfg.learning_starts:,} on"
 
 
 def told_replay(learner: Algorithm[Any]) -> str:
     """The replay memory of a learner, in a few words; empty if it has none."""
-    if not isinstance(learner, OffPolicy):
+    if learner.replay is None:
         return ""
-    policy, cfg = learner.policy, learner.pace.replay
-    needed = bytes_needed(
-        policy.obs_spec,
-        policy.action_spec,
-        cfg.capacity,
-        memory_size=policy.memory_size,
-        memory_every=policy.memory_every(learner.demand.fragment_length) if policy.memory_size else 1,
-        frame_stacks=cfg.frame_stacks,
-    )
-    return f"memory {cfg.capacity:,} decisions ({gigabytes(needed)})"
+    own = learner.replay.own
+    return f"replay {own.capacity:,} decisions ({gigabytes(own.full_bytes)})"

@@ -40,7 +40,7 @@ COLUMNS = {
     "epsilon": "epsilon",
     "updates_per_env_step": "grads/step",
     "gradient_steps": "grad. steps",
-    "memory": "memory",
+    "replay_size": "replay",
     "lr": "lr",
 }
 """Metrics of a policy that are shown, in this order, and how they are headed."""

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.core.errors import RookeryError
 from rookery.core.processor import usable_cores
 from rookery.core.runtime import torch_threads
 from rookery.core.seeding import Role
-from rookery.core.settings import Settings
 from rookery.core.timers import Timers
 from rookery.envs.make import env_name
 from rookery.envs.rate import random_rate
@@ -288,7 +288,7 @@ def _try_counts(
         yield choice
 
 
-def advice(own: Tried, fastest: Tried, limits: Limits, settings: Settings) -> tuple[str, ...]:
+def advice(own: Tried, fastest: Tried, limits: Limits, settings: AlgorithmConfig) -> tuple[str, ...]:
     """What holds a training back, and what to set, in sentences.
 
     Args:
@@ -301,9 +301,7 @@ def advice(own: Tried, fastest: Tried, limits: Limits, settings: Settings) -> tu
     shares = fastest.pace.shares
     part = max(shares, key=lambda name: shares[name])
     step = 1e6 / limits.environment
-    minibatch, epochs = (getattr(settings, name, None) for name in ("minibatch_size", "epochs"))
-    lighter = [f"larger minibatches (algorithm.minibatch_size, now {minibatch})"] if minibatch else []
-    lighter += [f"fewer passes (algorithm.epochs, now {epochs})"] if epochs else []
+    lighter = [f"{what} (algorithm.{name}, now {getattr(settings, name)})" for name, what in settings.cheaper.items()]
     remedies = {
         "environment": f"a step of one copy costs {step:,.1f} us, whatever the learner does: make it cheaper, or let "
         "more cores step",

@@ -16,7 +16,6 @@ from typing import Any, Self
 import torch
 
 from rookery.algorithms.algorithm import Algorithm, Row
-from rookery.algorithms.off_policy import OffPolicy
 from rookery.core.batch import Rollout, flat
 from rookery.core.device import Staging
 from rookery.core.errors import ConfigError
@@ -32,6 +31,7 @@ from rookery.envs.absent import AbsentEnv, describe
 from rookery.envs.base import Kind
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy
+from rookery.replay.replay import Replay
 from rookery.rollout.hooks import EpisodeWatch
 from rookery.rollout.mapping import MappingFunction
 from rookery.rollout.pool import WorkerPool
@@ -191,7 +191,7 @@ class Trainer(Stateful):
 
     def begin_iteration(self) -> Progress:
         """An iteration, from here on."""
-        made = {name: learner.gradient_steps for name, learner in self.off_policy.items()}
+        made = {name: replay.gradient_steps for name, replay in self.replays.items()}
         return Progress(self.env_steps, self.pool.lane_steps, self.seconds, made)
 
     def end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
@@ -209,9 +209,9 @@ class Trainer(Stateful):
         return result
 
     @property
-    def off_policy(self) -> dict[str, OffPolicy[Any]]:
-        """The learners that have a replay memory."""
-        return {name: learner for name, learner in self.learners.items() if isinstance(learner, OffPolicy)}
+    def replays(self) -> dict[str, Replay]:
+        """The experience that learners keep, of those that keep any."""
+        return {name: learner.replay for name, learner in self.learners.items() if learner.replay is not None}
 
     def hand_out(self, names: Iterable[str]) -> None:
         """Lets the worker play with what these policies have learned."""
@@ -448,7 +448,7 @@ class Trainer(Stateful):
         }
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            files, held = self.memories.files(self.off_policy)
+            files, held = self.memories.files(self.replays)
             checkpoint.write_checkpoint(target, self.state_dict(), {**extra, **files}, {**facts, **held})
             if folder is not None or self.run_dir is None:
                 self.memories.lie_in(target)
@@ -506,7 +506,7 @@ class Trainer(Stateful):
             trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
             trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
             trainer.load_state_dict(saved.state)
-            trainer.memories.restore(saved, trainer.off_policy, trainer.reporter.note)
+            trainer.memories.restore(saved, trainer.replays, trainer.reporter.note)
             if run_dir is not None:
                 checkpoint.forget_later(saved.path)  # first: a kill in between leaves rows that the next start cuts
                 run_dir.write_settings(trainer.resolved)

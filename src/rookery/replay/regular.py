@@ -1,4 +1,6 @@
-"""The usual rollout: the slots of the one before, all of them for as long, and no end. It is added with few copies."""
+"""Regular rollouts: the slots of the one before, all of them for as long, and no episode's end. They are most of what a
+replay buffer gets, and are added with few copies.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ from rookery.core.spaces import Tree
 
 
 @dataclass
-class Views:
-    """The arrays of one rollout of T rows of F fragments; many rollouts come as the same object, written over.
+class RolloutArrays:
+    """Holds the arrays of one rollout of T rows of F fragments; many rollouts come as the same object, written over.
 
     Attributes:
-        rollout: Whose they are.
-        header: Its ``slot``, ``clock``, ``length`` and ``first``.
+        rollout: The rollout.
+        header: The rollout's ``slot``, ``clock``, ``length`` and ``first``.
         ends: ``terminated`` and ``truncated`` ``[T, F]``.
         rows: ``action``, ``logp`` and ``reward`` ``[T * F, ...]``.
         obs: ``[T * F, ...]``.
@@ -31,8 +33,8 @@ class Views:
     last_obs: Tree
 
     @classmethod
-    def of(cls, rollout: Rollout) -> Views | None:
-        """Those of a rollout; None if its rows do not lie one after the other."""
+    def of(cls, rollout: Rollout) -> RolloutArrays | None:
+        """Returns the arrays of a rollout; None if its rows do not lie one after the other."""
         steps, fragments = rollout.reward.shape
         size = steps * fragments
         rows = {name: getattr(rollout, name).numpy() for name in ("action", "logp", "reward")}
@@ -50,36 +52,36 @@ class Views:
 
 
 @dataclass
-class Steady:
-    """Where the slots of the last rollout stand, whose newest rows are the newest of all and ended no episode.
+class Regular:
+    """Says where the slots of the last rollout stand, whose newest rows are the newest of all and ended no episode.
 
     Attributes:
         slot: ``[F]``.
         due: ``[F]`` clock of the next decision of each.
         newest: ``[F]`` the newest row of each.
         tails: ``[F]`` the place aside where it stands what each saw last.
-        views: Of the last rollout.
+        arrays: The arrays of the last rollout.
     """
 
     slot: np.ndarray
     due: np.ndarray
     newest: np.ndarray
     tails: np.ndarray
-    views: Views
+    arrays: RolloutArrays
 
-    def goes_on(self, rollout: Rollout) -> Views | None:
-        """The arrays of a rollout that is a usual one; None if it is not."""
+    def arrays_of(self, rollout: Rollout) -> RolloutArrays | None:
+        """Returns the arrays of a rollout that is regular; None if it is not."""
         steps, fragments = rollout.reward.shape
         if fragments != len(self.slot):
             return None
-        views = self.views if self.views.rollout is rollout else Views.of(rollout)
-        if views is None:
+        arrays = self.arrays if self.arrays.rollout is rollout else RolloutArrays.of(rollout)
+        if arrays is None:
             return None
-        slot, clock, length, first = views.header
+        slot, clock, length, first = arrays.header
         same = slot.tobytes() == self.slot.tobytes() and clock.tobytes() == self.due.tobytes()
         if not same or length.tobytes() != steps.to_bytes(8, "little") * fragments:
             return None
-        if 1 in first.tobytes() or any(1 in flags.tobytes() for flags in views.ends):
+        if 1 in first.tobytes() or any(1 in flags.tobytes() for flags in arrays.ends):
             return None
-        self.views = views
-        return views
+        self.arrays = arrays
+        return arrays

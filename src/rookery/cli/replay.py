@@ -1,4 +1,4 @@
-"""``rookery memory``: look at replay memories, put several together, take one out of its run."""
+"""``rookery replay``: look at replay buffers, put several together, take one out of its run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rookery.cli.runs import find_run
 from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rookery.replay.segments import StoredMemory
+    from rookery.replay.segments import StoredReplay
     from rookery.replay.summary import Summary
 
 app = typer.Typer(no_args_is_help=True)
@@ -25,26 +25,26 @@ AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
 @app.callback()
-def memory() -> None:
-    """Replay memories: look at them, put them together, take them elsewhere."""
+def replay() -> None:
+    """Look at replay buffers, put them together, take them elsewhere."""
 
 
 @app.command()
 def show(
-    source: Annotated[str, typer.Argument(metavar=SOURCE, help="Whose memory.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar=SOURCE, help="Whose replay.", show_default=False)],
     picture: Annotated[
         Path | None, typer.Option(help="Draw returns over time and rewards: .png, .svg, .pdf.", show_default=False)
     ] = None,
 ) -> None:
-    """Say what a replay memory holds: decisions, episodes, returns, rewards, age.
+    """Say what a replay buffer holds: decisions, episodes, returns, rewards, age.
 
-    rookery memory show runs/CartPole-v1-dqn-s3 --picture memory.png
+    rookery replay show runs/CartPole-v1-dqn-s3 --picture replay.png
     """
     from rookery.replay.summary import summarize
 
     found = sources([source])
     if picture is not None and len(found) > 1:
-        raise ConfigError(f"--picture: {source} has several memories; say which, as in {found[0]}")
+        raise ConfigError(f"--picture: {source} has several replay buffers; say which, as in {found[0]}")
     for stored in found:
         summary = summarize(stored)
         typer.echo(str(stored))
@@ -57,13 +57,13 @@ def show(
 
 @app.command()
 def merge(
-    source: Annotated[list[str], typer.Argument(metavar=f"{SOURCE}...", help="Which memories.", show_default=False)],
+    source: Annotated[list[str], typer.Argument(metavar=f"{SOURCE}...", help="Whose replay.", show_default=False)],
     out: Annotated[Path, typer.Option("-o", "--out", help="Directory to write.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Replace the memory that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
 ) -> None:
-    """Put the rows of several replay memories of the same spaces into one directory.
+    """Put the rows of several replay buffers of the same spaces into one directory.
 
-    rookery memory merge runs/a runs/b:hunter -o memories/both
+    rookery replay merge runs/a runs/b:hunter -o replays/both
     """
     from rookery.replay.transfer import merged
 
@@ -71,20 +71,20 @@ def merge(
     check_free(out, force)
     with typer.progressbar(length=sum(map(len, found)), label="rows", file=sys.stderr) as bar:
         write(out, *merged(found, found[0].policy, bar.update))
-    typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {len(found)} memories")
+    typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {len(found)} replay buffers")
 
 
 @app.command()
 def export(
-    source: Annotated[str, typer.Argument(metavar=SOURCE, help="Whose memory.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar=SOURCE, help="Whose replay.", show_default=False)],
     out: Annotated[
         Path, typer.Option("-o", "--out", help="Directory to write, or a file .npz for others.", show_default=False)
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
 ) -> None:
-    """Take a replay memory out of its run: as a directory that any run can start from, or as plain arrays.
+    """Take a replay buffer out of its run: as a directory that any run can start from, or as plain arrays.
 
-    rookery memory export runs/CartPole-v1-dqn-s3 -o memories/pole
+    rookery replay export runs/CartPole-v1-dqn-s3 -o replays/pole
     """
     from rookery.core.files import make_folder
     from rookery.replay.transfer import columns, linked, write_arrays
@@ -94,7 +94,7 @@ def export(
         check_free(out, force)
         write(out, *linked(found))
     elif len(found) > 1:
-        raise ConfigError(f"{source} has several memories, and {out} takes one; say which, as in {found[0]}")
+        raise ConfigError(f"{source} has several replay buffers, and {out} takes one; say which, as in {found[0]}")
     elif out.exists() and not (force and out.is_file()):
         raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
     else:
@@ -104,17 +104,17 @@ def export(
     typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {', '.join(map(str, found))}")
 
 
-def sources(words: Sequence[str]) -> list[StoredMemory]:
-    """The memories that are meant; a place without a policy stands for all in it."""
+def sources(words: Sequence[str]) -> list[StoredReplay]:
+    """Returns the stored replay buffers that are meant; a place without a policy stands for all in it."""
     from rookery.core.files import split_name
-    from rookery.replay.segments import find_memory, stored_memories
+    from rookery.replay.segments import find_replay, stored_replays
 
-    found: list[StoredMemory] = []
+    found: list[StoredReplay] = []
     for word in words:
         place, policy = split_name(word)
         if not place.exists():
             place = find_run(place)
-        found += [find_memory(f"{place}:{policy}")] if policy else stored_memories(place).values()
+        found += [find_replay(f"{place}:{policy}")] if policy else stored_replays(place).values()
     return found
 
 
@@ -125,29 +125,29 @@ def check_free(out: Path, force: bool) -> None:
         ConfigError: If something is there that may not be replaced.
     """
     from rookery.core.files import FileError
-    from rookery.replay.segments import stored_memories
+    from rookery.replay.segments import stored_replays
 
     if not out.exists():
         return
     if not force:
         raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
     try:
-        is_memory = out.is_dir() and bool(stored_memories(out)) and not (out / "state.json").exists()
+        is_replay = out.is_dir() and bool(stored_replays(out)) and not (out / "state.json").exists()
     except FileError:
-        is_memory = False
-    if not is_memory or not (out / "manifest.json").is_file():
-        raise ConfigError(f"--force: {out} is no directory of replay memories, so it is not replaced; give another")
+        is_replay = False
+    if not is_replay or not (out / "manifest.json").is_file():
+        raise ConfigError(f"--force: {out} is no directory of replay buffers, so it is not replaced; give another")
 
 
 def write(out: Path, files: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Makes a memory directory, or replaces one that `check_free` let pass."""
+    """Makes a replay directory, or replaces one that `check_free` let pass."""
     from rookery.core.files import make_folder, write_directory
 
     make_folder(out.parent)
     write_directory(out, files, facts, replace=True)
 
 
-def lines(stored: StoredMemory, summary: Summary) -> dict[str, str]:
+def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     """What `show` says, by label."""
     episodes = summary.episodes
     room = "" if stored.capacity is None else f" of {stored.capacity:,}"
@@ -186,7 +186,7 @@ def age(moment: float) -> str:
     return f"{count} {unit}{'' if count == 1 else 's'} ago"
 
 
-def draw(stored: StoredMemory, summary: Summary, target: Path) -> None:
+def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     """Draws the return of every episode over the decisions, and how often each reward was had.
 
     Raises:

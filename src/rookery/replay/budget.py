@@ -1,4 +1,4 @@
-"""How much memory a replay memory will take, and how much the machine has: checked before it is made.
+"""How much memory a replay buffer will take, and how much the machine has: checked before it is made.
 
 The operating system hands out pages when they are first written, so that a memory takes little at the start, and more
 than there is only hours later. Then it is too late to say so.
@@ -21,7 +21,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
 
 COLUMNS = 51
-"""Bytes of a row's numbers besides observation and action: `replay/ring.py:Ring`."""
+"""Bytes of a row's numbers besides observation and action: `replay/buffer.py:ReplayBuffer`."""
 
 _promised: weakref.WeakKeyDictionary[Sized, tuple[int, int]] = weakref.WeakKeyDictionary()
 """Bytes that each memory will take when it is full, and the rows that it has then."""
@@ -81,7 +81,7 @@ def _left_in(group: Path) -> int | None:
 
 
 def reserve(owner: Sized, needed: int, capacity: int) -> None:
-    """Sees that there is memory for a replay memory, besides what others will still take until they are full.
+    """Sees that there is memory for a replay buffer, besides what others will still take until they are full.
 
     Args:
         owner: The memory; when it is gone, so is what it was promised.

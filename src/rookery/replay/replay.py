@@ -1,0 +1,181 @@
+"""What learning from replay has in common: a buffer of experience, and the pace at which gradient steps are due.
+
+An off-policy algorithm holds one `Replay` and calls it in its `training_step`: it stores what was played, asks how many
+gradient steps are due, and draws a batch for each. How many belong to a decision says `updates_per_step`; a part of a
+step that is left over stays owed, so that the ratio holds whatever the number of environment copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from torch import Tensor
+
+from rookery.core.batch import Demand, Rollout, Transitions
+from rookery.core.device import device_of
+from rookery.core.errors import ConfigError
+from rookery.core.metrics import Means, Metrics
+from rookery.core.seeding import Role, Streams
+from rookery.core.state import Stateful
+from rookery.policies.policy import Policy
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
+from rookery.replay.mixture import Mixture
+from rookery.replay.sequences import SampledSequences, sequence_priorities
+
+
+class ReplaySettings(Protocol):
+    """What `Replay` reads from an algorithm's settings; each settings class has its own defaults."""
+
+    @property
+    def batch_size(self) -> int:
+        """Decisions (or sequences) in a gradient step."""
+        ...
+
+    @property
+    def learning_starts(self) -> int:
+        """Decisions in the buffer before learning begins."""
+        ...
+
+    @property
+    def train_every(self) -> int:
+        """Decisions from one `training_step` to the next."""
+        ...
+
+    @property
+    def updates_per_step(self) -> float:
+        """Gradient steps for each decision."""
+        ...
+
+    @property
+    def replay(self) -> ReplayConfig:
+        """Settings of the buffer."""
+        ...
+
+
+class Replay(Stateful):
+    """Holds the experience that an algorithm learns from, and counts the gradient steps that are due and made.
+
+    Args:
+        policy: The policy that learns; its normalizer and its device apply to the batches that are drawn.
+        cfg: The algorithm's settings.
+        streams: The run's random streams.
+        name: The policy's name, for streams and messages.
+
+    Attributes:
+        buffer: The experience.
+        owed: The part of a gradient step that is left over.
+        gradient_steps: Gradient steps made so far.
+
+    Raises:
+        ConfigError: If a batch is larger than the buffer, or the machine has not enough RAM for it.
+    """
+
+    saved = ("buffer", "owed", "gradient_steps", "means")
+    fixed = ("policy", "cfg", "name", "device")
+
+    def __init__(self, policy: Policy, cfg: ReplaySettings, streams: Streams, name: str) -> None:
+        if cfg.replay.capacity < cfg.batch_size:
+            raise ConfigError(
+                f"policies.{name}.batch_size = {cfg.batch_size:,} is more than the replay buffer holds: policies.{name}"
+                f".replay.capacity = {cfg.replay.capacity:,}; make it at least as large"
+            )
+        self.policy = policy
+        self.cfg = cfg
+        self.name = name
+        self.buffer: ReplayBuffer | Mixture = ReplayBuffer(
+            policy.obs_spec,
+            policy.action_spec,
+            cfg.replay,
+            streams.generator(Role.REPLAY, name),
+            memory_size=policy.memory_size,
+            memory_every=policy.memory_every(cfg.train_every) if policy.memory_size else 1,
+        )
+        self.device = device_of(policy)
+        """Where the networks are."""
+        self.owed = 0.0
+        self.gradient_steps = 0
+        self.means = Means()
+        """Metrics of the gradient steps since the last `summary`."""
+
+    @property
+    def own(self) -> ReplayBuffer:
+        """The buffer that this run's play is added to, where batches are mixed from several."""
+        return self.buffer.own if isinstance(self.buffer, Mixture) else self.buffer
+
+    @property
+    def demand(self) -> Demand:
+        """Asks for `train_every` decisions, of however many slots."""
+        return Demand(self.cfg.train_every, self.cfg.train_every)
+
+    @property
+    def is_warming_up(self) -> bool:
+        """Whether play is still random: until `learning_starts` decisions were stored, even if they were lost since."""
+        return self.buffer.total < self.cfg.learning_starts
+
+    def store(self, rollout: Rollout) -> None:
+        """Adds what was played to the buffer."""
+        self.buffer.add(rollout)
+
+    def due(self, decisions: int) -> int:
+        """Returns how many gradient steps to make for so many decisions more; what is left over stays owed."""
+        if self.is_warming_up or not len(self.buffer):
+            return 0
+        whole, self.owed = divmod(self.owed + self.cfg.updates_per_step * decisions, 1.0)
+        return int(whole)
+
+    def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
+        """Draws decisions, on the networks' device, with normalized observations; see `ReplayBuffer.sample`."""
+        rows = self.buffer.sample(batch_size, n_step=n_step, gamma=gamma, beta=beta)
+        if self.device.type != "cpu":
+            rows = rows.to(self.device)
+        if self.policy.normalizer is None:
+            return rows
+        return replace(rows, obs=self.policy.normalize(rows.obs), next_obs=self.policy.normalize(rows.next_obs))
+
+    def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
+        """Draws sequences, on the networks' device; see `ReplayBuffer.sample_sequences`."""
+        drawn = self.buffer.sample_sequences(number, length=length, beta=beta)
+        if self.device.type == "cpu":
+            return drawn
+        rollout = drawn.rollout.map(lambda _, tensor: tensor.to(self.device))
+        return replace(drawn, rollout=rollout, weight=None if drawn.weight is None else drawn.weight.to(self.device))
+
+    def update_priorities(self, row: Tensor, priority: Tensor | float, fragment: Tensor | None = None) -> None:
+        """Tells a prioritized buffer how much there was to learn from what was drawn.
+
+        Args:
+            row: ``[F]`` serial numbers of rows or sequences, as they were drawn.
+            priority: ``[N]`` at least 0: the size of each row's error, say.
+            fragment: ``[N]`` which of F sequences each row is of; None where rows were drawn by themselves.
+        """
+        if self.cfg.replay.kind == "uniform":
+            return
+        assert isinstance(priority, Tensor)
+        if fragment is not None:
+            present, priority = sequence_priorities(priority, fragment, len(row))
+            row = row[present.cpu()]
+        self.buffer.update_priorities(row, priority)
+
+    def record(self, metrics: Metrics) -> None:
+        """Counts a gradient step and keeps its metrics for `summary`."""
+        self.means.add(metrics)
+        self.gradient_steps += 1
+
+    def check_not_empty(self) -> None:
+        """Refuses to learn from nothing.
+
+        Raises:
+            ConfigError: If the buffer is empty.
+        """
+        if not len(self.buffer):
+            raise ConfigError(
+                f"policy {self.name!r}: its replay buffer is empty, so there is nothing to learn from; play first "
+                "(trainer.collect), or start from what another run has kept (--replay PATH)"
+            )
+
+    def summary(self) -> dict[str, float | int | None]:
+        """Gives the means over the gradient steps since the last call, and how many decisions and steps there are."""
+        row = self.means.result()
+        self.means = Means()
+        return {**row, "replay_size": len(self.buffer), "gradient_steps": self.gradient_steps}
