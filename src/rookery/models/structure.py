@@ -64,6 +64,7 @@ class Structure:
             the batch.
         stacked: The towers have one shape, and their outputs are stacked, ``[K, N, ...]``.
         rounds: Products may be rounded where `model.precision` says so.
+        obstacle: Why only the network's own modules can compute this, in a few words; nothing if others can.
     """
 
     towers: tuple[Tower, ...]
@@ -72,6 +73,7 @@ class Structure:
     outputs: Callable[[list[Tensor], Any], Any]
     stacked: bool = False
     rounds: bool = False
+    obstacle: str = ""
 
 
 class Declared(Protocol):

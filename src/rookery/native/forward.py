@@ -84,7 +84,9 @@ class Forward(Generic[NetT]):
         structure = self.net.structure()
         towers = structure.towers
         heads = [head for tower in towers for head in tower.heads]
-        self.obstacle = obstacle(structure.model, [tower.trunk for tower in towers], heads, towers[0].memory)
+        self.obstacle = structure.obstacle or obstacle(
+            structure.model, [tower.trunk for tower in towers], heads, towers[0].memory
+        )
         if not self.obstacle and self._learns and not all(all(places(weight)) for weight in self._weights):
             self.obstacle = "weights that do not learn"
         build = best_build()
@@ -211,8 +213,8 @@ class NetworkKernels:
             tower.write_gradients(raw)
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
-        """Gives the gradient of the numbers that stacked towers read, ``[N, numbers]``, summed over towers, and leaves
-        those of the weights as they are.
+        """Gives the gradient of the numbers that stacked towers read, ``[K, N, numbers]``, and leaves those of the
+        weights as they are.
 
         Args:
             gradient: ``[K, N]`` or ``[K, N, ...]`` that of what the last pass which kept put out.

@@ -13,7 +13,7 @@ from inspect import isfunction
 import numpy as np
 from torch import nn
 
-from rookery.core.native import MAX_LAYERS, MAX_LEAVES, Build, best_build, is_plain, why_none
+from rookery.core.native import MAX_LAYERS, MAX_LEAVES, best_build, is_plain, why_none
 from rookery.models.build import ModelConfig
 from rookery.models.deterministic import DeterministicHead
 from rookery.models.encoders import Encoder
@@ -138,10 +138,3 @@ def obstacle_to_drawing(head: Head) -> str:
     if isinstance(head, QHead) and head.spec.values != "mean":
         return "distributions over returns"
     return ""
-
-
-def kernels_for(
-    model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module], memory: Memory | None = None
-) -> Build | None:
-    """Returns the build that networks run on, or None if torch must run them; arguments as of `obstacle`."""
-    return None if obstacle(model, trunks, heads, memory) else best_build()

@@ -116,14 +116,23 @@ class Policy(nn.Module):
         a subclass that overrides `act` or `forward` and declares nothing acts by its modules.
         """
         tower = Tower(self.trunk, (self.head,), self.memory)
-        return Structure((tower,), self.model, lambda batch: Inputs(batch.obs), self._behavior)
+        return Structure(
+            (tower,),
+            self.model,
+            lambda batch: Inputs(batch.obs),
+            lambda parts, batch: self.behavior(parts, batch.obs.get(MASK)),
+        )
 
-    def _behavior(self, parts: list[Tensor], batch: Any) -> Behavior:
-        """What actions are drawn from, given what the head's last layer puts out."""
+    def behavior(self, parts: list[Tensor], mask: Tensor | None) -> Behavior:
+        """Gives what actions are drawn from.
+
+        Args:
+            parts: What the head's last layer puts out, ``[N, W]``, and the `log_std` of heads that have one.
+            mask: ``[N, choices]`` bool, what is allowed; None = everything.
+        """
         head = self.head
         if isinstance(head, ActionHead):
-            log_std = None if head.log_std is None else parts[1]
-            return distribution_for(self.action_spec, parts[0], log_std, batch.obs.get(MASK))
+            return distribution_for(self.action_spec, parts[0], None if head.log_std is None else parts[1], mask)
         behavior: Behavior = head.behavior(parts[0])
         return behavior
 
