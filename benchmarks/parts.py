@@ -140,12 +140,12 @@ def main() -> None:
         learner, now = trainer.learners["main"], trainer.learners["main"].now()
         rollout = trainer.pool.sample(10_000).rollouts["main"]
         batch = next(learner.targets(rollout).shuffled(ppo.minibatch_size, learner.rng))
-        net, optimizer = learner.net, learner.optimizer
+        forward, optimizer = learner.forward, learner.optimizer
         found["targets"] = microseconds(lambda: learner.targets(rollout))
         ways = {"own kernel": learner.closed_form, "closed form": ClosedForm(ppo_loss, ppo_gradient), "autograd": None}
         for way, form in ways.items():
             found[f"gradients on kernels, loss by {way}"] = microseconds(
-                lambda form=form: compute_gradients(net, ppo_loss, batch, optimizer, now, form)
+                lambda form=form: compute_gradients(forward, ppo_loss, batch, optimizer, now, form)
             )
         for optimizer.on_kernels, path in ((True, "on kernels"), (False, "in torch")):
             found[f"clip and Adam {path}"] = microseconds(
@@ -159,9 +159,9 @@ def main() -> None:
         noise = torch.full((ppo.num_envs, 1), 0.5)
         found["acting on 8 rows, kernels"] = microseconds(lambda: player.act(decisions, noise, None))
         found["acting on 8 rows, torch"] = microseconds(lambda: player.policy.act(seen, noise))
-        net.model = net.model.replace(native=False)
-        net._last_place = None, None
-        found["gradients in torch"] = microseconds(lambda: compute_gradients(net, learner.loss, batch, optimizer, now))
+        found["gradients in torch"] = microseconds(
+            lambda: compute_gradients(learner.net, ppo_loss, batch, optimizer, now)
+        )
     for kind in get_args(Kind):
         found |= memory_layer(kind, steps=32, rows=8, slots=8) | memory_layer(kind, steps=32, rows=32, slots=64)
     print("| part | us |\n|---|---|")

@@ -18,6 +18,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
+from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 
 
@@ -53,6 +54,7 @@ class AWR(Algorithm[AWRConfig]):
     """The algorithm."""
 
     saved = ("net", "optimizer", "rng")
+    fixed = ("forward",)
 
     learns_memory = True  # rows of `advantage_targets` come in sequences, where the policy remembers
 
@@ -61,6 +63,7 @@ class AWR(Algorithm[AWRConfig]):
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.net = ActorCritic(policy, cfg.model, generator)
         self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=1e-5)
+        self.forward = attach(self.net)
         self.rng = streams.generator(Role.LEARNER, name)
 
     @property
@@ -76,11 +79,13 @@ class AWR(Algorithm[AWRConfig]):
     def training_step(self, rollout: Rollout) -> Row:
         """One update: advantages in standard deviations, then epochs of weighted imitation."""
         cfg, means = self.now(), Means()
-        data = advantage_targets(self.net, rollout, rollout.reward, [ValueColumn(cfg.gamma)], gae_lambda=cfg.gae_lambda)
+        data = advantage_targets(
+            self.forward, rollout, rollout.reward, [ValueColumn(cfg.gamma)], gae_lambda=cfg.gae_lambda
+        )
         data.advantage.sub_(data.advantage.mean()).div_(data.advantage.std() + 1e-8)
         for _ in range(cfg.epochs):
             for batch in data.shuffled(cfg.minibatch_size, self.rng):
-                means.add(gradient_step(self.net, awr_loss, batch, self.optimizer, cfg))
+                means.add(gradient_step(self.forward, awr_loss, batch, self.optimizer, cfg))
         self.updates += 1
         return {
             **means.result(),

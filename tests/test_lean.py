@@ -164,7 +164,7 @@ MINIBATCHES = {
     ),
     "a2c": (
         A2CConfig(fragment_length=32),
-        Cost(ops=141, tensors=55, bytes_written=96_552, calls=504),
+        Cost(ops=140, tensors=55, bytes_written=96_552, calls=509),
         Cost(ops=302, tensors=143, bytes_written=3_068_142, calls=517),
     ),
 }
@@ -182,7 +182,7 @@ def test_a_gradient_step_costs_no_more_than_it_did(name, computes):
             batch = next(learner.targets(rollout).shuffled(256, learner.rng))
             now = learner.now()
             cost = cost_of(
-                lambda: gradient_step(learner.net, learner.loss, batch, learner.optimizer, now, learner.closed_form)
+                lambda: gradient_step(learner.forward, learner.loss, batch, learner.optimizer, now, learner.closed_form)
             )
         else:
             cost = cost_of(lambda: learner.training_step(rollout))

@@ -37,7 +37,7 @@ _HOME = {
     "MultiAgentArena": "rookery.tasks.arena",
     "EntitySet": "rookery.core.entity_set",
     "RookeryError": "rookery.core.errors",
-    "load_policy": "rookery.policies.export",
+    "load_policy": "rookery.native.actor",
     "Callback": "rookery.training.callbacks",
     "Episode": "rookery.rollout.hooks",
     "CheckpointConfig": "rookery.training.settings",
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from rookery.core.schedules import Linear as Linear
     from rookery.core.schedules import Piecewise as Piecewise
     from rookery.models.build import ModelConfig as ModelConfig
-    from rookery.policies.export import load_policy as load_policy
+    from rookery.native.actor import load_policy as load_policy
     from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.rollout.hooks import Episode as Episode
     from rookery.tasks.arena import MultiAgentArena as MultiAgentArena

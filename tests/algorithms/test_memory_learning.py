@@ -94,7 +94,7 @@ def test_values_are_those_of_a_walk_step_by_step_also_where_episodes_are_cut_off
     policy, net = learner.policy, learner.net
     cut = 0
     for rollout in rollouts_of(trainer, 3):
-        seen = values_of(net, rollout)
+        seen = values_of(learner.forward, rollout)
         finals = {(t, f): number for number, (t, f) in enumerate(rollout.boot_index.tolist())}
 
         def value_at(obs, memory, net=net, policy=policy):

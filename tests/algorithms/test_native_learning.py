@@ -23,6 +23,7 @@ from rookery.core.optim import Adam, apply_gradients
 from rookery.core.seeding import Streams
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.heads import ActionHead
+from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 
 VECTOR = spaces.Box(-1.0, 1.0, (5,), np.float32)
@@ -343,8 +344,9 @@ def test_a_copy_of_a_learner_learns_by_itself():
     optimizer = Adam(flatten(net.parts), betas=(0.9, 0.999), eps=1e-5)
     before = weights(algo)
     data = algo.targets(rollout(algo, 1))
-    assert net.kernels is not algo.net.kernels
-    net.kernels.write_gradients([torch.ones_like(part) for part in net.kernels.forward(data)])
+    kernels = attach(net).kernels
+    assert kernels is not algo.forward.kernels
+    kernels.write_gradients([torch.ones_like(part) for part in kernels.forward(data)])
     assert optimizer.flat.grad.any()
     optimizer.on_kernels = True
     apply_gradients(optimizer, lr=0.1, max_grad_norm=None)
@@ -409,7 +411,7 @@ class Doubtful(ActorCritic):
 )
 def test_other_networks_learn_in_torch(case):
     algo = learner("ppo", **case)
-    assert algo.net.kernels is None
+    assert algo.forward.kernels is None
     before = weights(algo)
     for seed in range(2):
         algo.training_step(rollout(algo, seed))
@@ -419,7 +421,7 @@ def test_other_networks_learn_in_torch(case):
 def test_other_actor_critics_learn_in_torch():
     algo = learner("ppo")
     algo.net.__class__ = Doubtful
-    assert algo.net.kernels is None
+    assert algo.forward.kernels is None
     before = weights(algo)
     algo.training_step(rollout(algo, 0))
     assert not torch.equal(weights(algo), before)
@@ -428,19 +430,19 @@ def test_other_actor_critics_learn_in_torch():
 def test_heads_of_another_kind_learn_in_torch():
     algo = learner("ppo")
     algo.policy.head.__class__ = Bolder
-    assert algo.net.kernels is None
+    assert algo.forward.kernels is None
 
 
 def test_what_is_compiled_is_left_to_the_compiler():
-    assert learner("ppo", compile=True).net.kernels is None
+    assert learner("ppo", compile=True).forward.kernels is None
 
 
 def test_double_precision_learns_in_torch():
     algo = learner("ppo")
     algo.net.double()
-    assert algo.net.kernels is None
+    assert algo.forward.kernels is None
     algo.optimizer = Adam(flatten(algo.net.parts), betas=(0.9, 0.999), eps=1e-5)
-    assert algo.net.kernels is None
+    assert algo.forward.kernels is None
     optimizer, theirs = algo.optimizer, nn.Parameter(weights(algo).clone())
     reference = torch.optim.Adam([theirs], lr=0.01, eps=1e-5)
     for seed in range(3):
@@ -457,7 +459,7 @@ def test_without_kernels_all_learn_in_torch(monkeypatch):
     monkeypatch.setenv(SWITCH, "0")
     best_build.cache_clear()
     algo, other = learner("ppo"), learner("ppo", native=False)
-    assert algo.net.kernels is None
+    assert algo.forward.kernels is None
     for each in (algo, other):
         each.training_step(rollout(other, 0) if each is algo else rollout(learner("ppo", native=False), 0))
     assert torch.equal(weights(algo), weights(other))

@@ -31,7 +31,7 @@ def two(**case):
 
 
 def gradient(algo, loss, batch, closed_form=PPO.closed_form):
-    compute_gradients(algo.net, loss, batch, algo.optimizer, algo.now(), closed_form)
+    compute_gradients(algo.forward, loss, batch, algo.optimizer, algo.now(), closed_form)
     return algo.optimizer.flat.grad.clone()
 
 
@@ -61,7 +61,7 @@ def test_a_loss_that_wraps_another_is_a_loss_of_its_own():
         return loss + outputs.value.square().mean(), metrics | {"mine": loss.detach()}
 
     assert_alike(mine, theirs, wrapped, data)
-    assert "mine" in compute_gradients(mine.net, wrapped, data, mine.optimizer, mine.now())
+    assert "mine" in compute_gradients(mine.forward, wrapped, data, mine.optimizer, mine.now())
 
 
 def test_a_loss_may_reach_weights_by_other_ways_than_the_outputs():
@@ -74,7 +74,7 @@ def test_a_loss_may_reach_weights_by_other_ways_than_the_outputs():
             again = algo.net(batch).value.mean()
             return value + 0.1 * decay + again, metrics
 
-        compute_gradients(algo.net, loss, data, algo.optimizer, algo.now())
+        compute_gradients(algo.forward, loss, data, algo.optimizer, algo.now())
     found, expected = mine.optimizer.flat.grad, theirs.optimizer.flat.grad
     assert (found - expected).norm() < 1e-5 * expected.norm()
 
@@ -164,7 +164,7 @@ def test_weights_that_are_moved_are_followed():
 def test_what_runs_in_torch_is_stepped_in_torch():
     mine, theirs, data = two()
     for algo, path in ((mine, True), (theirs, False)):
-        gradient_step(algo.net, ppo_loss, data, algo.optimizer, algo.now())
+        gradient_step(algo.forward, ppo_loss, data, algo.optimizer, algo.now())
         assert algo.optimizer.on_kernels == path
 
 
@@ -190,7 +190,7 @@ def test_a_category_that_there_is_not_is_noticed(category):
     path = next(iter(data.obs))
     wrong = data.obs[path].clone()
     wrong[7] = category
-    gradient_step(mine.net, ppo_loss, replace(data, obs={path: wrong}), mine.optimizer, mine.now())
+    gradient_step(mine.forward, ppo_loss, replace(data, obs={path: wrong}), mine.optimizer, mine.now())
     assert mine.optimizer.read_skipped() == (1, 1)
 
 

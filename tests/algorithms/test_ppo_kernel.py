@@ -12,10 +12,11 @@ from test_loss_gradients import Learning, cases, replaced
 from rookery import ModelConfig, PPOConfig
 from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.ppo import PPO, PenaltyMinibatch, ppo_gradient, ppo_loss
-from rookery.algorithms.ppo_kernel import ppo_kernel
 from rookery.core.flat import flatten
 from rookery.core.optim import ClosedForm
 from rookery.core.spaces import MASK, obs_spec
+from rookery.native.forward import attach
+from rookery.native.ppo import ppo_kernel
 from rookery.policies.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -53,7 +54,7 @@ class Outputs32(Learning):
             value.weight.copy_(self.leaves[-1].T)
             if head.log_std is not None:
                 head.log_std.copy_(self.leaves[1])
-        metrics = ppo_kernel(net.kernels, batch, cfg)
+        metrics = ppo_kernel(attach(net).kernels, batch, cfg)
         spread = [] if head.log_std is None else [head.log_std.grad]
         return metrics and [head.linear.weight.grad.T, *spread, value.weight.grad.T], metrics
 

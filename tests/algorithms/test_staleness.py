@@ -64,7 +64,7 @@ def probability(policy):
 def slope(learner, rollout):
     """By how much a step along the loss's gradient raises the first logit, per unit of learning rate."""
     data = advantage_targets(
-        learner.net, rollout, rollout.reward, [ValueColumn(0.9)], gae_lambda=0.9, stale=learner.staleness
+        learner.forward, rollout, rollout.reward, [ValueColumn(0.9)], gae_lambda=0.9, stale=learner.staleness
     )
     compute_gradients(learner.net, learner.loss, data, learner.optimizer, learner.now())
     (bias,) = [p for n, p in learner.policy.head.named_parameters() if n.endswith("bias")]

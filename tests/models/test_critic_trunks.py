@@ -9,7 +9,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_critic_trunk, build_trunk, with_action
 from rookery.models.heads import ValueHead
-from rookery.models.native import obstacle
+from rookery.native.qualify import obstacle
 
 ACTION = action_spec(spaces.Box(-2, 2, (2,), np.float32))
 BOX = spaces.Box(-1, 1, (4,), np.float32)

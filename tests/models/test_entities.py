@@ -12,7 +12,7 @@ from rookery.core.native import why_none
 from rookery.core.spaces import obs_spec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.entities import EntityEmbedding, EntityEncoder
-from rookery.models.native import obstacle
+from rookery.native.qualify import obstacle
 
 TWO = spaces.Discrete(2)
 SETS = spaces.Dict(

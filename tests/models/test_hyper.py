@@ -12,7 +12,7 @@ from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.encoders import Encoder
 from rookery.models.hyper import GoalTrunk, HyperLinear
 from rookery.models.layers import linear
-from rookery.models.native import obstacle
+from rookery.native.qualify import obstacle
 
 SPACE = spaces.Dict(own=spaces.Box(-1, 1, (6,)), target=spaces.Box(-1, 1, (2,)), goal=spaces.Discrete(5))
 

@@ -22,7 +22,8 @@ from rookery.core.timers import Timers
 from rookery.envs.make import make_env
 from rookery.models.memory import MemoryConfig
 from rookery.models.recall import Stacked
-from rookery.policies.policy import Policy, native_actor
+from rookery.native.actor import native_actor
+from rookery.policies.policy import Policy
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 

@@ -16,7 +16,8 @@ from rookery.core.native import ADDRESS, FLOATS, SWITCH, Head, HeadLayout, Leaf,
 from rookery.core.optim import Adam
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
-from rookery.policies.policy import Policy, native_actor
+from rookery.native.actor import native_actor
+from rookery.policies.policy import Policy
 
 VECTOR = spaces.Box(-5.0, 5.0, (4,), np.float32)
 OBSERVATIONS = {

@@ -13,7 +13,8 @@ from rookery.models.deterministic import Deterministic
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
 from rookery.models.squashed import Squashed
-from rookery.policies.policy import Policy, native_actor
+from rookery.native.actor import native_actor
+from rookery.policies.policy import Policy
 
 VECTOR = spaces.Box(-5.0, 5.0, (4,), np.float32)
 FIVE, NUMBERS = spaces.Discrete(5, start=2), spaces.Box(-2.0, 2.0, (3,), np.float32)

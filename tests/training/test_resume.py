@@ -31,16 +31,16 @@ from lives import (
     rows,
     weights,
 )
+from rookery.algorithms.q_kernel import QKernels
 
 from each_step import after_each_step
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
-from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
-from rookery.algorithms.q_kernel import QKernels
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.state import Stateful
 from rookery.envs.vector import history
-from rookery.policies.native_actor import NativeActor
+from rookery.native.actor import NativeActor
+from rookery.native.forward import NetworkKernels
 from rookery.replay.buffer import ReplayBuffer
 from rookery.training import evaluation as evaluation_module
 from selection import slow_except
@@ -429,8 +429,8 @@ DIFFERS = {
     "Timer._start": "the clock",
     "Flat.grad": "zeroed before anything is added",
     "ActionSpec": "has bounds in a cache once they were needed",
-    "ActorCritic._where": "where weights lie",
-    "ActorCritic._last_place": "likewise",
+    "Forward._where": "where weights lie",
+    "Forward._last_place": "likewise",
     "Adam.on_kernels": "set with every gradient",
     "RMSprop.on_kernels": "likewise",
     "WorkerPolicy._source": "found again when weights are next handed out",
@@ -490,7 +490,7 @@ def ours(thing):
 PASSED_OVER = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
 
 
-KERNELS = (NativeActor, PolicyKernels, RecurrentKernels, QKernels)
+KERNELS = (NativeActor, NetworkKernels, QKernels)
 """They read weights where these lie, and are made when first needed."""
 
 

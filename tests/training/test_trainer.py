@@ -30,12 +30,12 @@ from rookery import (
     SACConfig,
     Trainer,
 )
-from rookery.algorithms.kernels import PolicyKernels, RecurrentKernels
 from rookery.algorithms.td3 import TD3Config
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.state import Stateful
-from rookery.policies.native_actor import NativeActor
+from rookery.native.actor import NativeActor
+from rookery.native.forward import NetworkKernels
 from rookery.report.results import interval
 
 FAST = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32)
@@ -467,8 +467,8 @@ FORGETTABLE = {
     "Block": "likewise",
     "Layout": "likewise",
     "NativeActor": "reads a policy's weights and statistics where they lie",
-    "ActorCriticKernels": "likewise; what it keeps of a batch is used up within a gradient step",
-    "RecurrentKernels": "likewise",
+    "NetworkKernels": "likewise; what it keeps of a batch is used up within a gradient step",
+    "Forward": "holds a network, and kernels on its weights",
     "Recall": "made again from the settings; what it makes a policy remember stands in a SlotMemory",
     "Scorer": "holds a policy and nothing else",
     "Staging": "memory on the way to a device; nothing stays in it",
@@ -511,7 +511,7 @@ def walk(thing, path, seen, found):
     elif type(thing).__module__.split(".")[0] == "rookery" or isinstance(thing, nn.Module):
         if type(thing).__module__.split(".")[0] == "rookery":
             found[path] = thing
-        if isinstance(thing, NativeActor | PolicyKernels | RecurrentKernels):  # inside are addresses
+        if isinstance(thing, NativeActor | NetworkKernels):  # inside are addresses
             return
         for name, value in attributes(thing).items():
             walk(value, f"{path}.{name}", seen, found)
@@ -605,7 +605,7 @@ def test_every_other_object_that_changes_is_known_to():
 
 
 def test_what_need_not_be_remembered_is_still_there():
-    of_kernels = set() if best_build() else {"NativeActor", "ActorCriticKernels", "RecurrentKernels", *KERNELS}
+    of_kernels = set() if best_build() else {"NativeActor", "NetworkKernels", *KERNELS}
     assert FORGETTABLE.keys() - of_kernels <= {type(thing).__name__ for thing in reached().values()}
 
 

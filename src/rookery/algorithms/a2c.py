@@ -28,6 +28,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
+from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
 
@@ -121,6 +122,7 @@ class A2C(Algorithm[A2CConfig]):
     """The algorithm: `training_step` is one round of Algorithm S3 of the paper, all actors in step."""
 
     saved = ("net", "optimizer", "return_scale")
+    fixed = ("forward",)
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(a2c_loss)
@@ -131,6 +133,7 @@ class A2C(Algorithm[A2CConfig]):
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.net = ActorCritic(policy, cfg.model, generator)
         self.optimizer = RMSprop(flatten(self.net.parts), alpha=cfg.rms_alpha, eps=cfg.rms_eps)
+        self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
 
     @property
@@ -143,7 +146,7 @@ class A2C(Algorithm[A2CConfig]):
         cfg = self.now()
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
         data = advantage_targets(
-            self.net,
+            self.forward,
             rollout,
             reward,
             (ValueColumn(cfg.gamma),),
@@ -151,7 +154,7 @@ class A2C(Algorithm[A2CConfig]):
             stale=self.staleness > 0,
         )
         means = Means()
-        means.add(gradient_step(self.net, self.loss, data, self.optimizer, cfg, self.closed_form))
+        means.add(gradient_step(self.forward, self.loss, data, self.optimizer, cfg, self.closed_form))
         self.updates += 1
         return {
             **means.result(),

@@ -11,17 +11,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.algorithms.algorithm import Row
-from rookery.algorithms.kernels import ActorCriticKernels, RecurrentKernels
 from rookery.core.batch import Minibatch, Rollout, Sequences, TensorTree, flat
 from rookery.core.device import device_of
 from rookery.core.errors import RookeryError
-from rookery.core.native import places
 from rookery.core.ops import following, gae, vtrace
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.heads import Outputs, ValueHead, distribution_for
-from rookery.models.native import is_hooked, kernels_for
 from rookery.models.recall import put_together, rows_of
+from rookery.models.structure import Inputs, Structure, Tower
+from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
 
 RHO_BAR = 2.0
@@ -54,16 +53,7 @@ class ActorCritic(nn.Module):
         self.critic_trunk = None if shared else build_trunk(policy.input_spec, model, generator=generator)
         self.value_head = ValueHead(policy.num_features, generator=generator, columns=columns)
         self.model = model
-        self._weights = [weight for part in self.parts for weight in part.parameters()]
-        self._modules_at_hand = [module for part in self.parts for module in part.modules()]
-        self._kernels: ActorCriticKernels | RecurrentKernels | None = None
-        self._where: list[int | None] = []  # weights lie, and what else may change
-        self._last_place: tuple[int | None, int | None] = None, None
         self.to(device_of(policy))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes over: not the kernels, whose weights are these."""
-        return {**self.__dict__, "_kernels": None, "_where": [], "_last_place": (None, None)}
 
     @property
     def parts(self) -> list[nn.Module]:
@@ -87,8 +77,6 @@ class ActorCritic(nn.Module):
         """Gives values ``[N, S]`` alone, of rows that stand for themselves; of a policy that remembers see `along`."""
         if self._remembers:
             raise RookeryError(f"policy {self.policy.name!r} remembers: its values are along sequences (`along`)")
-        if not torch.is_grad_enabled() and isinstance(kernels := self.kernels, ActorCriticKernels):
-            return kernels.value(obs)
         trunk = self.policy.trunk if self.critic_trunk is None else self.critic_trunk
         value: Tensor = self.value_head(trunk(obs))
         return value
@@ -101,39 +89,28 @@ class ActorCritic(nn.Module):
             memory: ``[B, M]`` what its memory kept before each sequence.
             sequences: How the rows lie in time.
         """
-        if isinstance(kernels := self.kernels, RecurrentKernels):
-            return kernels.along(obs, memory, sequences)
         assert self.policy.memory is not None
         with torch.no_grad():
             features, _ = self.policy.memory(self.policy.trunk(obs), memory, sequences)
             return self.policy.head.linear(features), self.value_head(features)
 
-    @property
-    def kernels(self) -> ActorCriticKernels | RecurrentKernels | None:
-        """What runs it in the place of torch; None if it does not qualify, or does not learn yet."""
-        if places(self._weights[-1]) != self._last_place:  # weights move together
-            self.look_again()
-        return self._kernels
+    def structure(self) -> Structure:
+        """Declares what `forward`, `value` and `along` compute."""
+        policy, model = self.policy, self.model
+        if self.critic_trunk is None:
+            towers: tuple[Tower, ...] = (Tower(policy.trunk, (policy.head, self.value_head), policy.memory),)
+        else:
+            towers = Tower(policy.trunk, (policy.head,)), Tower(self.critic_trunk, (self.value_head,))
+        return Structure(towers, model, _inputs, self._outputs)
 
-    def look_again(self) -> None:
-        """Finds kernels anew if weights have moved, or what learns or listens has changed; comes once an update."""
-        weights = self._weights
-        where: list[int | None] = [is_hooked(self._modules_at_hand), *[weight.requires_grad for weight in weights]]
-        where += [weight.data_ptr() for weight in weights]
-        last = places(weights[-1])
-        if where != self._where or last != self._last_place:
-            self._where, self._last_place = where, last
-            self._kernels = self._find_kernels()
+    def _outputs(self, parts: list[Tensor], batch: Minibatch) -> Outputs:
+        """What a loss takes, given what the heads' layers put out."""
+        log_std = None if self.policy.head.log_std is None else parts[1]
+        return Outputs(distribution_for(self.policy.action_spec, parts[0], log_std, batch.obs.get(MASK)), parts[-1])
 
-    def _find_kernels(self) -> ActorCriticKernels | RecurrentKernels | None:
-        policy = self.policy
-        trunks = [trunk for trunk in (policy.trunk, self.critic_trunk) if trunk is not None]
-        build = kernels_for(self.model, trunks, [policy.head, self.value_head], policy.memory)
-        learns = all(all(places(weight)) for weight in self._weights)
-        ours = type(self) is ActorCritic and type(policy) is Policy
-        if build is None or not learns or not ours:
-            return None
-        return ActorCriticKernels(self, build) if policy.memory is None else RecurrentKernels(self, build)
+
+def _inputs(batch: Minibatch) -> Inputs:
+    return Inputs(batch.obs, batch.memory, batch.sequences)
 
 
 @dataclass(frozen=True)
@@ -167,9 +144,9 @@ class RolloutValues:
 
 
 @torch.no_grad()
-def values_of(net: ActorCritic, rollout: Rollout) -> RolloutValues:
+def values_of(forward: Forward[ActorCritic], rollout: Rollout) -> RolloutValues:
     """Passes a rollout through the networks: row by row, or, for a policy with a memory, along the time line."""
-    policy, shape = net.policy, rollout.reward.shape
+    policy, shape = forward.net.policy, rollout.reward.shape
     if policy.recall is None:
         obs = policy.normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
         last, final = policy.normalize(rollout.last_obs), policy.normalize(rollout.final_obs)
@@ -178,14 +155,16 @@ def values_of(net: ActorCritic, rollout: Rollout) -> RolloutValues:
         obs, last, final = policy.recall.unroll(rollout, policy.normalize)
         whole, last, final = put_together(obs), put_together(last), put_together(final)
     if policy.memory is None:
-        value, last_value = net.value(whole).view(*shape, -1), net.value(last)
-        final_value = net.value(final) if len(rollout.boot_index) else None
+        kernels = forward.kernels
+        value_of = forward.net.value if kernels is None else kernels.last
+        value, last_value = value_of(whole).view(*shape, -1), value_of(last)
+        final_value = value_of(final) if len(rollout.boot_index) else None
         return RolloutValues(obs, value, last_value, final_value)
     rows, memory = rollout.valid_rows(), rollout.memory
     assert memory is not None
     decided = whole if rows is None else {path: leaf.index_select(0, rows) for path, leaf in whole.items()}
     together = {path: torch.cat((leaf, last[path], final[path])) for path, leaf in decided.items()}
-    _, value = net.along(together, policy.learned(memory[0]), rollout.timeline())
+    _, value = _along(forward, together, policy.learned(memory[0]), rollout.timeline())
     num, fragments = len(rollout.reward.flatten()) if rows is None else len(rows), len(rollout.length)
     values, last_value, final_value = value.split((num, fragments, len(rollout.boot_index)))
     if rows is not None:
@@ -193,26 +172,37 @@ def values_of(net: ActorCritic, rollout: Rollout) -> RolloutValues:
     return RolloutValues(obs, values.view(*shape, -1), last_value, final_value)
 
 
+def _along(
+    forward: Forward[ActorCritic], obs: TensorTree, memory: Tensor, sequences: Sequences
+) -> tuple[Tensor, Tensor]:
+    """The head's output and values along a policy's memory, as `ActorCritic.along` gives them."""
+    kernels = forward.kernels
+    if kernels is None:
+        return forward.net.along(obs, memory, sequences)
+    output, *_, value = kernels.run(Inputs(obs, memory, sequences))
+    return output, value
+
+
 @torch.no_grad()
 def logp_now(
-    net: ActorCritic, rollout: Rollout, obs: TensorTree, sequences: Sequences | None, memory: Tensor | None
+    forward: Forward[ActorCritic], rollout: Rollout, obs: TensorTree, sequences: Sequences | None, memory: Tensor | None
 ) -> Tensor:
     """Log-probabilities ``[T, F]`` of what was played, under the policy that learns, as its minibatches will find them:
     of a policy that remembers, from the memories that were kept.
 
     Args:
-        net: The networks.
+        forward: The networks.
         rollout: What was played.
         obs: ``[T * F, ...]`` as the trunk takes them.
         sequences: How minibatches have the rows; None if each stands for itself.
         memory: ``[B, M]`` what was kept before each sequence.
     """
-    policy, rows, action = net.policy, rollout.valid_rows(), rollout.action.flatten(0, 1)
+    policy, rows, action = forward.net.policy, rollout.valid_rows(), rollout.action.flatten(0, 1)
     if sequences is None or memory is None:
         output = policy.head.linear(policy.trunk(put_together(obs)))
     else:
         decided = obs if rows is None else rows_of(obs, rows)
-        output, _ = net.along(put_together(decided), memory, sequences)
+        output, _ = _along(forward, put_together(decided), memory, sequences)
         if rows is not None:
             output = output.new_zeros(len(action), output.shape[1]).index_copy(0, rows, output)
     distribution = distribution_for(policy.action_spec, output, policy.head.log_std, obs.get(MASK))
@@ -221,7 +211,7 @@ def logp_now(
 
 @torch.no_grad()
 def advantage_targets(
-    net: ActorCritic,
+    forward: Forward[ActorCritic],
     rollout: Rollout,
     reward: Tensor,
     columns: Sequence[ValueColumn],
@@ -232,12 +222,12 @@ def advantage_targets(
     """Computes advantages and value targets of every valid decision of a rollout, for each reward signal by itself.
 
     Args:
-        net: Says what observations are worth.
+        forward: The networks, which say what observations are worth: ``attach(net)``.
         rollout: The experience.
         reward: ``[T, F, S]`` rewards, scaled or not; ``[T, F]`` of a single signal.
         columns: The S signals.
         gae_lambda: Decay of later errors.
-        stale: Older weights than those of `net` may have played: V-trace takes the place of GAE, and rows carry their
+        stale: Older weights than those that learn may have played: V-trace takes the place of GAE, and rows carry their
             importance.
 
     Returns:
@@ -245,8 +235,8 @@ def advantage_targets(
         Advantages are the sum over signals by strength.
     """
     reward = reward.unsqueeze(-1) if reward.dim() == 2 else reward
-    net.look_again()
-    policy, seen = net.policy, values_of(net, rollout)
+    forward.refresh()
+    policy, seen = forward.net.policy, values_of(forward, rollout)
     obs, value = seen.obs, seen.value
     if not len(columns) == reward.shape[-1] == value.shape[-1]:
         raise RookeryError(
@@ -263,7 +253,7 @@ def advantage_targets(
     gamma = only.gamma if only else value.new_tensor([column.gamma for column in columns])
     decay: dict[str, Any] = {"gamma": gamma, "gae_lambda": gae_lambda}
     if stale:
-        logp = logp_now(net, rollout, obs, sequences, memory)
+        logp = logp_now(forward, rollout, obs, sequences, memory)
         ratio = (logp - rollout.logp).exp()
         bounds = {"rho_bar": RHO_BAR, "c_bar": C_BAR}
         advantage, value_target = vtrace(reward, value, next_value, ended, ratio.unsqueeze(-1), **decay, **bounds)

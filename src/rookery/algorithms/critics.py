@@ -10,12 +10,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from rookery.algorithms.critic_kernel import ActorKernels, CriticKernels, critic_kernels
 from rookery.algorithms.experience import Experience, RecurrentInput
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
@@ -32,6 +31,9 @@ from rookery.models.build import CRITIC_ACTION, ModelConfig, build_body, build_c
 from rookery.models.distributions import Behavior
 from rookery.models.heads import VALUE_GAIN
 from rookery.models.layers import HIDDEN_GAIN, linear
+from rookery.models.structure import Inputs, Structure, Tower
+from rookery.native.critics import action_values
+from rookery.native.forward import Forward, NetworkKernels, attach
 from rookery.policies.policy import Policy
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -349,27 +351,34 @@ class Critics(nn.Module):
         self.model = model
         self.networks = nn.ModuleList(Critic(policy, cfg, model, generator) for _ in range(cfg.number))
         self.to(device_of(policy))
-        self.kernels: CriticKernels | None = None
-        """What runs them in the place of torch, if anything does."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes over: not the kernels, whose weights are these."""
-        return {**self.__dict__, "kernels": None}
 
     def forward(self, batch: StateAction) -> Tensor:
         """What each one puts out, ``[K, N]`` or ``[K, N, ...]``."""
-        if self.kernels is not None and not (torch.is_grad_enabled() and self.learns):
-            return self.kernels.judge(batch)
         return torch.stack([network(batch) for network in self.networks])
 
-    @property
-    def learns(self) -> bool:
-        """Whether gradients of the weights are wanted."""
-        return next(self.parameters()).requires_grad
+    def structure(self) -> Structure:
+        """Declares what `forward` computes."""
+        towers = tuple(Tower(critic.trunk, (critic.linear,)) for critic in self.networks if isinstance(critic, Critic))
+        why = "critics that remember" if any(isinstance(tower.trunk, RememberingTrunk) for tower in towers) else ""
+        return Structure(
+            towers, self.model, self._inputs, lambda parts, batch: parts[0], stacked=True, rounds=True, obstacle=why
+        )
+
+    def _inputs(self, batch: StateAction) -> Inputs:
+        takes_action = self.networks[0].takes_action
+        return Inputs({**batch.obs, CRITIC_ACTION: batch.action} if takes_action else batch.obs)
+
+
+def critic_values(critics: Forward[Critics], pair: StateAction) -> Tensor:
+    """Computes what critics say of observations and actions, ``[K, N]`` or ``[K, N, ...]``, on kernels where they run;
+    gradients reach the actions, and not the critics' weights.
+    """
+    kernels = critics.kernels
+    return critics(pair) if kernels is None else action_values(kernels, pair)
 
 
 def behavior_of(
-    policy: Policy, obs: TensorTree, kernels: ActorKernels | None = None, recurrent: RecurrentInput | None = None
+    policy: Policy, obs: TensorTree, kernels: NetworkKernels | None = None, recurrent: RecurrentInput | None = None
 ) -> Behavior:
     """What a policy draws actions from, given observations ``[N, ...]`` as networks take them.
 
@@ -386,7 +395,7 @@ def behavior_of(
         remembering: Behavior = policy.head(features.index_select(0, recurrent.rows), mask)
         return remembering
     if kernels is not None and not torch.is_grad_enabled():
-        return kernels.behavior(obs)
+        return policy.behavior(kernels.run(Inputs(obs)), obs.get(MASK))
     behavior: Behavior = policy.head(policy.trunk(obs), obs.get(MASK))
     return behavior
 
@@ -446,7 +455,7 @@ class CriticLearner(Stateful):
     """
 
     saved = ("net", "target", "optimizer")
-    fixed = ("cfg", "detached", "_target_data")
+    fixed = ("cfg", "detached", "forward", "target_forward", "detached_forward", "_target_data")
 
     def __init__(
         self, policy: Policy, cfg: CriticConfig, model: ModelConfig, *, adam_eps: float, generator: torch.Generator
@@ -469,9 +478,9 @@ class CriticLearner(Stateful):
             self.target, self._target_data = target_of(self.net)
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=adam_eps)
         self.detached = detached_view(self.net)
-        for net in (self.net, self.target, self.detached):
-            if net is not None:
-                net.kernels = None if policy.memory is not None else critic_kernels(net)
+        self.forward = attach(self.net)
+        self.target_forward = None if self.target is None else attach(self.target, learns=False)
+        self.detached_forward = attach(self.detached, learns=False)
 
     def learn(self, rows: Experience, next_action: Tensor, bonus: Tensor | None, cfg: HasCritic) -> Metrics:
         """One gradient step towards ``reward + discount * (value of the next action - bonus)``.
@@ -482,13 +491,15 @@ class CriticLearner(Stateful):
             bonus: ``[N]``; None = nothing.
             cfg: The algorithm's settings, schedules resolved.
         """
-        if self.target is None:
+        if self.target_forward is None:
             obs = {path: torch.cat((leaf, rows.next_obs[path])) for path, leaf in rows.obs.items()}
             action = torch.cat((rows.action, next_action))
             joint = JointBatch(obs, action, rows.reward, rows.discount, bonus, rows.weight)
             return self.improve(joint_critic_loss, joint, cfg)
         with torch.no_grad():
-            q = self.target(StateAction(rows.next_obs, next_action, recurrent=rows.next_recurrent))
+            q = critic_values(
+                self.target_forward, StateAction(rows.next_obs, next_action, recurrent=rows.next_recurrent)
+            )
             target = backup(q, rows.reward, rows.discount, bonus, self.cfg)
         return self.improve(
             critic_loss, CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent), cfg
@@ -498,7 +509,7 @@ class CriticLearner(Stateful):
         self, loss: Callable[[Tensor, BatchT, ConfigT], tuple[Tensor, Metrics]], batch: BatchT, cfg: ConfigT
     ) -> Metrics:
         """One gradient step on a loss."""
-        return named("critic", gradient_step(self.net, loss, batch, self.optimizer, cfg, CRITIC_GRADIENT))
+        return named("critic", gradient_step(self.forward, loss, batch, self.optimizer, cfg, CRITIC_GRADIENT))
 
     def track(self, tau: float) -> None:
         """Targets, if there are any, follow by a share `tau` of the way."""

@@ -6,7 +6,7 @@ with three changes (`td3.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -14,13 +14,13 @@ from torch import Tensor
 
 from rookery.algorithms.action_noise import SizedNoiseConfig
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.critic_kernel import actor_kernels
 from rookery.algorithms.critics import (
     CriticConfig,
     CriticLearner,
     Critics,
     StateAction,
     behavior_of,
+    critic_values,
     named,
     target_of,
 )
@@ -43,6 +43,8 @@ from rookery.models.build import ModelConfig
 from rookery.models.deterministic import Deterministic
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
+from rookery.models.structure import Structure
+from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
@@ -97,18 +99,29 @@ class DDPGActor:
         critics: The critics, whose weights take no gradients here.
     """
 
-    def __init__(self, policy: Policy, critics: Critics) -> None:
+    def __init__(self, policy: Policy, critics: Forward[Critics]) -> None:
         self.policy = policy
         self.critics = critics
-        self.kernels = actor_kernels(policy, self.outputs)
 
     def __call__(self, rows: Transitions) -> Tensor:
         """Values the policy's actions, ``[K, N]`` or ``[K, N, M]``; gradients flow through the actions into it."""
         return self.outputs(behavior_of(self.policy, rows.obs), rows)
 
+    def structure(self) -> Structure:
+        """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
+        policy = self.policy
+        why = "" if not policy.memory_size else "an actor that remembers"
+        declared = policy.structure()
+        return replace(
+            declared,
+            outputs=lambda parts, rows: self.outputs(declared.outputs(parts, rows), rows),
+            rounds=True,
+            obstacle=why,
+        )
+
     def outputs(self, behavior: Behavior, rows: Transitions) -> Tensor:
         """Does the same, given what actions are drawn from."""
-        return self.critics(StateAction(rows.obs, behavior.mode()))  # type: ignore[no-any-return]
+        return critic_values(self.critics, StateAction(rows.obs, behavior.mode()))
 
 
 def actor_loss(q: Tensor, rows: Transitions, cfg: DDPGConfig) -> tuple[Tensor, Metrics]:
@@ -121,7 +134,7 @@ class DDPG(Algorithm[DDPGConfig]):
     """Learns critics and an actor from replay: `learn` is the inner loop of Algorithm 1."""
 
     saved = ("critics", "actor_target", "actor_optimizer", "rng", "replay")
-    fixed = ("actor", "target_kernels", "_actor_target_data")
+    fixed = ("actor", "target_forward", "_actor_target_data")
     corrects_staleness = True  # whose play it is does not matter
     replay: Replay
 
@@ -132,8 +145,8 @@ class DDPG(Algorithm[DDPGConfig]):
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_target, self._actor_target_data = target_of(policy)
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.actor = DDPGActor(policy, self.critics.detached)
-        self.target_kernels = actor_kernels(self.actor_target, lambda behavior, _: behavior)
+        self.actor = attach(DDPGActor(policy, self.critics.detached_forward))
+        self.target_forward = attach(DDPGActor(self.actor_target, self.critics.detached_forward), learns=False)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
 
@@ -176,7 +189,7 @@ class DDPG(Algorithm[DDPGConfig]):
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:
         """What the target actor would do, ``[N, k]``."""
-        return behavior_of(self.actor_target, obs, self.target_kernels).mode()
+        return behavior_of(self.actor_target, obs, self.target_forward.kernels).mode()
 
     def learn_actor(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """A gradient step up the critics' values of its actions; then all targets follow."""

@@ -15,9 +15,18 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, ParameterNoise
-from rookery.algorithms.q_kernel import QKernels, TDRows, q_kernels
 from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
-from rookery.algorithms.q_values import DELTA, Estimate, MeanValue, QBatch, QNetwork, ValuesConfig, estimate_for, played
+from rookery.algorithms.q_values import (
+    DELTA,
+    Estimate,
+    MeanValue,
+    QBatch,
+    QNetwork,
+    ValuesConfig,
+    estimate_for,
+    played,
+    values_of,
+)
 from rookery.core.batch import Demand, Rollout, TensorTree, Transitions, flat
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
@@ -38,6 +47,8 @@ from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
 from rookery.models.recall import rows_of
+from rookery.native.forward import attach
+from rookery.native.td import TDRows
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
@@ -128,7 +139,7 @@ class DQN(Algorithm[DQNConfig]):
     """
 
     saved = ("target_net", "optimizer", "exploration", "rng", "replay")
-    fixed = ("net", "target_flat", "estimate")
+    fixed = ("net", "forward", "target_flat", "target_forward", "estimate")
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
     replay: Replay
@@ -140,12 +151,11 @@ class DQN(Algorithm[DQNConfig]):
         assert isinstance(head, QHead)
         self.replay = Replay(policy, cfg, streams, name)
         self.rng = streams.generator(Role.LEARNER, name)
-        self.net = QNetwork(head, policy.trunk, policy.memory)
+        self.net = QNetwork(head, policy.trunk, policy.memory, cfg.model)
         self.target_net = self.net.twin()
         self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.target_flat = flatten(self.target_net.parts)
-        for net in (self.net, self.target_net):
-            net.kernels = q_kernels(net, cfg.model)
+        self.forward, self.target_forward = attach(self.net), attach(self.target_net, learns=False)
         self.estimate: Estimate = estimate_for(cfg.values, head.support)
         self.exploration = Exploration(policy)
         if cfg.exploration.kind == "parameters":
@@ -174,7 +184,7 @@ class DQN(Algorithm[DQNConfig]):
             else:
                 drawn = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
                 batch: Any = self.kernel_rows(drawn) or self.targets(drawn, cfg)
-                metrics = gradient_step(self.net, estimate.loss, batch, self.optimizer, cfg, estimate.closed_form)
+                metrics = gradient_step(self.forward, estimate.loss, batch, self.optimizer, cfg, estimate.closed_form)
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
             if cfg.target.kind == "soft":
@@ -184,10 +194,11 @@ class DQN(Algorithm[DQNConfig]):
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
         """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
-        kernels, target = self.net.kernels, self.target_net.kernels
-        if type(self) is not DQN or type(self.estimate) is not MeanValue:
+        kernels, target = self.forward.kernels, self.target_forward.kernels
+        mine, estimate = type(self), type(self.estimate)
+        if mine.targets is not DQN.targets or mine.best is not DQN.best or estimate.target is not MeanValue.target:
             return None
-        if not isinstance(kernels, QKernels) or not isinstance(target, QKernels):
+        if kernels is None or target is None:
             return None
         numbers = drawn.action, drawn.reward, drawn.discount
         rows = TDRows(drawn.obs, *numbers, drawn.next_obs, drawn.weight, target, DELTA)
@@ -196,8 +207,8 @@ class DQN(Algorithm[DQNConfig]):
     @torch.no_grad()
     def targets(self, drawn: Transitions, cfg: DQNConfig) -> QBatch:
         """What decisions should be worth: ``reward + discount * target value`` of the best action after them."""
-        after = self.target_net.values(drawn.next_obs, self.noise())
-        judge = self.net.values(drawn.next_obs, self.noise()) if cfg.double else after
+        after = values_of(self.target_forward, drawn.next_obs, self.noise())
+        judge = values_of(self.forward, drawn.next_obs, self.noise()) if cfg.double else after
         best = self.best(judge, drawn.next_obs.get(MASK))
         target = self.estimate.target(drawn.reward, drawn.discount, played(after, best))
         return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise())
@@ -207,7 +218,7 @@ class DQN(Algorithm[DQNConfig]):
         length = cfg.replay.burn_in + cfg.model.memory.sequence_length
         drawn = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
         batch, fragment = self.sequence_targets(drawn.rollout, drawn.weight, cfg)
-        metrics = gradient_step(self.net, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form)
+        metrics = gradient_step(self.forward, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form)
         self.replay.update_priorities(drawn.row, metrics.pop("priority"), fragment)
         return metrics
 
@@ -218,9 +229,9 @@ class DQN(Algorithm[DQNConfig]):
         seen, window = timeline_rows(policy, rollout), n_step_returns(rollout, n=cfg.n_step, gamma=cfg.gamma)
         whole, burned, rest = split_timeline(policy, rollout, cfg.replay.burn_in)
         kept = None if rollout.memory is None else policy.learned(rollout.memory[0])
-        after, _ = unroll(self.target_net, seen, self.noise(), kept, None, whole)
-        kernels = self.net.kernels is not None
-        judge, memory = unroll(self.net, seen, self.noise(), kept, burned, rest, keep=kernels)
+        after, _ = unroll(self.target_forward, seen, self.noise(), kept, None, whole)
+        kernels = self.forward.kernels is not None
+        judge, memory = unroll(self.forward, seen, self.noise(), kept, burned, rest, keep=kernels)
         places = rest.places(len(whole.rows))
         learned = (places[: len(window.reward)] >= 0).nonzero().squeeze(1)  # of the decisions, which come first
         follows = window.after[learned]

@@ -20,7 +20,6 @@ from rookery.algorithms.actor_critic import (
     value_error,
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.ppo_kernel import ppo_kernel
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
@@ -29,6 +28,8 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
+from rookery.native.forward import attach
+from rookery.native.ppo import ppo_kernel
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
 
@@ -196,6 +197,7 @@ class PPO(Algorithm[PPOConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
     saved = ("net", "optimizer", "return_scale", "rng", "kl_coef")
+    fixed = ("forward",)
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(ppo_loss)
@@ -205,6 +207,7 @@ class PPO(Algorithm[PPOConfig]):
         super().__init__(policy, cfg, streams, name)
         self.net = self.make_net()
         self.optimizer = self.make_optimizer()
+        self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
         self.rng = streams.generator(Role.LEARNER, name)
         self.kl_coef = cfg.kl_coef
@@ -242,7 +245,7 @@ class PPO(Algorithm[PPOConfig]):
             epochs += 1
             kl = Means()
             for batch in data.shuffled(cfg.minibatch_size, self.rng):
-                metrics = gradient_step(self.net, self.loss, batch, self.optimizer, cfg, self.closed_form)
+                metrics = gradient_step(self.forward, self.loss, batch, self.optimizer, cfg, self.closed_form)
                 means.add(metrics)
                 if cfg.target_kl is not None:
                     kl.add({"kl": metrics["kl"]})
@@ -272,7 +275,7 @@ class PPO(Algorithm[PPOConfig]):
         """Computes advantages (eq. 11) and value targets of every valid decision, ``[N]`` and ``[N, S]``."""
         cfg, reward = self.cfg, self.rewards(rollout)
         data = advantage_targets(
-            self.net, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
+            self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
         )
         if not cfg.kl_coef:
             return data

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from rookery.algorithms.actor_critic import RolloutValues, following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.q_kernel import q_kernels
-from rookery.algorithms.q_values import QBatch, QNetwork, only_played, played
+from rookery.algorithms.q_values import QBatch, QNetwork, only_played, played, values_of
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
@@ -29,6 +28,7 @@ from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Schedule
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
+from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 
 
@@ -92,7 +92,7 @@ class PQN(Algorithm[PQNConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
     saved = ("optimizer", "rng")
-    fixed = ("net",)
+    fixed = ("net", "forward")
     corrects_staleness = True  # its targets take no account of whose play it was, old or new
     loss = staticmethod(pqn_loss)
     closed_form = ClosedForm(pqn_loss, pqn_gradient)
@@ -100,9 +100,9 @@ class PQN(Algorithm[PQNConfig]):
     def __init__(self, policy: Policy, cfg: PQNConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         assert isinstance(policy.head, QHead)
-        self.net = QNetwork(policy.head, policy.trunk, None)
+        self.net = QNetwork(policy.head, policy.trunk, None, cfg.model)
         self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.net.kernels = q_kernels(self.net, cfg.model)
+        self.forward = attach(self.net)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
 
@@ -121,7 +121,7 @@ class PQN(Algorithm[PQNConfig]):
         cfg, data, means = self.now(), self.targets(rollout), Means()
         for _ in range(cfg.epochs):
             for batch in shuffled(data, cfg.minibatch_size, self.rng):
-                means.add(gradient_step(self.net, self.loss, batch, self.optimizer, cfg, self.closed_form))
+                means.add(gradient_step(self.forward, self.loss, batch, self.optimizer, cfg, self.closed_form))
         self.updates += 1
         self.explore()
         return {
@@ -158,7 +158,7 @@ class PQN(Algorithm[PQNConfig]):
 
     def best(self, obs: TensorTree) -> Tensor:
         """Gives the largest value among the actions that are allowed, ``[N, 1]``; 0 where none is."""
-        values, mask = self.net.values(obs, None), obs.get(MASK)
+        values, mask = values_of(self.forward, obs, None), obs.get(MASK)
         if mask is None:
             return values.amax(1, keepdim=True)
         return torch.where(mask, values, -torch.inf).amax(1, keepdim=True).masked_fill_(~mask.any(1, keepdim=True), 0.0)

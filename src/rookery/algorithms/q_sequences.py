@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rookery.algorithms.q_values import QNetwork
+from rookery.algorithms.q_values import QNetwork, values_along, values_of
 from rookery.core.batch import Rollout, Sequences, TensorTree
 from rookery.core.ops import n_step
 from rookery.models.recall import put_together, rows_of
+from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
 
 
@@ -123,7 +124,7 @@ def split_timeline(
 
 @torch.no_grad()
 def unroll(
-    net: QNetwork,
+    net: Forward[QNetwork],
     rows: TensorTree,
     noise: Tensor | None,
     memory: Tensor | None,
@@ -143,9 +144,9 @@ def unroll(
         keep: A backward pass through the stretch will follow, through kernels.
     """
     if rest.sequences is None or memory is None:
-        return net.values(rows, noise), None
+        return values_of(net, rows, noise), None
     if burned is not None:
         assert burned.sequences is not None
-        _, memory = net.along(rows_of(rows, burned.rows), noise, memory, burned.sequences)
+        _, memory = values_along(net, rows_of(rows, burned.rows), noise, memory, burned.sequences)
         memory = memory.index_select(0, rest.which)
-    return net.along(rows_of(rows, rest.rows), noise, memory, rest.sequences, keep)[0], memory
+    return values_along(net, rows_of(rows, rest.rows), noise, memory, rest.sequences, keep)[0], memory

@@ -15,14 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.algorithms.q_kernel import QKernels, RecurrentQKernels, td_kernel
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.metrics import Metrics
 from rookery.core.ops import project, quantile_errors, quantile_huber, rescale, unrescale
 from rookery.core.optim import ClosedForm, OutputGradients
 from rookery.core.settings import PositiveInt, Settings
+from rookery.models.build import ModelConfig
 from rookery.models.memory import Memory
 from rookery.models.q_head import QHead
+from rookery.models.structure import Inputs, Structure, Tower
+from rookery.native.forward import Forward
+from rookery.native.td import td_kernel
 
 DELTA = 1.0
 """Errors up to this count by their square, larger ones by their size (Huber 1964)."""
@@ -93,21 +96,21 @@ class QBatch:
 
 
 class QNetwork(nn.Module):
-    """From observations, as the trunk takes them, to what is learned of each action.
+    """Computes what is learned of each action, from observations as the trunk takes them.
 
     Args:
-        head: Says it.
-        trunk: From observations to features.
+        head: Module from features to values.
+        trunk: Module from observations to features.
         memory: Makes these depend on what came before; None if they do not.
+        model: Settings of the network.
     """
 
-    def __init__(self, head: QHead, trunk: nn.Module, memory: Memory | None) -> None:
+    def __init__(self, head: QHead, trunk: nn.Module, memory: Memory | None, model: ModelConfig) -> None:
         super().__init__()
+        self.model = model
         self.head = head
         self.trunk = trunk
         self.memory = memory
-        self.kernels: QKernels | RecurrentQKernels | None = None
-        """What runs it in the place of torch, if anything does."""
 
     @property
     def parts(self) -> list[nn.Module]:
@@ -125,12 +128,10 @@ class QNetwork(nn.Module):
             obs: By leaf path.
             noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
         """
-        if isinstance(self.kernels, QKernels) and not torch.is_grad_enabled():
-            return self.kernels.values(obs)
         return self._values(self.trunk(obs), noise)
 
     def along(
-        self, obs: TensorTree, noise: Tensor | None, memory: Tensor, sequences: Sequences, keep: bool = False
+        self, obs: TensorTree, noise: Tensor | None, memory: Tensor, sequences: Sequences
     ) -> tuple[Tensor, Tensor]:
         """The same of rows in sequences; and what is remembered after each sequence, ``[B, M]``.
 
@@ -139,11 +140,8 @@ class QNetwork(nn.Module):
             noise: ``[1, W]``.
             memory: ``[B, M]`` what is remembered before each sequence.
             sequences: How the rows lie in time.
-            keep: A backward pass will follow, through kernels.
         """
         assert self.memory is not None
-        if isinstance(self.kernels, RecurrentQKernels) and not torch.is_grad_enabled():
-            return self.kernels.along(obs, memory, sequences, keep)
         features, after = self.memory(self.trunk(obs), memory, sequences)
         return self._values(features, noise), after
 
@@ -155,8 +153,43 @@ class QNetwork(nn.Module):
             values, _ = self.along(batch.obs, batch.noise, batch.memory, batch.sequences)
         return values if batch.learned is None else values.index_select(0, batch.learned)
 
+    def structure(self) -> Structure:
+        """Declares what `forward`, `values` and `along` compute."""
+        tower = Tower(self.trunk, (self.head,), self.memory)
+        return Structure((tower,), self.model, _inputs, lambda parts, batch: parts[0], rounds=True)
+
     def _values(self, features: Tensor, noise: Tensor | None) -> Tensor:
         return self.head.values(features, None if noise is None else noise.expand(len(features), -1))
+
+
+def _inputs(batch: QBatch) -> Inputs:
+    return Inputs(batch.obs, batch.memory, batch.sequences, batch.learned, batch.values, laid_out=True)
+
+
+@torch.no_grad()
+def values_of(network: Forward[QNetwork], obs: TensorTree, noise: Tensor | None) -> Tensor:
+    """Computes what `QNetwork.values` does, without a graph, on kernels where they run."""
+    kernels = network.kernels
+    return network.net.values(obs, noise) if kernels is None else kernels.run(Inputs(obs))[0]
+
+
+@torch.no_grad()
+def values_along(
+    network: Forward[QNetwork],
+    obs: TensorTree,
+    noise: Tensor | None,
+    memory: Tensor,
+    sequences: Sequences,
+    keep: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Computes what `QNetwork.along` does, without a graph, on kernels where they run; with `keep`, a backward pass
+    through them will follow.
+    """
+    kernels = network.kernels
+    if kernels is None:
+        return network.net.along(obs, noise, memory, sequences)
+    after = torch.empty_like(memory)
+    return kernels.run(Inputs(obs, memory, sequences, laid_out=True), keep, after)[0], after
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------

@@ -25,19 +25,18 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.kernels import PolicyKernels
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.errors import TrainingError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
-from rookery.core.native import places
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
-from rookery.models.native import kernels_for
+from rookery.models.structure import Structure
+from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 
 FRAGMENT = 128
@@ -144,10 +143,10 @@ def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:
 
 
 class Scorer:
-    """From rows to the distribution of each one's action.
+    """Gives the distribution of each row's action.
 
     Args:
-        policy: Whose.
+        policy: The policy that learns.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -158,26 +157,22 @@ class Scorer:
         distribution: Distribution = self.policy.head(self.policy.trunk(batch.obs), batch.obs.get(MASK))
         return distribution
 
-    @property
-    def kernels(self) -> PolicyKernels | None:
-        """What runs it in the place of torch, if it qualifies; made anew for each of the few steps."""
-        policy = self.policy
-        build = kernels_for(policy.model, [policy.trunk], [policy.head])
-        learns = all(all(places(weight)) for weight in policy.parameters())
-        return PolicyKernels(policy, build) if build is not None and learns and type(policy) is Policy else None
+    def structure(self) -> Structure:
+        """Declares what a call computes: what the policy does."""
+        return self.policy.structure()
 
 
 class Reinforce(Algorithm[ReinforceConfig]):
     """The algorithm: `training_step` keeps what has no end yet and makes one gradient step on what has."""
 
     saved = ("optimizer", "kept", "dropped")
-    fixed = ("scorer",)
+    fixed = ("forward",)
     loss = staticmethod(reinforce_loss)
     closed_form = ClosedForm(reinforce_loss, reinforce_gradient)
 
     def __init__(self, policy: Policy, cfg: ReinforceConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
-        self.scorer = Scorer(policy)
+        self.forward = attach(Scorer(policy))
         self.optimizer = Adam(flatten([policy.head, policy.trunk]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.kept: dict[str, Any] = {}
         """Decisions of episodes that are not over, as `_columns` has them, slot by slot."""
@@ -194,12 +189,13 @@ class Reinforce(Algorithm[ReinforceConfig]):
         cfg, means = self.now(), Means()
         ended, stale = self.ended_episodes(rollout)
         if ended:
+            self.forward.refresh()
             data = ReinforceBatch(
                 obs=self.policy.normalize(ended["obs"]),
                 action=ended["action"],
                 returns=rewards_to_go(ended["reward"], ended["last"], gamma=cfg.gamma),
             )
-            means.add(gradient_step(self.scorer, self.loss, data, self.optimizer, cfg, self.closed_form))
+            means.add(gradient_step(self.forward, self.loss, data, self.optimizer, cfg, self.closed_form))
             self.updates += 1
         learned = means.result() or dict.fromkeys(("policy_loss", "entropy", "return_to_go", "grad_norm"))
         return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from rookery.algorithms.action_noise import NoiseConfig
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.critic_kernel import actor_kernels, squashed_gradient
 from rookery.algorithms.critics import (
     CriticBatch,
     CriticConfig,
@@ -26,6 +25,7 @@ from rookery.algorithms.critics import (
     StateAction,
     behavior_of,
     critic_loss,
+    critic_values,
     mask_at,
     named,
 )
@@ -49,6 +49,9 @@ from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed, SquashedGaussian
+from rookery.models.structure import Structure
+from rookery.native.critics import action_gradient, action_values, squashed_gradient
+from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
@@ -252,14 +255,25 @@ class SACActor:
         critics: The critics, whose weights take no gradients here.
     """
 
-    def __init__(self, policy: Policy, critics: Critics) -> None:
+    def __init__(self, policy: Policy, critics: Forward[Critics]) -> None:
         self.policy = policy
         self.critics = critics
-        self.kernels = actor_kernels(policy, self.outputs)
 
     def __call__(self, batch: ActorBatch) -> ActorOutputs:
         """Draws fresh actions and values them; gradients flow through both into the policy."""
         return self.outputs(behavior_of(self.policy, batch.obs, recurrent=batch.recurrent), batch)
+
+    def structure(self) -> Structure:
+        """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
+        policy = self.policy
+        why = "" if not policy.memory_size else "an actor that remembers"
+        declared = policy.structure()
+        return replace(
+            declared,
+            outputs=lambda parts, batch: self.outputs(declared.outputs(parts, batch), batch),
+            rounds=True,
+            obstacle=why,
+        )
 
     def outputs(self, behavior: Behavior, batch: ActorBatch) -> ActorOutputs:
         """Does the same, given what actions are drawn from."""
@@ -267,13 +281,13 @@ class SACActor:
         pair = StateAction(batch.obs, action, recurrent=batch.recurrent)
         kernels, head = self.critics.kernels, self.policy.head
         if kernels is None or torch.is_grad_enabled() or not isinstance(behavior, SquashedGaussian):
-            return ActorOutputs(logp, self.critics(pair))
+            return ActorOutputs(logp, critic_values(self.critics, pair))
 
         def back(by_logp: Tensor, by_q: Tensor) -> Tensor:
-            by_action = kernels.action_gradient(by_q, action.shape[1])
+            by_action = action_gradient(kernels, by_q, action.shape[1])
             return squashed_gradient(head, behavior, batch.noise, action, by_logp, by_action)
 
-        return ActorOutputs(logp, kernels.values(pair, keep=True), back)
+        return ActorOutputs(logp, action_values(kernels, pair, keep=True), back)
 
 
 class Temperature(nn.Module):
@@ -311,7 +325,7 @@ class SAC(Algorithm[SACConfig]):
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_optimizer = self._adam(policy)
-        self.actor = SACActor(policy, self.critics.detached)
+        self.actor = attach(SACActor(policy, self.critics.detached_forward))
         self.categorical_actor = CategoricalActor(policy)
         self.temperature = Temperature(cfg.alpha_init).to(self.replay.device) if cfg.alpha is None else None
         self.temperature_optimizer = None if self.temperature is None else self._adam(self.temperature)
@@ -408,15 +422,18 @@ class SAC(Algorithm[SACConfig]):
     def learn_discrete(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """The same, in expectation over all actions (Christodoulou, eq. 10)."""
         with torch.no_grad():
-            assert self.critics.target is not None
+            assert self.critics.target_forward is not None
             policy = self.categorical_actor.of(rows.next_obs, rows.next_recurrent)
-            q = self.critics.target(StateAction(rows.next_obs, rows.action, recurrent=rows.next_recurrent)).amin(0)
+            pair = StateAction(rows.next_obs, rows.action, recurrent=rows.next_recurrent)
+            q = critic_values(self.critics.target_forward, pair).amin(0)
             value = (policy.log_probs.exp() * (q - alpha * policy.log_probs)).sum(1)
             target = torch.addcmul(rows.reward, rows.discount, value)
         batch = CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent)
         metrics = self.critics.improve(discrete_critic_loss, batch, cfg)
         with torch.no_grad():
-            q = self.critics.net(StateAction(rows.obs, rows.action, recurrent=rows.recurrent)).amin(0)
+            q = critic_values(self.critics.forward, StateAction(rows.obs, rows.action, recurrent=rows.recurrent)).amin(
+                0
+            )
         actor_batch = DiscreteBatch(rows.obs, q, alpha, rows.recurrent)
         learned = gradient_step(self.categorical_actor, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)

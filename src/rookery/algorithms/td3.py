@@ -53,7 +53,7 @@ class TD3(DDPG):
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:
         """What the target actor would do, give or take a little (eq. 14), ``[N, k]``."""
-        action = behavior_of(self.actor_target, obs, self.target_kernels).mode()
+        action = behavior_of(self.actor_target, obs, self.target_forward.kernels).mode()
         noise = torch.from_numpy(self.rng.standard_normal(action.shape, dtype=np.float32)).to(action.device)
         limit = self.cfg.target_noise_clip
         return (action + (noise * self.cfg.target_noise).clamp_(-limit, limit)).clamp_(-1.0, 1.0)

@@ -29,7 +29,7 @@ ARRAYS = "policies.safetensors"
 
 
 def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfig]) -> dict[str, bytes]:
-    """Files that `load_policy` reads: spaces, network settings, weights and normalizer of each policy."""
+    """Files that `read_policy` reads: spaces, network settings, weights and normalizer of each policy."""
     described = {}
     for name, policy in policies.items():
         described[name] = {
@@ -44,8 +44,8 @@ def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfi
     return {FILE: json.dumps(structure).encode(), ARRAYS: arrays}
 
 
-def load_policy(path: str | Path, name: str | None = None) -> Policy:
-    """A trained policy, to act with: ``load_policy("runs/x").predict(obs)``.
+def read_policy(path: str | Path, name: str | None = None) -> Policy:
+    """Reads a policy from a checkpoint; acting on kernels is attached to it elsewhere (`native/actor.py:load_policy`).
 
     Args:
         path: A run (its last checkpoint) or a checkpoint; ``runs/x:pol1`` names the policy too.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,11 +16,22 @@ from rookery.core.errors import RookeryError, SpaceError
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig, build_body
 from rookery.models.distributions import Behavior, NoiseSpec
-from rookery.models.heads import DistributionHead, HeadSpec
-from rookery.models.native import kernels_for, obstacle_to_drawing
+from rookery.models.heads import ActionHead, DistributionHead, HeadSpec, distribution_for
 from rookery.models.recall import build_recall
-from rookery.policies.native_actor import NativeActor
+from rookery.models.structure import Inputs, Structure, Tower
 from rookery.policies.normalize import ObsNormalizer
+
+
+class Actor(Protocol):
+    """What acts for a policy in the place of its modules, on the same weights."""
+
+    def is_current(self, policy: Policy) -> bool:
+        """Tells whether the policy's weights and statistics still are those that it acts by."""
+        ...
+
+    def act(self, obs: Tree, noise: Tensor | None, memory: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Gives actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``."""
+        ...
 
 
 class Policy(nn.Module):
@@ -53,6 +65,7 @@ class Policy(nn.Module):
         exploration_size: Numbers that exploration carries from one decision of a slot to the next. They lie behind
             what is remembered, and are no part of it: learners never see them.
         noise: Random numbers an action takes.
+        make_actor: Makes what `predict` acts by in the place of the modules, or None; set by who attaches kernels.
     """
 
     head: Any
@@ -91,11 +104,37 @@ class Policy(nn.Module):
         self.reward_column = None if self.recall is None else self.recall.reward_column
         self.exploration_size = self.head.exploration_size
         self.noise: NoiseSpec = self.head.noise
-        self._actor: NativeActor | None = None
+        self._actor: Actor | None = None
+        self.make_actor: Callable[[Policy], Actor | None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy takes over: not the actor, whose weights are these."""
         return {**self.__dict__, "_actor": None}
+
+    def structure(self) -> Structure:
+        """Declares what the policy computes, from observations as the trunk takes them to what actions are drawn from;
+        a subclass that overrides `act` or `forward` and declares nothing acts by its modules.
+        """
+        tower = Tower(self.trunk, (self.head,), self.memory)
+        return Structure(
+            (tower,),
+            self.model,
+            lambda batch: Inputs(batch.obs),
+            lambda parts, batch: self.behavior(parts, batch.obs.get(MASK)),
+        )
+
+    def behavior(self, parts: list[Tensor], mask: Tensor | None) -> Behavior:
+        """Gives what actions are drawn from.
+
+        Args:
+            parts: What the head's last layer puts out, ``[N, W]``, and the `log_std` of heads that have one.
+            mask: ``[N, choices]`` bool, what is allowed; None = everything.
+        """
+        head = self.head
+        if isinstance(head, ActionHead):
+            return distribution_for(self.action_spec, parts[0], None if head.log_std is None else parts[1], mask)
+        behavior: Behavior = head.behavior(parts[0])
+        return behavior
 
     def normalize(self, obs: TensorTree) -> TensorTree:
         """Raw observations ``[N, ...]`` as the trunk takes them; the same ones if nothing is normalized."""
@@ -288,8 +327,8 @@ class Policy(nn.Module):
     def _answer(self, obs: Tree, noise: Tensor | None, memory: Tensor | None) -> np.ndarray:
         """Actions ``[N, ...]`` as they are stored, for raw observations in this process; `memory` changes in place."""
         actor = self._actor
-        if actor is None or not actor.is_current(self):
-            actor = self._actor = native_actor(self)
+        if self.make_actor is not None and (actor is None or not actor.is_current(self)):
+            actor = self._actor = self.make_actor(self)
         if actor is not None and len(next(iter(obs.values()))):
             return actor.act(obs, noise, None if memory is None else memory.numpy())[0]
         device = device_of(self)
@@ -297,14 +336,6 @@ class Policy(nn.Module):
         with torch.no_grad():
             action, _ = self.act(rows, None if noise is None else noise.to(device), noise is None, memory)
         return action.cpu().numpy()
-
-
-def native_actor(policy: Policy) -> NativeActor | None:
-    """What acts for a policy on kernels, or None where there are none for it and its modules must."""
-    if type(policy) is not Policy or obstacle_to_drawing(policy.head):
-        return None
-    build = kernels_for(policy.model, [policy.trunk], [policy.head], policy.memory)
-    return None if build is None else NativeActor(policy, build)
 
 
 def _draw(noise: NoiseSpec, num_rows: int, rng: np.random.Generator | None) -> np.ndarray:

@@ -24,7 +24,8 @@ from rookery.core.device import Staging, device_of
 from rookery.core.native import readable
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
-from rookery.policies.policy import Policy, native_actor
+from rookery.native.actor import native_actor
+from rookery.policies.policy import Policy
 from rookery.rollout.noise import ActionNoise
 
 OF_ROWS = ("obs", "action", "logp", "reward", "terminated", "truncated")

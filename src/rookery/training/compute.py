@@ -10,9 +10,10 @@ from rookery.algorithms.algorithm import Algorithm
 from rookery.core.native import kernel_threads, path_name
 from rookery.core.processor import usable_cores
 from rookery.core.runtime import KERNELS_WORTH_THREADS, TORCH_WORTH_THREADS, thread_rule, torch_threads
-from rookery.models.native import obstacle
 from rookery.models.pictures import SMALLEST_NATURE, image_layout
-from rookery.policies.policy import Policy, native_actor
+from rookery.native.actor import native_actor
+from rookery.native.qualify import obstacle
+from rookery.policies.policy import Policy
 
 
 def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:

@@ -22,7 +22,8 @@ from rookery.envs.choice import HelperChoice, choose
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
-from rookery.policies.export import load_policy, start_from
+from rookery.native.actor import attach_actor
+from rookery.policies.export import read_policy, start_from
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
@@ -316,10 +317,10 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
     policy = Policy(kind.obs, kind.action, cfg.model, name=name, generator=generator, head=cfg.head)
     decisions = config.sampling.warmup_steps
     if entry.init_from is not None:
-        start_from(policy, load_policy(entry.init_from), entry.init_from)
+        start_from(policy, read_policy(entry.init_from), entry.init_from)
     elif policy.normalizer is not None and decisions and not isinstance(env, AbsentEnv):
         warm_up(policy, kind, more_copies(config, min(4, env.num_lanes)), streams, decisions)
-    return policy
+    return attach_actor(policy)
 
 
 def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisions: int) -> None:

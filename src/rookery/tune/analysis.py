@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, checkpoint_number, list_checkpoints
 from rookery.core.layers import flow, yaml_layer
-from rookery.policies.export import load_policy
+from rookery.native.actor import load_policy
 from rookery.policies.policy import Policy
 from rookery.report.experiment import ExperimentSummary, Stage, Suggestion, TrialSummary, is_number
 from rookery.report.experiment_page import write_page

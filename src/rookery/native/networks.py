@@ -1,9 +1,4 @@
-"""Which networks run on kernels, and how they are described to them.
-
-A network qualifies if it is our own encoder on vectors and categories, with linear heads, in float32 on the processor.
-Pictures, sets of entities, goal conditioning, custom models, and what is compiled by `torch.compile` run in torch, as
-everything does where there is no build (see `core/native.py`).
-"""
+"""How networks that qualify are described to kernels: trunks with heads on them, with or without recurrent cells."""
 
 from __future__ import annotations
 
@@ -14,14 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rookery.core.batch import TensorTree
+from rookery.core.batch import Sequences, TensorTree
 from rookery.core.native import (
     ADDRESS,
     BYTES,
     CATEGORIES,
     FLOATS,
-    MAX_LAYERS,
-    MAX_LEAVES,
     MAX_PARTS,
     Build,
     HeadLayout,
@@ -30,122 +23,28 @@ from rookery.core.native import (
     Network,
     Norm,
     Table,
-    best_build,
     is_plain,
-    why_none,
 )
-from rookery.models.build import ModelConfig
+from rookery.core.native_memory import Cell, Recurrence
 from rookery.models.deterministic import DeterministicHead
 from rookery.models.encoders import Encoder
-from rookery.models.heads import ActionHead, Head, ValueHead
-from rookery.models.hyper import GoalTrunk
-from rookery.models.memory import GRU, LSTM, Attention, Memory, Scan
+from rookery.models.heads import Head
+from rookery.models.memory import Memory, Recurrent
 from rookery.models.q_head import QHead
+from rookery.models.recurrence import InputLayer, RecurrentLayer
 from rookery.models.squashed import CLAMPED, SCALED, SquashedHead
-
-MOST_WEIGHTS = 2**18
-"""Of a layer. Kernels take two cores at most: wider ones are left to torch, which takes all."""
+from rookery.native.qualify import RECURRENT
 
 DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
-
-RECURRENT: dict[type[Memory], str] = {LSTM: "lstm", GRU: "gru", Scan: "scan"}
-"""Memories that there are kernels for, by their names there."""
 
 Normalized = Mapping[str, tuple[Tensor, Tensor, float]]
 """Mean, inverse standard deviation and clip of the leaves that are normalized, by path."""
 
 
-def kernels_for(
-    model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module], memory: Memory | None = None
-) -> Build | None:
-    """What networks run on: the build of kernels, or None if torch must run them.
-
-    Args:
-        model: Their settings.
-        trunks: From observations to features.
-        heads: Our own, on top of these.
-        memory: What stands between, if anything does.
-    """
-    return None if obstacle(model, trunks, heads, memory) else best_build()
-
-
-def obstacle(
-    model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module], memory: Memory | None = None
-) -> str:
-    """Why networks cannot run on kernels, in a few words; nothing if they can. Arguments as of `kernels_for`."""
-    if not model.native:
-        return "model.native=false"
-    if model.compile:
-        return "model.compile"
-    for trunk in trunks:
-        if why := _obstacle_in(trunk):
-            return why
-    parts = (*trunks, *heads, *(() if memory is None else (memory,)))
-    if memory is not None and type(memory) not in RECURRENT:
-        return "attention" if type(memory) is Attention else "a memory of your own"
-    modules = [module for part in parts for module in part.modules()]
-    if is_hooked(modules):
-        return "forward hooks"
-    for head in heads:
-        if why := _obstacle_in_head(head):
-            return why
-    weights = [weight for part in parts for weight in part.parameters()]
-    if not all(map(is_plain, weights)):
-        return "not float32 on the processor"
-    if max(weight.numel() for weight in weights) > MOST_WEIGHTS:
-        return f"a layer of more than {MOST_WEIGHTS:,} weights"
-    return "" if best_build() else why_none()
-
-
-def is_hooked(modules: Sequence[nn.Module]) -> bool:
-    """Whether a module tells somebody of its forward passes."""
-    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-
-
-def _obstacle_in(trunk: nn.Module) -> str:
-    if type(trunk) is GoalTrunk:
-        return "goal conditioning"
-    if type(trunk) is not Encoder:
-        return "model.module"
-    if trunk.sets is not None:
-        return "entities"
-    if trunk.pictures:
-        return "pictures"
-    leaves = [*trunk.vectors, *trunk.categories]
-    readable = all(
-        (leaf.dtype == np.float32 and leaf.scale == 1.0) or leaf.dtype in (np.uint8, np.bool_) for leaf in trunk.vectors
-    )
-    if not readable or not all(np.prod(leaf.shape, dtype=int) > 0 for leaf in leaves):
-        return "observations of an unusual type"
-    if not 0 < len(leaves) <= MAX_LEAVES or len(trunk.layers) + 2 > MAX_LAYERS:
-        return "too many parts or layers"
-    return "one-hot features" if trunk.first is None and trunk.categories else ""
-
-
-def _obstacle_in_head(head: nn.Module) -> str:
-    if type(head) not in (nn.Linear, ActionHead, ValueHead, QHead, SquashedHead, DeterministicHead):
-        return "a head of your own"
-    if isinstance(head, QHead) and head.spec.noisy:
-        return "noisy layers"
-    if isinstance(head, QHead) and head.spec.dueling and head.spec.dueling_hidden:
-        return "dueling streams with layers of their own"
-    if isinstance(head, SquashedHead) and head.log_spread is not None:
-        return "state-dependent noise"
-    return ""
-
-
-def obstacle_to_drawing(head: Head) -> str:
-    """Why kernels cannot draw actions from what a network with this head puts out; nothing if they can."""
-    if head.exploration_size:
-        return "noise that goes on from decision to decision"
-    if isinstance(head, QHead) and head.spec.values != "mean":
-        return "distributions over returns"
-    return ""
-
-
-def last_layers(head: Head) -> list[nn.Linear]:
-    """The linear layers of a head that qualifies, side by side on the features."""
-    assert isinstance(head, ActionHead | QHead | SquashedHead | DeterministicHead)
+def last_layers(head: nn.Module) -> list[nn.Linear]:
+    """Returns the linear layers of a head that qualifies, side by side on the features."""
+    if isinstance(head, nn.Linear):
+        return [head]
     layers = [*head.value, *head.advantage] if isinstance(head, QHead) and head.spec.dueling else [head.linear]
     linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
     assert len(linear) == len(layers)
@@ -237,6 +136,81 @@ class NativeTrunk:
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of all weights, given those of what the heads put out in the last pass that kept."""
         self.network.write_gradients([gradient.contiguous() for gradient in gradients])
+
+
+class NativeRecurrence:
+    """A trunk, the cells of a memory, and linear layers on top of them, on kernels.
+
+    Args:
+        build: What runs it.
+        trunk: An encoder that qualifies.
+        memory: One of `RECURRENT`.
+        heads: Linear layers, each on what the memory gives.
+        normalized: What is shifted and scaled before the trunk; empty if observations come as the trunk takes them.
+    """
+
+    def __init__(
+        self, build: Build, trunk: Encoder, memory: Memory, heads: Sequence[nn.Linear], normalized: Normalized
+    ) -> None:
+        assert isinstance(memory, Recurrent)
+        width, layers = memory.num_features, list(memory.layers)
+        inputs = [layer.input for layer in layers if isinstance(layer, InputLayer)]
+        self.trunk = NativeTrunk(build, trunk, inputs[:1], normalized)
+        above = [[layer] for layer in inputs[1:]] + [list(heads)]
+        self._networks = [self.trunk.network]
+        self._networks += [
+            Network(build, [Leaf(FLOATS, width)], [[Linear(layer.weight, layer.bias) for layer in part]], "none")
+            for part in above
+        ]
+        kind = next(name for known, name in RECURRENT.items() if isinstance(memory, known))
+        weights = [layer.recurrent if isinstance(layer, RecurrentLayer) else None for layer in layers]
+        self._cells = [Cell(build, kind, width, weight) for weight in weights]
+        self._build = build
+        self._columns = [slice(i * cell.state, (i + 1) * cell.state) for i, cell in enumerate(self._cells)]
+        self._sequences: Sequences | None = None
+
+    def playing(self, offset: int) -> Recurrence:
+        """All of it for one decision at a time, where a slot's memory has the cells' states from column `offset` on."""
+        return Recurrence(self._build, self._networks, self._cells, [offset + part.start for part in self._columns])
+
+    def forward(
+        self,
+        obs: TensorTree,
+        memory: Tensor,
+        sequences: Sequences,
+        keep: bool = False,
+        after: Tensor | None = None,
+    ) -> list[Tensor]:
+        """What each layer on top puts out, ``[N, outputs]``.
+
+        Args:
+            obs: ``[N, ...]`` by leaf path, normalized unless the trunk does that.
+            memory: ``[B, memory.size]`` before each sequence.
+            sequences: How the rows lie in time.
+            keep: A backward pass will follow.
+            after: ``[B, memory.size]``, is written if given: what is remembered after each sequence.
+        """
+        outputs = self.trunk.forward(obs, keep)
+        after = torch.empty_like(memory) if after is None else after
+        first, length = sequences.first.contiguous(), sequences.length.contiguous()
+        for cell, columns, network in zip(self._cells, self._columns, self._networks[1:], strict=True):
+            gates = sequences.grid(outputs[0]).contiguous()
+            hidden = cell.forward(gates, first, length, memory[:, columns], after[:, columns], keep)
+            outputs = network.forward([sequences.rows(hidden).contiguous()], keep)
+        if keep:
+            self._sequences = sequences
+        return outputs
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of all weights, given those of what the last pass that kept put out."""
+        sequences = self._sequences
+        assert sequences is not None
+        for cell, network in zip(reversed(self._cells), reversed(self._networks[1:]), strict=True):
+            hidden = network.write_gradients([gradient.contiguous() for gradient in gradients], inputs=True)
+            assert hidden is not None
+            gates = cell.write_gradients(sequences.grid(hidden).contiguous())
+            gradients = [sequences.rows(gates)]
+        self.trunk.write_gradients(gradients)
 
 
 def _linear(layer: nn.Module) -> Linear:

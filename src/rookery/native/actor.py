@@ -8,28 +8,54 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.native import ADDRESS, Build, Head, address, array_address, readable
+from rookery.core.native import ADDRESS, Build, Head, address, array_address, best_build, readable
 from rookery.core.spaces import MASK, Tree
 from rookery.models.encoders import Encoder
-from rookery.models.native import NativeTrunk, last_layers, layout_of
-from rookery.models.native_memory import NativeRecurrence
+from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
+from rookery.native.qualify import obstacle, obstacle_to_drawing, overridden
+from rookery.policies.export import read_policy
 from rookery.policies.normalize import RunningMeanStd
-
-if TYPE_CHECKING:
-    from rookery.policies.policy import Policy
+from rookery.policies.policy import Policy
 
 Call = Callable[[Tensor | None, np.ndarray | None], None]
 """Decides, given noise and, of policies that remember, what is remembered."""
 
 
+def native_actor(policy: Policy) -> NativeActor | None:
+    """Makes what acts for a policy on kernels, or None where there are none for it and its modules must act."""
+    why = overridden(policy) or obstacle_to_drawing(policy.head)
+    build = None if why or obstacle(policy.model, [policy.trunk], [policy.head], policy.memory) else best_build()
+    return None if build is None else NativeActor(policy, build)
+
+
+def attach_actor(policy: Policy) -> Policy:
+    """Lets `predict` of a policy act on kernels where they can; returns the policy."""
+    policy.make_actor = native_actor
+    return policy
+
+
+def load_policy(path: str | Path, name: str | None = None) -> Policy:
+    """Loads a trained policy, to act with: ``load_policy("runs/x").predict(obs)``.
+
+    Args:
+        path: A run (its last checkpoint) or a checkpoint; ``runs/x:pol1`` names the policy too.
+        name: Which policy; not needed where there is one.
+
+    Raises:
+        FileError: If there is no checkpoint, or it is broken; names the last good one.
+        ConfigError: If there is no policy of that name.
+    """
+    return attach_actor(read_policy(path, name))
+
+
 class NativeActor:
-    """Acts for a policy that qualifies (see `policies/policy.py:native_actor`), on the policy's own weights.
+    """Acts for a policy that qualifies, on the policy's own weights.
 
     Args:
         policy: Whose weights are used, as they are at each `act`.

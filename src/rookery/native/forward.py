@@ -1,0 +1,277 @@
+"""The way forward through a network: by kernels where they know its declared structure, else by its own modules.
+
+`attach` gives an algorithm what it passes to `gradient_step` in the place of the network. The torch modules remain what
+a network is; kernels read and write the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor, nn
+
+from rookery.core.batch import Sequences, TensorTree
+from rookery.core.native import Build, Head, Networks, best_build, places, write_gradient
+from rookery.models.encoders import Encoder
+from rookery.models.heads import ActionHead
+from rookery.models.q_head import QHead
+from rookery.models.structure import Declared, Inputs, Structure, Tower
+from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
+from rookery.native.qualify import is_hooked, obstacle, overridden
+
+NetT = TypeVar("NetT", bound=Declared)
+
+
+class Forward(Generic[NetT]):
+    """Computes what a network puts out, on kernels where it can.
+
+    Args:
+        net: A network that declares its structure.
+        learns: Whether its weights learn: kernels then run it only if all of them have a place for a gradient.
+
+    Attributes:
+        net: As given.
+        obstacle: Why it runs in torch, in a few words; nothing if it runs on kernels.
+    """
+
+    def __init__(self, net: NetT, learns: bool) -> None:
+        self.net = net
+        self.obstacle = overridden(net)
+        self._learns = learns
+        structure = None if self.obstacle else net.structure()
+        towers = () if structure is None else structure.towers
+        parts = [part for tower in towers for part in (tower.trunk, tower.memory, *tower.heads) if part is not None]
+        self._weights = [weight for part in parts for weight in part.parameters()]
+        self._modules = [module for part in parts for module in part.modules()]
+        self._kernels: NetworkKernels | None = None
+        self._where: list[Any] = []  # weights lie, and what else may change
+        self._last_place: tuple[int | None, int | None] | None = None
+
+    def __call__(self, batch: Any) -> Any:
+        """Computes what a loss takes, by the network's modules."""
+        return self.net(batch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes over: not the kernels, whose weights are these."""
+        return {**self.__dict__, "_kernels": None, "_where": [], "_last_place": None}
+
+    @property
+    def kernels(self) -> NetworkKernels | None:
+        """What runs the network in the place of torch; None if it does not qualify, or does not learn yet."""
+        if not self._weights:
+            return None
+        if places(self._weights[-1]) != self._last_place:  # weights move together
+            self.refresh()
+        return self._kernels
+
+    def refresh(self) -> None:
+        """Finds kernels anew if weights have moved, or what learns or listens has changed; call it once an update."""
+        if not self._weights:
+            return
+        weights = self._weights
+        where = [type(self.net), is_hooked(self._modules), *[weight.requires_grad for weight in weights]]
+        where += [weight.data_ptr() for weight in weights]
+        last = places(weights[-1])
+        if where != self._where or last != self._last_place:
+            self._where, self._last_place = where, last
+            self._kernels = self._find_kernels()
+
+    def _find_kernels(self) -> NetworkKernels | None:
+        self.obstacle = overridden(self.net)
+        if self.obstacle:
+            return None
+        structure = self.net.structure()
+        towers = structure.towers
+        heads = [head for tower in towers for head in tower.heads]
+        self.obstacle = structure.obstacle or obstacle(
+            structure.model, [tower.trunk for tower in towers], heads, towers[0].memory
+        )
+        if not self.obstacle and self._learns and not all(all(places(weight)) for weight in self._weights):
+            self.obstacle = "weights that do not learn"
+        build = best_build()
+        return None if self.obstacle or build is None else NetworkKernels(structure, build)
+
+
+def attach(net: NetT, *, learns: bool = True) -> Forward[NetT]:
+    """Attaches kernels to a network, which then runs on them where they know its structure.
+
+    Args:
+        net: A network that declares its structure, such as `ActorCritic` or a subclass.
+        learns: Whether its weights learn, which then must lie in flat memory; targets do not.
+
+    Returns:
+        What `gradient_step` takes as `forward`.
+    """
+    return Forward(net, learns)
+
+
+class NetworkKernels:
+    """A network on kernels, whatever it consists of: it puts out what its heads' layers do, without a graph.
+
+    Args:
+        structure: What the network computes; its weights lie where they will stay.
+        build: What runs it.
+
+    Attributes:
+        structure: As given.
+        build: As given.
+        towers: Each tower's description.
+        head: How actions lie in what the first head puts out; None of a head that no action is drawn from.
+        call: What a loss's own kernel keeps from one minibatch to the next.
+        passes: How many passes were kept so far.
+    """
+
+    def __init__(self, structure: Structure, build: Build) -> None:
+        self.structure, self.build = structure, build
+        bfloat16 = structure.rounds and structure.model.precision == "bfloat16"
+        self.towers = [_described(build, tower, bfloat16) for tower in structure.towers]
+        self._heads = [[_LastLayers(head) for head in tower.heads] for tower in structure.towers]
+        first, self.head = structure.towers[0].heads[0], None
+        if isinstance(first, ActionHead) or (isinstance(first, QHead) and first.spec.values == "mean"):
+            self.head = Head(build, layout_of(first))
+        self._stack = None
+        if structure.stacked:
+            self._stack = Networks(build, [tower.network for tower in self.towers if isinstance(tower, NativeTrunk)])
+        self.call: object = None
+        self.passes = 0
+        self._rows: Tensor | None = None
+        """Which rows of the last pass that kept a loss looks at."""
+        self._place: Tensor | None = None
+        """Where its rows lie in time, if they were laid out."""
+        self._count = 0
+
+    def forward(self, batch: Any) -> list[Tensor]:
+        """Computes what the heads put out for a batch, one tensor after the other."""
+        inputs = self.structure.inputs(batch)
+        parts = self.run(inputs, keep=True) if inputs.known is None else [inputs.known]
+        self._rows = inputs.rows
+        return parts if inputs.rows is None else [part.index_select(0, inputs.rows) for part in parts]
+
+    def outputs(self, parts: list[Tensor], batch: Any) -> Any:
+        """Gives the same in the form that a loss takes."""
+        return self.structure.outputs(parts, batch)
+
+    def run(self, inputs: Inputs, keep: bool = False, after: Tensor | None = None) -> list[Tensor]:
+        """Computes what the heads put out, one tensor after the other; all rows, whichever a loss looks at.
+
+        Args:
+            inputs: What is read.
+            keep: A backward pass will follow.
+            after: ``[B, M]``, is written if given: what is remembered after each sequence.
+        """
+        self.passes += keep
+        if self._stack is not None:
+            first = self.towers[0]
+            assert isinstance(first, NativeTrunk)
+            values = self._stack.forward(first.read(inputs.obs), keep)
+            return [values.squeeze(2) if self._stack.width == 1 else values]
+        obs, sequences = inputs.obs, inputs.sequences
+        place = sequences.place if sequences is not None and inputs.laid_out else None
+        if sequences is not None and place is not None:
+            obs = {path: sequences.grid(leaf).flatten(0, 1) for path, leaf in obs.items()}
+            sequences = Sequences(sequences.first, sequences.length, None)
+        parts: list[Tensor] = []
+        for tower, heads in zip(self.towers, self._heads, strict=True):
+            if isinstance(tower, NativeTrunk):
+                raw = tower.forward(obs, keep)
+            else:
+                assert inputs.memory is not None
+                assert sequences is not None
+                raw = tower.forward(obs, inputs.memory, sequences, keep, after)
+            at = 0
+            for head in heads:
+                parts += head.parts(raw, at)
+                at += head.count
+        if keep:
+            self._place, self._count = place, len(parts[0])
+        return parts if place is None else [part.index_select(0, place) for part in parts]
+
+    def last(self, obs: TensorTree) -> Tensor:
+        """Computes what the last head alone puts out, of rows that stand for themselves: values ``[N, S]``."""
+        tower = self.towers[-1]
+        assert isinstance(tower, NativeTrunk)
+        return tower.forward(obs)[-1]
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of all weights, given those of what `forward` put out last."""
+        if self._stack is not None:
+            (gradient,) = gradients
+            self._stack.write_gradients(gradient.reshape(*gradient.shape[:2], self._stack.width))
+            return
+        rows, place = self._rows, self._place
+        if rows is not None:
+            place = rows if place is None else place.index_select(0, rows)
+        if place is not None:
+            gradients = [part.new_zeros(self._count, *part.shape[1:]).index_copy_(0, place, part) for part in gradients]
+        at = 0
+        for tower, heads in zip(self.towers, self._heads, strict=True):
+            raw: list[Tensor] = []
+            for head in heads:
+                raw += head.gradients(gradients, at)
+                at += head.num_parts
+            tower.write_gradients(raw)
+
+    def input_gradient(self, gradient: Tensor) -> Tensor:
+        """Gives the gradient of the numbers that stacked towers read, ``[K, N, numbers]``, and leaves those of the
+        weights as they are.
+
+        Args:
+            gradient: ``[K, N]`` or ``[K, N, ...]`` that of what the last pass which kept put out.
+        """
+        assert self._stack is not None
+        shape = *gradient.shape[:2], self._stack.width
+        inputs = self._stack.write_gradients(gradient.reshape(shape), inputs=True, weights=False)
+        assert inputs is not None
+        return inputs
+
+
+class _LastLayers:
+    """From what the linear layers of a head put out to its parts, and back from the parts' gradients.
+
+    A head's part is what its layer puts out, and after it the `log_std` of numbers that have one; values of actions are
+    one part, ``[N, A]`` or ``[N, A, M]``, with dueling streams or without.
+
+    Args:
+        head: A head that qualifies.
+    """
+
+    def __init__(self, head: nn.Module) -> None:
+        self.count = len(last_layers(head))
+        """Layers."""
+        self._log_std = head.log_std if isinstance(head, ActionHead) else None
+        self.num_parts = 1 if self._log_std is None else 2
+        self._dueling = isinstance(head, QHead) and head.spec.dueling
+        self._shape: tuple[int, ...] | None = None
+        if isinstance(head, QHead):
+            self._shape = (head.num_actions,) if head.spec.values == "mean" else (head.num_actions, head.atoms)
+
+    def parts(self, raw: Sequence[Tensor], at: int) -> list[Tensor]:
+        """Makes parts of what the layers put out, ``[N, ...]`` each, from number `at` of a tower's outputs on."""
+        if self._shape is None:
+            return [raw[at]] if self._log_std is None else [raw[at], self._log_std.detach()]
+        if not self._dueling:
+            return [raw[at].view(-1, *self._shape)]
+        value, advantage = raw[at].unsqueeze(1), raw[at + 1].view(len(raw[at]), self._shape[0], -1)
+        return [(value + advantage - advantage.mean(1, keepdim=True)).view(-1, *self._shape)]
+
+    def gradients(self, given: Sequence[Tensor], at: int) -> list[Tensor]:
+        """Makes gradients of what the layers put out from those of all parts, of which the head's begin at `at`."""
+        gradient = given[at]
+        if self._log_std is not None:
+            write_gradient(self._log_std, given[at + 1])
+        if self._shape is None:
+            return [gradient]
+        if not self._dueling:
+            return [gradient.flatten(1)]
+        streams = gradient.view(len(gradient), self._shape[0], -1)
+        return [streams.sum(1), (streams - streams.mean(1, keepdim=True)).flatten(1)]
+
+
+def _described(build: Build, tower: Tower, bfloat16: bool) -> NativeTrunk | NativeRecurrence:
+    """Describes a tower that qualifies to kernels."""
+    assert isinstance(tower.trunk, Encoder)
+    layers = [layer for head in tower.heads for layer in last_layers(head)]
+    if tower.memory is None:
+        return NativeTrunk(build, tower.trunk, layers, {}, bfloat16=bfloat16)
+    return NativeRecurrence(build, tower.trunk, tower.memory, layers, {})

@@ -1,0 +1,133 @@
+"""PPO's gradient in one call: networks forward, `ppo_loss` in closed form, networks backward, on kernels.
+
+It pays because the minibatches of PPO are small: on 256 rows of a small network the closed form in torch, and the calls
+in between, take about as long as the arithmetic.
+"""
+
+from __future__ import annotations
+
+from ctypes import byref, c_float
+from functools import cache
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import Minibatch
+from rookery.core.metrics import Metrics
+from rookery.core.native import PPOBatch, PPOSettings, address, is_plain, num_threads, places
+from rookery.core.spaces import MASK
+from rookery.models.heads import ActionHead, ValueHead
+from rookery.native.forward import NetworkKernels
+from rookery.native.networks import NativeTrunk
+
+STATISTICS = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+"""In the order of `losses.h`."""
+
+
+class PPOCall:
+    """A call of the kernel, which differs from one minibatch of an update to the next in the numbers of its rows alone.
+
+    Args:
+        kernels: The networks.
+        whole: The batch of the update.
+        cfg: Settings of PPO.
+    """
+
+    def __init__(self, kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> None:
+        self._for = ref(whole), cfg
+        value_clip = -1.0 if cfg.value_clip is None else cfg.value_clip
+        settings = PPOSettings(cfg.clip, value_clip, cfg.value_coef, cfg.entropy_coef, cfg.normalize_advantage)
+        numbers = (whole.logp, whole.advantage, whole.value_target, whole.value, whole.importance)
+        self._rows = PPOBatch(address(whole.action), *map(address, numbers), address(whole.obs.get(MASK)))
+        self._statistics = (c_float * len(STATISTICS))()
+        actor, critic = _trunks(kernels)
+        handles = actor.network.handle, None if critic is actor else critic.network.handle
+        leaves = actor.addresses(whole.obs), None if critic is actor else critic.addresses(whole.obs)
+        assert kernels.head is not None
+        self._before = (*handles, kernels.head.handle, *leaves, byref(self._rows), byref(settings))
+        head = kernels.structure.towers[0].heads[0]
+        assert isinstance(head, ActionHead)
+        log_std = (None, None) if head.log_std is None else places(head.log_std)
+        self._after = (*log_std, self._statistics, num_threads())
+        self._function = kernels.build.call["ppo_gradients"]
+
+    def is_for(self, whole: Minibatch, cfg: Any) -> bool:
+        """Tells whether it was made for this update."""
+        return self._for[0]() is whole and self._for[1] is cfg
+
+    def __call__(self, order: Tensor | None, count: int) -> Metrics:
+        """Writes the gradients of all weights for the rows of these numbers; the metrics are means over them."""
+        self._rows.order = address(order)
+        self._function(*self._before, count, *self._after)
+        return dict(zip(STATISTICS, self._statistics, strict=True))
+
+
+def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics | None:
+    """Writes the gradients of `ppo_loss` with respect to all weights.
+
+    Args:
+        kernels: The networks.
+        batch: The rows.
+        cfg: Settings of PPO.
+
+    Returns:
+        The metrics of the loss, means over the rows; None for batches that carry more than a `Minibatch` does, or lie
+        in memory otherwise than a kernel can read them, and for networks that remember or have other heads than a
+        policy's and values.
+    """
+    whole, order = batch.source or (batch, None)
+    call = kernels.call
+    if not isinstance(call, PPOCall) or not call.is_for(whole, cfg):
+        if type(batch) is not Minibatch or not _is_known(kernels) or not _can_read(kernels, whole):
+            return None
+        call = kernels.call = PPOCall(kernels, whole, cfg)
+    if not is_plain(order, torch.int64):
+        return None
+    return call(order, len(whole) if order is None else len(order))
+
+
+def _is_known(kernels: NetworkKernels) -> bool:
+    """Whether networks are a policy without memory and values, on one trunk or two."""
+    towers = kernels.structure.towers
+    heads = [head for tower in towers for head in tower.heads]
+    plain = all(tower.memory is None for tower in towers)
+    return plain and len(heads) == 2 and isinstance(heads[0], ActionHead) and isinstance(heads[1], ValueHead)
+
+
+def _trunks(kernels: NetworkKernels) -> tuple[NativeTrunk, NativeTrunk]:
+    """The trunks of policy and values, which may be one."""
+    actor, critic = kernels.towers[0], kernels.towers[-1]
+    assert isinstance(actor, NativeTrunk)
+    assert isinstance(critic, NativeTrunk)
+    return actor, critic
+
+
+@cache
+def _options(sizes: tuple[int, ...]) -> Tensor:
+    """How many options each choice has."""
+    return torch.tensor(sizes)
+
+
+def _can_read(kernels: NetworkKernels, whole: Minibatch) -> bool:
+    """Whether rows lie in memory as kernels read them."""
+    rows, obs, action = len(whole.action), whole.obs, whole.action
+    head, values = kernels.structure.towers[0].heads[0], kernels.structure.towers[-1].heads[-1]
+    assert isinstance(head, ActionHead)
+    assert isinstance(values, ValueHead)
+    spec, columns = head.action_spec, values.linear.out_features
+    choices = action.reshape(rows, -1)[:, : len(spec.sizes)]
+    single, wide = (whole.logp, whole.advantage, whole.importance), (whole.value_target, whole.value)
+    return (
+        all(trunk.can_read(obs) for trunk in _trunks(kernels))
+        and action.shape[1:] == spec.shape
+        and all(len(leaf) == rows for leaf in obs.values())
+        and bool(((choices >= 0) & (choices < _options(spec.sizes))).all())
+        and is_plain(action, torch.int64 if spec.dtype == np.int64 else torch.float32)
+        and is_plain(obs.get(MASK), torch.bool)
+        and all(map(is_plain, (*single, *wide)))
+        and all(each is None or each.shape == (rows,) for each in single)
+        and all(each.shape == (rows, columns) for each in wide)
+    )

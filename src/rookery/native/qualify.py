@@ -1,0 +1,140 @@
+"""Which networks run on kernels, and why others do not.
+
+A network qualifies by its declared structure: our own encoder on vectors and categories, or a subclass that overrides
+nothing, with linear heads, in float32 on the processor. Pictures, sets of entities, goal conditioning, custom models,
+and what is compiled by `torch.compile` run in torch, as everything does where there is no build (`core/native.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import isfunction
+
+import numpy as np
+from torch import nn
+
+from rookery.core.native import MAX_LAYERS, MAX_LEAVES, best_build, is_plain, why_none
+from rookery.models.build import ModelConfig
+from rookery.models.deterministic import DeterministicHead
+from rookery.models.encoders import Encoder
+from rookery.models.heads import ActionHead, Head, ValueHead
+from rookery.models.hyper import GoalTrunk
+from rookery.models.memory import GRU, LSTM, Attention, Memory, Scan
+from rookery.models.q_head import QHead
+from rookery.models.squashed import SquashedHead
+
+MOST_WEIGHTS = 2**18
+"""Of a layer. Kernels take two cores at most: wider ones are left to torch, which takes all."""
+
+RECURRENT: dict[type[Memory], str] = {LSTM: "lstm", GRU: "gru", Scan: "scan"}
+"""Memories that there are kernels for, by their names there."""
+
+HEADS = (nn.Linear, ActionHead, ValueHead, QHead, SquashedHead, DeterministicHead)
+
+
+def obstacle(
+    model: ModelConfig, trunks: Sequence[nn.Module], heads: Sequence[nn.Module], memory: Memory | None = None
+) -> str:
+    """Says why networks cannot run on kernels, in a few words; nothing if they can.
+
+    Args:
+        model: Settings of the networks.
+        trunks: Modules from observations to features.
+        heads: Modules on top of these.
+        memory: What stands between; None if nothing does.
+    """
+    if not model.native:
+        return "model.native=false"
+    if model.compile:
+        return "model.compile"
+    for trunk in trunks:
+        if why := _obstacle_in(trunk):
+            return why
+    parts = (*trunks, *heads, *(() if memory is None else (memory,)))
+    if memory is not None and not isinstance(memory, tuple(RECURRENT)):
+        return "attention" if isinstance(memory, Attention) else "a memory of your own"
+    modules = [module for part in parts for module in part.modules()]
+    if is_hooked(modules):
+        return "forward hooks"
+    for head in heads:
+        if why := _obstacle_in_head(head):
+            return why
+    if why := next(filter(None, map(overridden, parts)), ""):
+        return why
+    weights = [weight for part in parts for weight in part.parameters()]
+    if not all(map(is_plain, weights)):
+        return "not float32 on the processor"
+    if max(weight.numel() for weight in weights) > MOST_WEIGHTS:
+        return f"a layer of more than {MOST_WEIGHTS:,} weights"
+    return "" if best_build() else why_none()
+
+
+def overridden(network: object) -> str:
+    """Names a method that kernels would pass over: one of a class that kernels know, or that declares a structure,
+    which the network's own class or the object overrides without declaring anew; nothing if there is none.
+
+    Args:
+        network: A module, or another object with a method `structure`.
+    """
+    kind, below = type(network), []
+    known = (*HEADS, Encoder, *RECURRENT)
+    for base in kind.__mro__:
+        if "structure" in vars(base) or base in known:
+            break
+        below.append(base)
+    else:
+        return f"{kind.__name__} declares no structure"
+    methods = {name: member for owner in base.__mro__[::-1] for name, member in vars(owner).items()}
+    for owner, members in ((kind.__name__, vars(network)), *((each.__name__, vars(each)) for each in below)):
+        for name, member in members.items():
+            hidden = methods.get(name)
+            special = name.startswith("__") and name != "__call__"
+            if isfunction(member) and isfunction(hidden) and not special and hidden is not vars(nn.Module).get(name):
+                return f"{owner}.{name} declares no structure"
+    return ""
+
+
+def is_hooked(modules: Sequence[nn.Module]) -> bool:
+    """Whether a module tells somebody of its forward passes."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+
+
+def _obstacle_in(trunk: nn.Module) -> str:
+    if isinstance(trunk, GoalTrunk):
+        return "goal conditioning"
+    if not isinstance(trunk, Encoder):
+        return "model.module"
+    if trunk.sets is not None:
+        return "entities"
+    if trunk.pictures:
+        return "pictures"
+    leaves = [*trunk.vectors, *trunk.categories]
+    readable = all(
+        (leaf.dtype == np.float32 and leaf.scale == 1.0) or leaf.dtype in (np.uint8, np.bool_) for leaf in trunk.vectors
+    )
+    if not readable or not all(np.prod(leaf.shape, dtype=int) > 0 for leaf in leaves):
+        return "observations of an unusual type"
+    if not 0 < len(leaves) <= MAX_LEAVES or len(trunk.layers) + 2 > MAX_LAYERS:
+        return "too many parts or layers"
+    return "one-hot features" if trunk.first is None and trunk.categories else ""
+
+
+def _obstacle_in_head(head: nn.Module) -> str:
+    if not isinstance(head, HEADS):
+        return "a head of your own"
+    if isinstance(head, QHead) and head.spec.noisy:
+        return "noisy layers"
+    if isinstance(head, QHead) and head.spec.dueling and head.spec.dueling_hidden:
+        return "dueling streams with layers of their own"
+    if isinstance(head, SquashedHead) and head.log_spread is not None:
+        return "state-dependent noise"
+    return ""
+
+
+def obstacle_to_drawing(head: Head) -> str:
+    """Says why kernels cannot draw actions from what a network with this head puts out; nothing if they can."""
+    if head.exploration_size:
+        return "noise that goes on from decision to decision"
+    if isinstance(head, QHead) and head.spec.values != "mean":
+        return "distributions over returns"
+    return ""
