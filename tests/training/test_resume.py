@@ -33,7 +33,6 @@ from lives import (
 )
 
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
-from rookery.algorithms.q_kernel import QKernels
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.state import Stateful
@@ -472,7 +471,7 @@ def ours(thing):
 PASSED_OVER = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
 
 
-KERNELS = (NativeActor, NetworkKernels, QKernels)
+KERNELS = (NativeActor, NetworkKernels)
 """They read weights where these lie, and are made when first needed."""
 
 

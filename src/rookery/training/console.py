@@ -209,7 +209,7 @@ def opening(trainer: Trainer, criteria: Mapping[str, float]) -> list[str]:
     for name, policy in trainer.policies.items():
         size = sum(parameter.numel() for parameter in policy.parameters())
         what = "frozen" if name in trainer.frozen else type(trainer.learners[name]).__name__
-        path = told_path(trainer.paths[name], policy)
+        path = told_path(trainer.paths[name], policy, trainer.learners.get(name))
         kept = f", remembers {policy.memory_size:,} numbers ({told_memory(policy)})" if policy.memory_size else ""
         lines.append(f"policy {name}: {what} ({path}), {size:,} weights{kept}, acts in {policy.action_spec.space}")
     if trainer.replays:
