@@ -66,7 +66,7 @@ def slope(learner, rollout):
     data = advantage_targets(
         learner.forward, rollout, rollout.reward, [ValueColumn(0.9)], gae_lambda=0.9, stale=learner.staleness
     )
-    compute_gradients(learner.net, learner.loss, data, learner.optimizer, learner.now())
+    compute_gradients(learner.forward, learner.loss, data, learner.optimizer, learner.now())
     (bias,) = [p for n, p in learner.policy.head.named_parameters() if n.endswith("bias")]
     return -bias.grad[0].item()
 

@@ -31,7 +31,6 @@ from lives import (
     rows,
     weights,
 )
-from rookery.algorithms.q_kernel import QKernels
 
 from each_step import after_each_step
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
@@ -490,7 +489,7 @@ def ours(thing):
 PASSED_OVER = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
 
 
-KERNELS = (NativeActor, NetworkKernels, QKernels)
+KERNELS = (NativeActor, NetworkKernels)
 """They read weights where these lie, and are made when first needed."""
 
 

@@ -483,8 +483,8 @@ FORGETTABLE = {
     "Views": "likewise",
     "SumTree": "likewise; its leaves are saved by the memory",
 }
-KERNELS = {"ActorKernels", "Build", "Cell", "CriticKernels", "Head", "LastLayers", "NativeRecurrence", "NativeTrunk",
-           "Network", "Networks", "QKernels", "RecurrentQKernels", "c_void_p_Array_1", "c_void_p_Array_2"}  # fmt: skip
+KERNELS = {"Build", "Cell", "Head", "_LastLayers", "NativeRecurrence", "NativeTrunk",
+           "Network", "Networks", "c_void_p_Array_1", "c_void_p_Array_2"}  # fmt: skip
 FORGETTABLE |= dict.fromkeys(KERNELS, "reads weights where they lie; what it keeps of a batch is used up in its step")
 """Objects of a trainer that change and are no `Stateful`, with the reason why nothing is lost."""
 

@@ -37,7 +37,7 @@ class Forward(Generic[NetT]):
 
     def __init__(self, net: NetT, learns: bool) -> None:
         self.net = net
-        self.obstacle = overridden(net)
+        self.obstacle = _undeclared(net)
         self._learns = learns
         structure = None if self.obstacle else net.structure()
         towers = () if structure is None else structure.towers
@@ -78,7 +78,7 @@ class Forward(Generic[NetT]):
             self._kernels = self._find_kernels()
 
     def _find_kernels(self) -> NetworkKernels | None:
-        self.obstacle = overridden(self.net)
+        self.obstacle = _undeclared(self.net)
         if self.obstacle:
             return None
         structure = self.net.structure()
@@ -104,6 +104,11 @@ def attach(net: NetT, *, learns: bool = True) -> Forward[NetT]:
         What `gradient_step` takes as `forward`.
     """
     return Forward(net, learns)
+
+
+def _undeclared(net: object) -> str:
+    """Why kernels cannot go by what a network declares; nothing if they can."""
+    return overridden(net) if hasattr(net, "structure") else f"{type(net).__name__} declares no structure"
 
 
 class NetworkKernels:

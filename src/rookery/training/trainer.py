@@ -128,9 +128,7 @@ class Trainer(Run):
                         sample = self.pool.sample(budget)
                     self.count_played(sample)
                     self.introduce(sample.newcomers)
-                    if (
-                        sample.rollouts and self.config.sampling.staleness
-                    ):  # the next are played while these are learned
+                    if sample.rollouts and self.config.sampling.staleness:  # the next are played meanwhile
                         self.pool.play_ahead(ahead(self, progress))
                     for name, rollout in sample.rollouts.items():
                         progress.note(name, self._learn(name, rollout), rollout)
