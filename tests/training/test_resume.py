@@ -432,6 +432,7 @@ DIFFERS = {
     "Forward._last_place": "likewise",
     "Adam.on_kernels": "set with every gradient",
     "RMSprop.on_kernels": "likewise",
+    "WorkerPolicy.decided": "of the last step; the next one sets it before it is read",
     "WorkerPolicy._source": "found again when weights are next handed out",
     "WorkerPolicy._mine": "likewise",
     "WorkerPolicy._theirs": "likewise",
