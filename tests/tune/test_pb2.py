@@ -204,7 +204,10 @@ def test_points_that_others_go_on_with_are_avoided() -> None:
 
 def test_only_numbers_change_and_everything_else_comes_from_the_donor() -> None:
     space = {**SPACE, "algorithm.model.hidden": tune.choice([[32], [64]]), "algorithm.epochs": tune.randint(1, 9)}
-    space |= {"algorithm.double": tune.choice([True, False]), "sampling.num_envs": replace(tune.qrandint(8, 64, 8), fixed=True)}
+    space |= {
+        "algorithm.double": tune.choice([True, False]),
+        "sampling.num_envs": replace(tune.qrandint(8, 64, 8), fixed=True),
+    }
     scheduler = pb2(space, quantile=0.25)
     assert list(scheduler.axes) == ["algorithm.lr", "algorithm.clip", "algorithm.epochs"]
     exploits = population(scheduler, lambda params, i: params["algorithm.clip"], 4)
