@@ -62,7 +62,7 @@ def trainer_of(env, memory, algorithm=PPOConfig, lanes=3, seed=0, T=13, **settin
 def rollouts_of(trainer, number):
     found = []
     while len(found) < number:
-        played = trainer.pool.sample(1000).values()
+        played = trainer.pool.sample(1000).rollouts.values()
         found += [rollout.map(lambda _, tensor: tensor.clone()) for rollout in played]
     return found
 

@@ -611,6 +611,7 @@ def stopped_at(step, **arguments):
         trainer.train({"iterations": 9})
     assert trainer.progress is not None
     assert trainer.pool.worker.now.ended.any()
+    vars(trainer.pool.worker).pop("_vector_step")  # what came in between the steps
     return trainer
 
 
