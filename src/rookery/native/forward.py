@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from rookery.core.batch import Sequences, TensorTree
@@ -123,6 +124,7 @@ class NetworkKernels:
         build: As given.
         towers: Each tower's description.
         head: How actions lie in what the first head puts out; None of a head that no action is drawn from.
+        options: ``[choices]`` of actions that are drawn from the first head's output.
         call: What a loss's own kernel keeps from one minibatch to the next.
         passes: How many passes were kept so far.
     """
@@ -135,6 +137,7 @@ class NetworkKernels:
         first, self.head = structure.towers[0].heads[0], None
         if isinstance(first, ActionHead) or (isinstance(first, QHead) and first.spec.values == "mean"):
             self.head = Head(build, layout_of(first))
+            self.options = torch.tensor(first.action_spec.sizes)
         self._stack = None
         if structure.stacked:
             self._stack = Networks(build, [tower.network for tower in self.towers if isinstance(tower, NativeTrunk)])
