@@ -151,11 +151,7 @@ def show(
 
 
 def folder_named(name: str | None) -> Path | None:
-    """Where the experiment of a name lies.
-
-    Raises:
-        ConfigError: If that is no name.
-    """
+    """Where the experiment of a name lies; raises a ConfigError if that is no name."""
     if name is not None and not re.fullmatch(r"\w[\w.+-]*", name):
         raise ConfigError(f"{LINE}: --name {name!r} must be made of letters, digits and . _ + -")
     return None if name is None else ROOT / name

@@ -91,11 +91,7 @@ def describe_end(process: subprocess.Popen[bytes]) -> str:
 
 
 def send_frame(line: socket.socket, message: Any, files: tuple[int, ...] = ()) -> None:
-    """Sends a message, with open files beside it.
-
-    Raises:
-        Gone: If nobody is there any more.
-    """
+    """Sends a message, with open files beside it; raises a Gone if nobody is there any more."""
     body = cloudpickle.dumps(message)
     try:
         socket.send_fds(line, [struct.pack("q", len(body))], files)

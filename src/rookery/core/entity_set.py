@@ -217,10 +217,8 @@ def entity_layout(space: spaces.Sequence, path: str) -> EntityLayout | None:
             parts.append(Part(keys, "categories", part.shape, start, sum(sizes), sizes, first))
         elif isinstance(part, spaces.Box | spaces.MultiBinary):
             assert part.shape is not None
-            scale = (
-                float(np.max(part.high, initial=1)) if isinstance(part, spaces.Box) and part.dtype == np.uint8 else 1.0
-            )
-            width = int(np.prod(part.shape))
+            bytes_of = part.high if isinstance(part, spaces.Box) and part.dtype == np.uint8 else 1
+            scale, width = float(np.max(bytes_of, initial=1)), int(np.prod(part.shape))
             parts.append(Part(keys, "numbers", part.shape, start, width, scale=scale))
         else:
             return False

@@ -25,7 +25,6 @@ from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector import faults
 from rookery.envs.vector.faults import BROKEN_IN_A_ROW, STRICT, Missing, Tolerance
 from rookery.envs.vector.history import ActionHistory
-from rookery.envs.vector.idle import add_idle, idle_actions, with_idle
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.slab import FRESH, Slab
 from rookery.envs.vector.writer import LaneBreach, RowWriter
@@ -390,11 +389,7 @@ class SerialEnv:
         return self.shown(), lost
 
     def meet(self, state: dict[str, Any]) -> None:
-        """Gives places to the agents of a saved state.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
+        """Gives places to the agents of a saved state; raises an EnvError if the state is of another environment."""
         if "lanes" not in state:
             raise faults.foreign_state(self.name)
         for agent in itertools.chain(*state["agents"]):
@@ -551,3 +546,33 @@ class SerialEnv:
 
 def _plain(action: Any) -> Any:
     return action.tolist() if isinstance(action, np.ndarray | np.generic) else action
+
+
+# -- what agents at rest are stepped on with: the environment must be given something, and ignores it --
+
+
+def idle_actions(kind: Kind, number: int) -> np.ndarray:
+    """The environment's own actions ``[number, ...]`` of agents that rest: the first choice, the middle of a box.
+
+    They are the same whatever an agent did before, so that nothing has to be remembered for a rest.
+    """
+    spec = kind.action
+    return spec.to_env(np.zeros((number, *spec.shape), spec.dtype))
+
+
+def with_idle(given: np.ndarray, waiting: np.ndarray, kind: Kind, num_lanes: int) -> np.ndarray:
+    """An action for each of so many Gymnasium lanes, of which only those in `waiting` are given theirs."""
+    if len(given) == num_lanes:
+        return given
+    actions = idle_actions(kind, num_lanes)
+    actions[waiting] = given
+    return actions
+
+
+def add_idle(actions: list[dict[Agent, Any]], agents: Layout, slab: Slab) -> None:
+    """Adds those of agents that rest to the actions of each lane."""
+    for kind, ids, block in zip(agents.kinds, agents.ids, slab.blocks, strict=True):
+        rows = np.flatnonzero(block.rows.resting).tolist()
+        for row, action in zip(rows, idle_actions(kind, len(rows)), strict=True):
+            lane, column = divmod(row, len(ids))
+            actions[lane][ids[column]] = action
