@@ -24,7 +24,7 @@ def check_device(device: str) -> None:
     """
     if device == "cpu" or torch.cuda.is_available():
         return
-    why = "finds no graphics card; use device: cpu, or see whether nvidia-smi lists one, CUDA_VISIBLE_DEVICES too"
+    why = "finds no graphics card; use device: cpu, or see whether nvidia-smi and CUDA_VISIBLE_DEVICES show one"
     if not torch.backends.cuda.is_built():
         why = "was built without CUDA; use device: cpu, or install a build with it (https://pytorch.org/get-started)"
     raise ConfigError(f"device = {device!r}: torch {torch.__version__} {why}")

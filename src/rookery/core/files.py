@@ -120,14 +120,13 @@ def write_directory(
     """Makes a directory with all of `files` and a manifest, in one step.
 
     Args:
-        path: Where.
-        files: Content by name.
-        facts: What else the manifest says.
-        replace: A directory that is there goes as soon as the new one is whole; else there must be none.
+        path: Path of the directory.
+        files: Content of each file by name.
+        facts: Further entries of the manifest.
+        replace: Whether a directory that is there goes as soon as the new one is whole; else there must be none.
 
     Raises:
-        FileError: If it cannot be written; nothing else has changed, and nothing of it is left unless the message
-            says so.
+        FileError: If it cannot be written; nothing of it is left unless the message says so.
     """
     temporary, placed = _temporary_in(path.parent), False
     size = sum(_new_bytes(content) for content in files.values())
@@ -340,13 +339,10 @@ def _failed(path: Path, error: OSError, size: int, placed: bool) -> FileError:
 
 
 def find_checkpoint(path: Path) -> Path:
-    """The checkpoint a path means: itself, or the last whole one of a run.
-
-    Args:
-        path: A checkpoint, or the directory of a run.
+    """The checkpoint that a path is, or the last one of the run whose directory it is.
 
     Raises:
-        FileError: If there is none; a broken last one names the last good one.
+        FileError: If there is none.
     """
     if (path / MANIFEST).exists():
         return path
@@ -375,10 +371,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def read_checkpoint_files(path: Path) -> tuple[Path, dict[str, bytes], dict[str, Any]]:
-    """Where a checkpoint is, all its files but those to be mapped, each compared with its hash, and its manifest.
-
-    Args:
-        path: A checkpoint, or the directory of a run, which stands for its last one.
+    """Where the checkpoint of `find_checkpoint` is, its files but those to be mapped, each checked, and its manifest.
 
     Raises:
         FileError: If there is none, or it is broken; names the last good one.

@@ -105,7 +105,7 @@ class LastWord:
         return (mixed ^ mixed >> 16) >> 1
 
 
-# --- many seeds at once: the generators of `np.random.default_rng`, for less where seeds are known ahead -----------------
+# --- many seeds at once: the generators of `np.random.default_rng`, for less where seeds are known ahead --------------
 
 
 def generator_of(words: np.ndarray) -> np.random.Generator:

@@ -90,8 +90,6 @@ class ForeignEnv(VectorBase):
                 "SAME_STEP, NEXT_STEP or DISABLED; without it nobody can tell where an episode begins"
             ) from None
 
-    # -- playing -----------------------------------------------------------------------------------
-
     def reset(self, seeds: SeedPlan) -> Step:
         """Starts episode 0 in every lane with its seed; later episodes are drawn by the environment."""
         self.episode[:] = 0
@@ -249,15 +247,11 @@ class ForeignEnv(VectorBase):
         if len(rows.final_index):
             rows.final_index, rows.final_obs = np.zeros(0, dtype=np.int64), self.kinds[0].obs.allocate(0)
 
-    # -- errors ------------------------------------------------------------------------------------
-
     def _breach(self, lane: int, problem: str) -> EnvError:
         return EnvError(f"{self.name}: lane {lane}, episode {self.episode[lane]}, vector step {self._clock}: {problem}")
 
     def _located(self, error: Exception) -> EnvError:
         return EnvError(f"{self.name}: vector step {self._clock}: raised {type(error).__name__}: {error}")
-
-    # -- the rest ----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """What lanes show; where they are inside cannot be saved."""
