@@ -139,7 +139,7 @@ class Suggestions:
         self.total = max(num_samples, len(points)) * size
         self.points = [
             (number, point)
-            for i, point in enumerate(_read_points(points, space))
+            for i, point in enumerate(_adopted(point, space, f"points[{i}]") for i, point in enumerate(points))
             for number in range(i * size, (i + 1) * size)
             if size == 1 or all(point.get(path, value) is value for path, value in cell(space, number).items())
         ]
@@ -174,11 +174,10 @@ class Suggestions:
         where = f"search = {type(self.search).__name__}: suggestion {number}"
         if not isinstance(suggested, Mapping):
             raise ConfigError(f"{where} is {show(suggested)}; ask must give parameters by path, or None")
-        params, problems = _adopt(suggested, searched(self.space), where)
-        problems += [f"{where}: {path} is missing" for path in searched(self.space) if path not in suggested]
-        if problems:
-            raise ConfigError(*problems)
-        return params
+        missing = [f"{where}: {path} is missing" for path in searched(self.space) if path not in suggested]
+        if missing:
+            raise ConfigError(*missing)
+        return _adopted(suggested, searched(self.space), where)
 
     def _completed(self, params: Mapping[str, Any], number: int) -> dict[str, Any]:
         """The parameters with those that functions compute, in the order of the space."""
@@ -240,32 +239,19 @@ def searched(space: Mapping[str, Domain]) -> dict[str, Domain]:
 
 
 def refuse_grids(space: Mapping[str, Domain], search: str) -> None:
-    """Refuses grids, for searches that choose every value themselves.
+    """Refuses grids, for searches that choose every value themselves."""
+    grids = [f"{path} = {show(domain)}" for path, domain in space.items() if isinstance(domain, Grid)]
+    way_out = f"{search} does not try whole grids; write choice, or search: {{name: random}}"
+    if grids:
+        raise ConfigError(*(f"{grid}: {way_out}" for grid in grids))
+
+
+def _adopted(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -> dict[str, Any]:
+    """Values as the domains have them.
 
     Raises:
-        ConfigError: If there is a grid.
+        ConfigError: With a line for each value that is in no domain.
     """
-    grids = [f"{path} = {show(domain)}" for path, domain in space.items() if isinstance(domain, Grid)]
-    if grids:
-        raise ConfigError(
-            *(f"{grid}: {search} does not try whole grids; write choice, or search: {{name: random}}" for grid in grids)
-        )
-
-
-def _read_points(points: Sequence[Mapping[str, Any]], space: Mapping[str, Domain]) -> list[dict[str, Any]]:
-    """The points with values as the domains have them."""
-    read, problems = [], []
-    for i, point in enumerate(points):
-        params, wrong = _adopt(point, space, f"points[{i}]")
-        read.append(params)
-        problems += wrong
-    if problems:
-        raise ConfigError(*problems)
-    return read
-
-
-def _adopt(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -> tuple[dict[str, Any], list[str]]:
-    """Values as the domains have them, and what is wrong with the others."""
     params: dict[str, Any] = {}
     problems: list[str] = []
     for path, value in values.items():
@@ -278,4 +264,6 @@ def _adopt(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -
             params[path] = space[path].adopt(value)
         except ConfigError as error:
             problems.append(f"{where}: {path} = {show(value)}: {error}")
-    return params, problems
+    if problems:
+        raise ConfigError(*problems)
+    return params
