@@ -49,3 +49,9 @@ def console_style(style: str) -> str:
     if style != "auto":
         return style
     return "live" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "plain"
+
+
+def write_line(line: str) -> None:
+    """Writes a line to standard output, for a reader to see at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
