@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from rookery.algorithms.q_kernel import TDRows
 from stepping import step
 
 from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig
 from rookery.algorithms.pqn import PQN, PQNConfig
-from rookery.algorithms.q_kernel import TDRows
 from rookery.algorithms.q_values import QBatch, ValuesConfig
 from rookery.core.batch import Transitions
 from rookery.core.optim import gradient_step

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 from q_learners import MASKED, NUMBERS, fragments, learner
+from rookery.algorithms.q_kernel import RecurrentQKernels
 from stepping import step
 
 from rookery.algorithms.dqn import TargetConfig
-from rookery.algorithms.q_kernel import RecurrentQKernels
 from rookery.algorithms.q_values import ValuesConfig
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig

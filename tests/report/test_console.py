@@ -299,7 +299,9 @@ def test_plain_lines_tell_events_and_the_end(capsys):
 def test_the_live_panel_leaves_its_last_state_on_the_screen():
     file = io.StringIO()
     with tiny("quiet") as trainer:
-        trainer.reporter = LiveReporter(Console(file=file, width=100, height=30, force_terminal=True, color_system=None))
+        trainer.reporter = LiveReporter(
+            Console(file=file, width=100, height=30, force_terminal=True, color_system=None)
+        )
         trainer.train({"iterations": 3})
     last = file.getvalue().rpartition("╭")[2]
     assert "100 %" in last
