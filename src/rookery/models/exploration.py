@@ -4,7 +4,7 @@ A number is always standard normal, so a spread means the same whichever way is 
 decisions is carried by whoever plays, slot by slot, beside what the policy remembers; zeros start an episode.
 
 `BoundedHead.draw` applies it: `models/squashed.py`. Choices explore by themselves:
-`EpsilonGreedy` and `Boltzmann` stand in `models/q_head.py`, noisy weights in `models/noisy.py`.
+`EpsilonGreedy`, `Boltzmann` and noisy weights stand in `models/q_head.py`.
 """
 
 from __future__ import annotations
