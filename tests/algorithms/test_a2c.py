@@ -19,7 +19,7 @@ SAME = {"gamma": 0.95, "gae_lambda": 0.9, "fragment_length": 8, "value_coef": 0.
 def pair(env, **settings):
     """A2C and PPO with the same first weights, and a rollout."""
     trainers = [Trainer(env, cls(**SAME | settings), seed=3, num_envs=4) for cls in (A2CConfig, PPOConfig)]
-    (rollout,) = trainers[0].pool.sample(10_000).values()
+    (rollout,) = trainers[0].pool.sample(10_000).rollouts.values()
     return *(trainer.learners["main"] for trainer in trainers), rollout
 
 
@@ -31,9 +31,9 @@ def test_a2c_is_the_first_gradient_step_of_ppo(env, normalize):
     assert torch.equal(a2c.optimizer.flat.data, ppo.optimizer.flat.data)
     data = ppo.targets(rollout)
     (batch,) = data.shuffled(10**6, ppo.rng)
-    metrics = compute_gradients(ppo.net, ppo.loss, batch, ppo.optimizer, ppo.now())
+    metrics = compute_gradients(ppo.forward, ppo.loss, batch, ppo.optimizer, ppo.now())
     assert not torch.as_tensor(metrics["clip_fraction"]).any()
-    theirs = compute_gradients(a2c.net, a2c.loss, data, a2c.optimizer, a2c.now())
+    theirs = compute_gradients(a2c.forward, a2c.loss, data, a2c.optimizer, a2c.now())
     mine, other = a2c.optimizer.flat.grad, ppo.optimizer.flat.grad
     assert mine.norm() > 0.1
     assert (mine - other).norm() < 1e-6 * mine.norm()
@@ -43,7 +43,7 @@ def test_a2c_is_the_first_gradient_step_of_ppo(env, normalize):
 def test_a_whole_update_of_a2c_steps_along_the_gradient_of_ppo():
     a2c, ppo, rollout = pair("CartPole-v1", normalize_advantage=False, max_grad_norm=0.5)
     before = a2c.optimizer.flat.data.clone()
-    compute_gradients(ppo.net, ppo.loss, ppo.targets(rollout), ppo.optimizer, ppo.now())
+    compute_gradients(ppo.forward, ppo.loss, ppo.targets(rollout), ppo.optimizer, ppo.now())
     gradient = ppo.optimizer.flat.grad * 0.5 / ppo.optimizer.flat.grad.norm()  # it is longer than 0.5
     square = 0.99 * 1.0 + 0.01 * gradient.square()
     row = a2c.training_step(rollout)
@@ -111,7 +111,7 @@ def test_a_learner_goes_on_from_its_saved_state_bit_by_bit():
         old.train_iteration()
     mine, theirs = old.learners["main"], new.learners["main"]
     theirs.load_state_dict(mine.state_dict())
-    (rollout,) = old.pool.sample(10_000).values()
+    (rollout,) = old.pool.sample(10_000).rollouts.values()
     for learner in (mine, theirs):
         learner.training_step(rollout)
     assert torch.equal(mine.optimizer.flat.data, theirs.optimizer.flat.data)

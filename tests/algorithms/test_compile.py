@@ -63,7 +63,7 @@ def test_compiled_steps_give_the_weights_of_plain_ones(make, obs, action, precis
     )
     for rows in (6, 6):
         for one in (plain, fast):
-            metrics = gradient_step(one.net, one.loss, batch(obs, action, rows), one.optimizer, one.now())
+            metrics = gradient_step(one.forward, one.loss, batch(obs, action, rows), one.optimizer, one.now())
             assert math.isfinite(metrics["grad_norm"])
     assert torch.allclose(plain.optimizer.flat.data, fast.optimizer.flat.data, atol=1e-5)
 
@@ -82,5 +82,5 @@ def test_a_schedule_compiles_a_few_times_and_no_more(monkeypatch):
     one.horizon = 1000
     for step in range(0, 1000, 100):
         one.env_steps = step
-        gradient_step(one.net, one.loss, batch(VECTOR, CHOICE, 6), one.optimizer, one.now())
+        gradient_step(one.forward, one.loss, batch(VECTOR, CHOICE, 6), one.optimizer, one.now())
     assert 1 <= len(compilations) <= 4  # constant, then two guesses at what changes, for ten values

@@ -145,9 +145,9 @@ def test_a_stored_state_that_is_old_is_brought_up_to_date_by_both_networks():
     seen = timeline_rows(dqn.policy, rollout)
     _, burned_, rest = split_timeline(dqn.policy, rollout, 6)
     kept = dqn.policy.learned(rollout.memory[0])
-    for net in (dqn.net, dqn.target_net):
-        values, memory = unroll(net, seen, None, kept, burned_, rest)
-        now, _ = walk(net, dqn.policy, rollout)
+    for network in (dqn.forward, dqn.target_forward):
+        values, memory = unroll(network, seen, None, kept, burned_, rest)
+        now, _ = walk(network.net, dqn.policy, rollout)
         places = rest.places(len(seen["obs"]))
         decided = {place: i for i, place in enumerate(map(tuple, rollout.valid.nonzero().tolist()))}
         for place, number in decided.items():

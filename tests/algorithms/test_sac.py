@@ -63,7 +63,7 @@ def test_the_actor_loss_is_that_of_torch_distributions():
     learner = sac()
     rows, noise = transitions(), torch.randn(32, 2)
     batch = ActorBatch(rows.obs, noise, torch.tensor(0.3))
-    loss, metrics = actor_loss(SACActor(learner.policy, learner.critics.detached)(batch), batch, learner.cfg)
+    loss, metrics = actor_loss(SACActor(learner.policy, learner.critics.detached_forward)(batch), batch, learner.cfg)
     distribution, normal = squashed(learner.policy, rows.obs)
     action = torch.tanh(normal.mean + normal.stddev * noise)
     logp = distribution.log_prob(action).sum(1)
@@ -77,7 +77,7 @@ def test_the_actor_gradient_is_that_of_torch_distributions():
     rows, noise = transitions(), torch.randn(32, 2)
     batch = ActorBatch(rows.obs, noise, torch.tensor(0.3))
     weights = list(learner.policy.parameters())
-    loss, _ = actor_loss(SACActor(learner.policy, learner.critics.detached)(batch), batch, learner.cfg)
+    loss, _ = actor_loss(SACActor(learner.policy, learner.critics.detached_forward)(batch), batch, learner.cfg)
     ours = torch.autograd.grad(loss, weights)
     distribution, normal = squashed(learner.policy, rows.obs)
     action = torch.tanh(normal.mean + normal.stddev * noise)
@@ -103,7 +103,7 @@ def test_the_critics_learn_the_soft_value_of_a_fresh_next_action():
 def test_quantiles_reach_the_actor_as_the_mean_of_all():
     learner = sac(critic=CriticConfig(quantiles=5))
     batch = ActorBatch(transitions().obs, torch.randn(32, 2), torch.tensor(0.0))
-    judged = SACActor(learner.policy, learner.critics.detached)(batch)
+    judged = SACActor(learner.policy, learner.critics.detached_forward)(batch)
     assert judged.q.shape == (2, 32, 5)
     assert float(actor_loss(judged, batch, learner.cfg)[0].detach()) == pytest.approx(
         -float(judged.q.detach().mean()), rel=1e-5

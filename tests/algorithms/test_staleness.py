@@ -66,7 +66,7 @@ def slope(learner, rollout):
     data = advantage_targets(
         learner.forward, rollout, rollout.reward, [ValueColumn(0.9)], gae_lambda=0.9, stale=learner.staleness
     )
-    compute_gradients(learner.net, learner.loss, data, learner.optimizer, learner.now())
+    compute_gradients(learner.forward, learner.loss, data, learner.optimizer, learner.now())
     (bias,) = [p for n, p in learner.policy.head.named_parameters() if n.endswith("bias")]
     return -bias.grad[0].item()
 
@@ -120,7 +120,7 @@ def test_a_very_unlikely_action_counts_no_more_than_the_bound():
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 def test_without_staleness_the_correction_corrects_nothing(env):
     with Trainer(env, PPOConfig(fragment_length=40), seed=3, num_envs=4) as trainer:
-        (rollout,) = trainer.pool.sample(10_000).values()
+        (rollout,) = trainer.pool.sample(10_000).rollouts.values()
         ppo = trainer.learners["main"]
         plain = ppo.targets(rollout)
         ppo.staleness = 1

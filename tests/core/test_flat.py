@@ -119,7 +119,7 @@ class Cloning(PPO):
     def training_step(self, rollout):
         row, data, cfg, means = super().training_step(rollout), self.targets(rollout), self.now(), Means()
         for batch in data.shuffled(64, self.rng):
-            means.add(gradient_step(self.net, value_error, batch, self.value_optimizer, cfg))
+            means.add(gradient_step(self.forward, value_error, batch, self.value_optimizer, cfg))
         return {**row, "value_error": means.result()["value_error"]}
 
 

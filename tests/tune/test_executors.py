@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from worker_cases import CASES, PATIENCE, Counting, event_of, job, rows, sleeping, start, step
+from worker_cases import CASES, WAIT_SECONDS, Counting, event_of, job, rows, sleeping, start, step
 
 from rookery import tune
 from rookery.core.errors import ConfigError
@@ -51,7 +51,7 @@ def is_there(pid):
 
 
 def wait_until_gone(pids):
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_SECONDS
     while any(map(is_there, pids)):
         assert time.monotonic() < until, "a process is left"
         time.sleep(0.02)
@@ -190,7 +190,7 @@ def test_a_fast_trial_does_not_keep_the_news_of_a_slow_one_waiting(make, tmp_pat
     for name in "ab":
         workers.begin(start(tmp_path, name, by=1))
         workers.order(name, Order(0))
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_SECONDS
     while {name: (tmp_path / name / "metrics.jsonl").exists() for name in "ab"} != {"a": True, "b": True}:
         assert time.monotonic() < until
     time.sleep(0.05)  # both have answered
@@ -243,7 +243,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_no_process_is_left_when_the_driver_is_killed(tmp_path):
     run = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path), repr(sys.path)], capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, "-c", DRIVER, str(tmp_path), repr(sys.path)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
     )
     assert run.returncode == -signal.SIGKILL, run.stderr
     pids = [int(pid) for pid in run.stdout.split()]

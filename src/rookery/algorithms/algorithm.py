@@ -18,6 +18,7 @@ from rookery.core.settings import Settings, Structural
 from rookery.core.state import Stateful
 from rookery.models.build import ModelConfig
 from rookery.models.heads import DistributionHead, HeadSpec
+from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 
@@ -134,6 +135,12 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         networks has any.
         """
         return any(getattr(part, "kernels", None) is not None for part in vars(self).values())
+
+    @property
+    def obstacle(self) -> str:
+        """Why gradient steps run in torch, in a few words; empty if no network has a reason."""
+        reasons = (part.obstacle for part in vars(self).values() if isinstance(part, Forward))
+        return next(filter(None, reasons), "")
 
     def now(self) -> ConfigT:
         """The settings at this moment, schedules resolved."""

@@ -29,7 +29,7 @@ TO_WEIGHTS = (
 )
 TO_STEP = (
     "rookery.training.trainer:Trainer.train_iteration self.pool.sample",
-    "rookery.rollout.pool:WorkerPool.sample self.worker.sample",
+    "rookery.rollout.pool:LocalPool.sample self.worker.sample",
     "rookery.rollout.worker:RolloutWorker.sample self._vector_step",
     "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
 )

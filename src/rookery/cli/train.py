@@ -57,10 +57,7 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
     replay: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATH[:POLICY][*PART]",
-            help="Start from the replay of another run; with *0.5, draw half of each batch from it. Repeatable.",
-        ),
+        typer.Option(metavar="PATH[:POLICY][*PART]", help="Start from another run's replay; *0.5: half of each batch."),
     ] = None,
     memory: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # what --replay was called before
 ) -> None:

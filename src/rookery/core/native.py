@@ -2,7 +2,7 @@
 
 The C++ stands in `core/kernels/`, one source compiled once for each instruction set. It knows layers, heads and flat
 vectors, and nothing of algorithms; the torch modules stay the definition of what is computed, and what runs where there
-is no kernel. `models/native.py` says which networks qualify; `core/native_memory.py` has what remembers.
+is no kernel. `native/qualify.py` says which networks qualify; `core/native_memory.py` has what remembers.
 """
 
 from __future__ import annotations

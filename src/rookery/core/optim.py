@@ -294,15 +294,14 @@ def _through_kernels(
         _check_gradients(gradients, parts, loss)
         kernels.write_gradients(gradients)
         return metrics
-    parts = [part.requires_grad_() for part in parts]
-    outputs = kernels.outputs([part.clone() for part in parts], batch)  # clones may be changed in place
+    parts, grad = [part.requires_grad_() for part in parts], optimizer.flat.grad
+    outputs, before = kernels.outputs([part.clone() for part in parts], batch), grad._version  # clones may be changed
     value, metrics = loss(outputs, batch, cfg)
     value.backward()
-    others = torch.linalg.vector_norm(optimizer.flat.grad, torch.inf)  # of gradients that reached weights by other ways
-    beside = optimizer.flat.grad.clone() if others else None
+    beside = None if grad._version == before else grad.clone()  # gradients that reached weights by other ways
     kernels.write_gradients([torch.zeros_like(part) if part.grad is None else part.grad for part in parts])
     if beside is not None:
-        optimizer.flat.grad.add_(beside)
+        grad.add_(beside)
     return metrics
 
 

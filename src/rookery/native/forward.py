@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from rookery.core.batch import Sequences, TensorTree
@@ -37,7 +38,7 @@ class Forward(Generic[NetT]):
 
     def __init__(self, net: NetT, learns: bool) -> None:
         self.net = net
-        self.obstacle = overridden(net)
+        self.obstacle = _undeclared(net)
         self._learns = learns
         structure = None if self.obstacle else net.structure()
         towers = () if structure is None else structure.towers
@@ -78,7 +79,7 @@ class Forward(Generic[NetT]):
             self._kernels = self._find_kernels()
 
     def _find_kernels(self) -> NetworkKernels | None:
-        self.obstacle = overridden(self.net)
+        self.obstacle = _undeclared(self.net)
         if self.obstacle:
             return None
         structure = self.net.structure()
@@ -106,6 +107,11 @@ def attach(net: NetT, *, learns: bool = True) -> Forward[NetT]:
     return Forward(net, learns)
 
 
+def _undeclared(net: object) -> str:
+    """Why kernels cannot go by what a network declares; nothing if they can."""
+    return overridden(net) if hasattr(net, "structure") else f"{type(net).__name__} declares no structure"
+
+
 class NetworkKernels:
     """A network on kernels, whatever it consists of: it puts out what its heads' layers do, without a graph.
 
@@ -118,6 +124,7 @@ class NetworkKernels:
         build: As given.
         towers: Each tower's description.
         head: How actions lie in what the first head puts out; None of a head that no action is drawn from.
+        options: ``[choices]`` of actions that are drawn from the first head's output.
         call: What a loss's own kernel keeps from one minibatch to the next.
         passes: How many passes were kept so far.
     """
@@ -130,6 +137,7 @@ class NetworkKernels:
         first, self.head = structure.towers[0].heads[0], None
         if isinstance(first, ActionHead) or (isinstance(first, QHead) and first.spec.values == "mean"):
             self.head = Head(build, layout_of(first))
+            self.options = torch.tensor(first.action_spec.sizes)
         self._stack = None
         if structure.stacked:
             self._stack = Networks(build, [tower.network for tower in self.towers if isinstance(tower, NativeTrunk)])

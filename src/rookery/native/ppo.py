@@ -7,7 +7,6 @@ in between, take about as long as the arithmetic.
 from __future__ import annotations
 
 from ctypes import byref, c_float
-from functools import cache
 from typing import Any
 from weakref import ref
 
@@ -105,12 +104,6 @@ def _trunks(kernels: NetworkKernels) -> tuple[NativeTrunk, NativeTrunk]:
     return actor, critic
 
 
-@cache
-def _options(sizes: tuple[int, ...]) -> Tensor:
-    """How many options each choice has."""
-    return torch.tensor(sizes)
-
-
 def _can_read(kernels: NetworkKernels, whole: Minibatch) -> bool:
     """Whether rows lie in memory as kernels read them."""
     rows, obs, action = len(whole.action), whole.obs, whole.action
@@ -124,7 +117,7 @@ def _can_read(kernels: NetworkKernels, whole: Minibatch) -> bool:
         all(trunk.can_read(obs) for trunk in _trunks(kernels))
         and action.shape[1:] == spec.shape
         and all(len(leaf) == rows for leaf in obs.values())
-        and bool(((choices >= 0) & (choices < _options(spec.sizes))).all())
+        and bool(((choices >= 0) & (choices < kernels.options)).all())
         and is_plain(action, torch.int64 if spec.dtype == np.int64 else torch.float32)
         and is_plain(obs.get(MASK), torch.bool)
         and all(map(is_plain, (*single, *wide)))

@@ -39,7 +39,7 @@ def run_facts(
     facts = {
         name: PolicyFacts(
             algorithm=type(learners[name]).__name__ if name in learners else "frozen",
-            path=describe_path(paths[name], policy),
+            path=describe_path(paths[name], policy, learners.get(name)),
             weights=sum(parameter.numel() for parameter in policy.parameters()),
             action_space=str(policy.action_spec.space),
             memory_size=policy.memory_size,

@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -92,19 +93,17 @@ class OptunaSearch(Search[OptunaConfig]):
         cfg, samplers = self.cfg, optuna.samplers
         seed = self.streams.integer(Role.TUNE, "search", "optuna")
         startup = min(max(self.num_samples // 4, 4), 10) if cfg.startup is None else cfg.startup
-        made: dict[str, Callable[[], Any]] = {
-            "tpe": lambda: samplers.TPESampler(
-                n_startup_trials=startup, multivariate=cfg.multivariate, constant_liar=True, seed=seed
+        made: dict[str, Callable[..., Any]] = {
+            "tpe": partial(
+                samplers.TPESampler, n_startup_trials=startup, multivariate=cfg.multivariate, constant_liar=True
             ),
-            "gp": lambda: samplers.GPSampler(n_startup_trials=startup, seed=seed),
-            "cmaes": lambda: samplers.CmaEsSampler(
-                n_startup_trials=startup, seed=seed, warn_independent_sampling=False
-            ),
-            "qmc": lambda: samplers.QMCSampler(scramble=True, seed=seed, warn_independent_sampling=False),
-            "nsga2": lambda: samplers.NSGAIISampler(population_size=cfg.population, seed=seed),
-            "random": lambda: samplers.RandomSampler(seed=seed),
+            "gp": partial(samplers.GPSampler, n_startup_trials=startup),
+            "cmaes": partial(samplers.CmaEsSampler, n_startup_trials=startup, warn_independent_sampling=False),
+            "qmc": partial(samplers.QMCSampler, scramble=True, warn_independent_sampling=False),
+            "nsga2": partial(samplers.NSGAIISampler, population_size=cfg.population),
+            "random": samplers.RandomSampler,
         }
-        return _quietly(made[cfg.sampler])
+        return _quietly(lambda: made[cfg.sampler](seed=seed))
 
 
 class Axis:
@@ -125,12 +124,9 @@ class Axis:
         if isinstance(domain, Float | Integer):
             return kinds.IntDistribution(self.coordinate(domain.low), self.coordinate(domain.high), log=domain.log)
         if isinstance(domain, Choices):
-            last = len(domain.values) - 1
-            return (
-                kinds.IntDistribution(0, last)
-                if _ascend(domain.values)
-                else kinds.CategoricalDistribution(range(last + 1))
-            )
+            count = len(domain.values)
+            ascend = _ascend(domain.values)
+            return kinds.IntDistribution(0, count - 1) if ascend else kinds.CategoricalDistribution(range(count))
         return kinds.FloatDistribution(0.0, 1.0)
 
     def coordinate(self, value: Any) -> Any:

@@ -9,9 +9,10 @@ from rookery.algorithms.q_kernel import RecurrentQKernels
 from stepping import step
 
 from rookery.algorithms.dqn import TargetConfig
-from rookery.algorithms.q_values import ValuesConfig
+from rookery.algorithms.q_values import ValuesConfig, values_along
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
+from rookery.native.forward import NetworkKernels
 from rookery.replay.buffer import ReplayConfig, SampledSequences
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -68,8 +69,8 @@ def updates(algo, number, **drawing):
 def same(settings, drawing, **memory):
     """Asserts that ten updates are those of torch."""
     mine, theirs = remembering(settings, **memory), remembering(settings, native=False, **memory)
-    assert isinstance(mine.net.kernels, RecurrentQKernels)
-    assert theirs.net.kernels is None
+    assert isinstance(mine.forward.kernels, NetworkKernels)
+    assert theirs.forward.kernels is None
     before, after, priorities, metrics = updates(mine, 10, **drawing)
     _, expected, wanted, known = updates(theirs, 10, **drawing)
     change = (expected - before).norm()
@@ -110,15 +111,15 @@ def test_values_and_what_is_remembered_after_sequences_are_those_of_torch():
     sequences, memory = rollout.sequences()
     obs = {"obs": rollout.obs["obs"].flatten(0, 1).index_select(0, rollout.valid_rows())}
     with torch.no_grad():
-        found, wanted = (algo.net.along(obs, None, memory, sequences) for algo in (mine, theirs))
+        found, wanted = (values_along(algo.forward, obs, None, memory, sequences) for algo in (mine, theirs))
     for ours, torchs in zip(found, wanted, strict=True):
         torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-6)
 
 
 def test_the_net_that_learns_goes_through_what_is_learned_once(monkeypatch):
     algo, passes = remembering(KINDS["dueling"]), []
-    along = algo.net.kernels.along
-    monkeypatch.setattr(algo.net.kernels, "along", lambda *parts, **more: passes.append(1) or along(*parts, **more))
+    run = algo.forward.kernels.run
+    monkeypatch.setattr(algo.forward.kernels, "run", lambda *parts, **more: passes.append(1) or run(*parts, **more))
     updates(algo, 1)
     assert len(passes) == 2  # the burn-in, and what is learned
 

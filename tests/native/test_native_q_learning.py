@@ -1,5 +1,6 @@
 """DQN on kernels: the same as by torch, on every build that this processor can run."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from rookery.core.optim import gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
+from rookery.native.td import TDRows
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 
@@ -105,8 +107,8 @@ def updates(algo, number):
 def same(cfg, obs=VECTOR):
     """Asserts that ten updates are those of torch."""
     mine, theirs = learner(cfg, obs), learner(cfg, obs, native=False)
-    assert mine.net.kernels is not None
-    assert theirs.net.kernels is None
+    assert mine.forward.kernels is not None
+    assert theirs.forward.kernels is None
     before, after, priority, metrics = updates(mine, 10)
     _, expected, wanted, known = updates(theirs, 10)
     change = (expected - before).norm()
@@ -157,13 +159,13 @@ def test_ten_steps_of_pqn_are_those_of_torch(activation):
         spec = obs_spec(MIXED, FIVE), action_spec(FIVE), cfg.model
         policy = Policy(*spec, generator=torch.Generator().manual_seed(0), head=cfg.head)
         algo = PQN(policy, cfg, Streams(0), "hero")
-        assert (algo.net.kernels is not None) == native
+        assert (algo.forward.kernels is not None) == native
         weights.append(algo.optimizer.flat.data.double())
         for seed in range(10):
             rng = np.random.default_rng(seed)
             target = torch.from_numpy(rng.standard_normal(100, dtype=np.float32))
             batch = QBatch(seen(policy, 100, rng), torch.from_numpy(rng.integers(5, size=100)), target)
-            gradient_step(algo.net, algo.loss, batch, algo.optimizer, cfg)
+            gradient_step(algo.forward, algo.loss, batch, algo.optimizer, cfg)
         weights.append(algo.optimizer.flat.data.double())
     before, mine, _, theirs = weights
     assert (mine - theirs).norm() < 1e-5 * (theirs - before).norm()
@@ -192,6 +194,6 @@ def test_targets_of_ones_own_are_used():
             return replace(batch, target=batch.target + 100.0)
 
     algo = learner(PLAIN)
-    own = Optimist(algo.policy, algo.cfg, Streams(0), "hero")
+    own = Optimist(copy.deepcopy(algo.policy), algo.cfg, Streams(0), "hero")
     own.replay.buffer.sample = lambda *_, **__: drawn(own, 0)
     assert step(own)["td_error"] > 50

@@ -16,7 +16,7 @@ from rookery.core.native import ADDRESS, FLOATS, SWITCH, Head, HeadLayout, Leaf,
 from rookery.core.optim import Adam
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
-from rookery.native.actor import native_actor
+from rookery.native.actor import attach_actor, native_actor
 from rookery.policies.policy import Policy
 
 VECTOR = spaces.Box(-5.0, 5.0, (4,), np.float32)
@@ -61,7 +61,7 @@ def acting(obs, action, policy_class=Policy, **model):
     policy.requires_grad_(False)
     for weight in policy.parameters():
         weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.3)
-    return policy
+    return attach_actor(policy)
 
 
 def masked(action):

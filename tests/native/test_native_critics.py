@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from stepping import optimizers, step
 
-from rookery.algorithms.critics import CriticConfig, StateAction
+from rookery.algorithms.critics import CriticConfig, StateAction, critic_values
 from rookery.algorithms.ddpg import DDPG, DDPGConfig
 from rookery.algorithms.sac import SAC, SACConfig
 from rookery.algorithms.td3 import TD3, TD3Config
@@ -99,8 +99,8 @@ def updates(algo, number):
 def same(name, obs=VECTOR, **model):
     """Asserts that ten updates are those of torch."""
     mine, theirs = learner(name, obs, **model), learner(name, obs, native=False, **model)
-    assert mine.critics.net.kernels is not None
-    assert theirs.critics.net.kernels is None
+    assert mine.critics.forward.kernels is not None
+    assert theirs.critics.forward.kernels is None
     before, after, metrics = updates(mine, 10)
     _, expected, known = updates(theirs, 10)
     for start, made, wanted in zip(before, after, expected, strict=True):
@@ -134,7 +134,7 @@ def test_the_gradient_of_actions_is_that_of_torch(name):
     rows, gradients = drawn(mine, 0), []
     for algo in (mine, theirs):
         action = rows.action.clone().requires_grad_()
-        judged = algo.critics.detached(StateAction(rows.obs, action))
+        judged = critic_values(algo.critics.detached_forward, StateAction(rows.obs, action))
         (judged.amin(0) if judged.dim() == 2 else judged.mean((0, 2))).sum().backward()
         gradients.append(action.grad)
     assert gradients[0].abs().max() > 1e-3
@@ -161,7 +161,7 @@ def test_critics_that_normalize_batches_run_in_torch():
     spec = obs_spec(VECTOR, NUMBERS), action_spec(NUMBERS), cfg.model
     policy = Policy(*spec, generator=torch.Generator().manual_seed(0), head=cfg.head)
     algo = kind(policy, replace(cfg, critic=CriticConfig(norm="batch")), Streams(0), "hero")
-    assert algo.critics.net.kernels is None
+    assert algo.critics.forward.kernels is None
     before = algo.actor_optimizer.flat.data.clone()
     algo.replay.buffer.sample = lambda *_, **__: drawn(algo, 0)
     step(algo)
