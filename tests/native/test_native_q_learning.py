@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rookery.algorithms.q_kernel import TDRows
 from stepping import step
 
 from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig

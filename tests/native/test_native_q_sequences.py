@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 from q_learners import MASKED, NUMBERS, fragments, learner
-from rookery.algorithms.q_kernel import RecurrentQKernels
 from stepping import step
 
 from rookery.algorithms.dqn import TargetConfig
