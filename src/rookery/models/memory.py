@@ -214,11 +214,7 @@ class LSTM(Recurrent):
     ``c = sigmoid(f) c + sigmoid(i) tanh(g)``, ``h = sigmoid(o) tanh(c)``. A layer remembers h, then c, and gives h. The
     bias of f starts at 1, so that it remembers before it has learned what to forget.
 
-    Args:
-        num_inputs: Width of what the trunk gives.
-        size: Width of each layer.
-        layers: Cells on top of each other.
-        generator: Draws the weights.
+    Arguments as of `Recurrent`.
     """
 
     def __init__(self, num_inputs: int, *, size: int, layers: int, generator: torch.Generator) -> None:
@@ -247,12 +243,7 @@ class GRU(Recurrent):
     With r, z, n = ``W x + b`` and, of the last output, ``U h``: ``r = sigmoid(r + U_r h)``,
     ``z = sigmoid(z + U_z h)``, ``n = tanh(n + r * U_n h)``, ``h = (1 - z) n + z h``. A layer remembers h, and gives it.
 
-    Args:
-        num_inputs: Width of what the trunk gives.
-        size: Width of each layer.
-        layers: Cells on top of each other.
-        horizon: Decisions; at first the units of a layer forget within 2 to about so many, see `spread_memories`.
-        generator: Draws the weights.
+    Arguments as of `Recurrent`; at first the units of a layer forget within 2 to about `horizon` decisions.
     """
 
     def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
@@ -286,12 +277,7 @@ class Scan(Recurrent):
     The tanh is not the paper's. Without it what one layer gives is linear in its candidates, and heads that are linear
     too learn to tell a decision from those around it much later.
 
-    Args:
-        num_inputs: Width of what the trunk gives.
-        size: Width of each layer.
-        layers: Cells on top of each other.
-        horizon: Decisions; at first the units of a layer forget within 2 to about so many, see `spread_memories`.
-        generator: Draws the weights.
+    Arguments as of `Recurrent`; at first the units of a layer forget within 2 to about `horizon` decisions.
     """
 
     def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
