@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 KERNELS = $(wildcard src/rookery/core/kernels/*.cpp src/rookery/core/kernels/*.h)
 
-.PHONY: demo test test-learning test-faults check lock docs bench peers help
+.PHONY: demo test test-all test-learning test-faults check lock docs bench peers help
 
 help:                         ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -11,8 +11,13 @@ help:                         ## this list
 demo: $(VENV)/.stamp          ## trains two policies in the arena for about a minute, writes an animation
 	$(BIN)/python examples/arena.py
 
-test: $(VENV)/.stamp          ## the tests, in parallel
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+# bytecode is kept: most of the collection, and much of each of the many processes, would be compiling
+test: $(VENV)/.stamp          ## the tests but the slow ones, in parallel
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=20 -m "not slow"
+
+test-all: .venv-all/.stamp    ## every test, every build of the kernels, with every extra (installed in .venv-all)
+	PYTHONDONTWRITEBYTECODE= ROOKERY_FAULTS=10 .venv-all/bin/python -m pytest -n 2 --dist worksteal --durations=20 \
+		--hypothesis-profile thorough
 
 test-learning: $(VENV)/.stamp ## every learning test, several seeds; writes benchmarks/results/
 	$(BIN)/python benchmarks/learning.py
@@ -40,6 +45,12 @@ bench: $(VENV)/.stamp         ## speed, beside Stable-Baselines3 and RLlib (20 m
 peers:                        ## environments of their own for the libraries that make bench compares with
 	PY=$(PY) sh benchmarks/peers/install.sh
 
-$(VENV)/.stamp: pyproject.toml setup.py constraints.txt requirements-dev.txt scripts/bootstrap $(KERNELS)
+SOURCES = pyproject.toml setup.py constraints.txt requirements-dev.txt scripts/bootstrap $(KERNELS)
+
+$(VENV)/.stamp: $(SOURCES)
 	sh scripts/bootstrap $(PY) $(VENV)
+	touch $@
+
+.venv-all/.stamp: $(SOURCES)
+	sh scripts/bootstrap $(PY) .venv-all all
 	touch $@

@@ -24,7 +24,7 @@ from rookery.core.batch import Rollout
 from rookery.core.files import mapped_files, read_manifest, write_directory
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
-from rookery.training.memories import Memories
+from rookery.training.replays import SavedReplays
 
 PAGE = Path(__file__).parent / "results" / "memory-files.md"
 
@@ -87,7 +87,7 @@ class Play:
 def measure(name: str, folder: Path) -> list[str]:
     """Rows of the table for one case."""
     obs, action, capacity, steps = CASES[name]
-    play, memories, lines = Play(obs, action, capacity), Memories(), []
+    play, memories, lines = Play(obs, action, capacity), SavedReplays(), []
     learners: Any = {"main": SimpleNamespace(own=play.memory)}
     before: set[int] = set()
 
@@ -96,7 +96,7 @@ def measure(name: str, folder: Path) -> list[str]:
         began = time.perf_counter()
         files, facts = memories.files(learners)
         write_directory(place, files, facts)
-        memories.lie_in(place)
+        memories.note_checkpoint(place)
         seconds = time.perf_counter() - began
         new = [path for path in place.glob("memory-*") if path.stat().st_ino not in before]
         before.update(path.stat().st_ino for path in new)
@@ -118,7 +118,7 @@ def measure(name: str, folder: Path) -> list[str]:
     manifest = read_manifest(place)
     saved: Any = SimpleNamespace(path=place, facts=manifest, memories=mapped_files(place, manifest))
     began = time.perf_counter()
-    Memories().restore(saved, {"main": SimpleNamespace(own=twin)}, print)  # type: ignore[dict-item]
+    SavedReplays().restore(saved, {"main": SimpleNamespace(own=twin)}, print)  # type: ignore[dict-item]
     seconds = time.perf_counter() - began
     size = sum(path.stat().st_size for path in place.glob("memory-*"))
     lines.append(f"| {name} | load, {len(twin):,} decisions | {seconds:.3f} | {size / 1e6:,.1f} MB read | | |")

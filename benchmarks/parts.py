@@ -138,7 +138,7 @@ def main() -> None:
         rows = {row.label: row for row in trainer.timers.rows()}
         found["training_step"] = 1e6 * rows["training_step"].seconds / rows["training_step"].count
         learner, now = trainer.learners["main"], trainer.learners["main"].now()
-        rollout = trainer.pool.sample(10_000)["main"]
+        rollout = trainer.pool.sample(10_000).rollouts["main"]
         batch = next(learner.targets(rollout).shuffled(ppo.minibatch_size, learner.rng))
         forward, optimizer = learner.forward, learner.optimizer
         found["targets"] = microseconds(lambda: learner.targets(rollout))
@@ -151,14 +151,14 @@ def main() -> None:
             found[f"clip and Adam {path}"] = microseconds(
                 lambda: apply_gradients(optimizer, lr=1e-12, max_grad_norm=now.max_grad_norm)
             )
-        seat = trainer.pool.worker.seats["main"]
+        player = trainer.pool.worker.policies["main"]
         seen = {path: leaf[0] for path, leaf in rollout.obs.items()}
         decisions = Decisions.on(
-            {path: leaf.numpy() for path, leaf in seen.items()}, seat.policy.obs_spec, seat.policy.action_spec
+            {path: leaf.numpy() for path, leaf in seen.items()}, player.policy.obs_spec, player.policy.action_spec
         )
         noise = torch.full((ppo.num_envs, 1), 0.5)
-        found["acting on 8 rows, kernels"] = microseconds(lambda: seat.act(decisions, noise, None))
-        found["acting on 8 rows, torch"] = microseconds(lambda: seat.policy.act(seen, noise))
+        found["acting on 8 rows, kernels"] = microseconds(lambda: player.act(decisions, noise, None))
+        found["acting on 8 rows, torch"] = microseconds(lambda: player.policy.act(seen, noise))
         found["gradients in torch"] = microseconds(
             lambda: compute_gradients(learner.net, ppo_loss, batch, optimizer, now)
         )

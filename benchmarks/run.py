@@ -25,10 +25,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import report
 from measure import cpu_seconds, machine_busy_seconds, process_tree
 from workloads import TARGETS
 
+import report
 from envs import LOOPS, loops_per_microsecond
 
 HERE = Path(__file__).parent

@@ -15,7 +15,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach
@@ -35,7 +35,7 @@ class AWRConfig(AlgorithmConfig):
     max_weight: PositiveFloat = 20.0
     epochs: PositiveInt = 5
     minibatch_size: PositiveInt = 128
-    fragment_length: PositiveInt = 64
+    fragment_length: Structural[PositiveInt] = 64
     max_grad_norm: PositiveFloat | None = 0.5
     model: ModelConfig = field(default_factory=ModelConfig)
 

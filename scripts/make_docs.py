@@ -96,7 +96,7 @@ def settings_page() -> str:
     ]
     for title, prefix, cls in SECTIONS:
         lines += [f"## {title}", "", "| path | value | default | meaning |", "|---|---|---|---|"]
-        texts = {name: text for base in reversed(cls.__mro__[:-1]) for name, text in texts_of(base).items()}
+        texts = field_texts(object_name(cls))
         for name, field in fields_of(cls).items():
             if cls is PolicyEntry and name == "algorithm":
                 continue  # its settings stand beside it
@@ -113,11 +113,6 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def texts_of(cls: type) -> dict[str, str]:
-    """What stands below the fields that a class declares itself."""
-    return field_texts(object_name(cls)) if dataclasses.is_dataclass(cls) else {}
-
-
 def presets_page() -> str:
     """Every preset as a table."""
     lines = [
@@ -132,8 +127,9 @@ def presets_page() -> str:
         "action is a Box, else *discrete*.",
         "",
     ]
-    for algorithm, kinds in SPACE_PRESETS.items():
-        for kind, values in kinds.items():
+    for algorithm in ENV_PRESETS:
+        for kind in ("discrete", "continuous", "image"):
+            values = SPACE_PRESETS.get(algorithm, {}).get(kind, {})
             text = ", ".join(f"`{path}={flow(value)}`" for path, value in values.items()) or "the defaults as they are"
             lines.append(f"- **{algorithm}, {kind}**: {text}")
     for algorithm, values in MEMORY_PRESETS.items():

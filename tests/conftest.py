@@ -1,15 +1,27 @@
 """Every test runs torch on one thread: with two, small networks are many times slower beside a second test process.
 
 And none measures how many helpers would be worth it, unless it says so: what the machine does besides decides nothing.
+``make test`` leaves out what is marked slow, and tries few examples where Hypothesis draws them; ``make test-all`` runs
+all, with many.
 """
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates
 from rookery.envs import choice
+from selection import slow_except
 
 torch.set_num_threads(1)
+
+UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("thorough", max_examples=300, **UNHURRIED)
+settings.register_profile("quick", max_examples=20, **UNHURRIED)
+settings.load_profile("quick")
+
+BUILDS = [name for name in candidates() if (FOLDER / f"{name}.so").exists()]
+"""Of the kernels, those that this processor can run, the best first."""
 
 
 @pytest.fixture(autouse=True)
@@ -17,11 +29,11 @@ def _one_core(monkeypatch):
     monkeypatch.setattr(choice, "usable_cores", lambda: 1)
 
 
-@pytest.fixture(params=candidates())
+@pytest.fixture(params=slow_except(*BUILDS[:1], of=BUILDS) or [None])
 def kernels(request, monkeypatch):
-    """Each build that this processor can run, in turn, as the one that runs."""
-    if not (FOLDER / f"{request.param}.so").exists():
-        pytest.skip(f"no kernels for {request.param} here")
+    """The best build that this processor can run, as the one that runs; for ``make test-all`` each of them in turn."""
+    if request.param is None:
+        pytest.skip("no kernels here")
     monkeypatch.setenv(SWITCH, request.param)
     best_build.cache_clear()
     yield best_build()

@@ -82,6 +82,7 @@ def test_a_wheel_serves_every_python_and_carries_every_build_and_no_source(tree,
     assert {ctypes.CDLL(str(path)).answer() for path in found.values()} == {42}
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_kernels_compile_without_a_warning_and_need_no_cpp_library(tree, tmp_path):
     shutil.copytree(ROOT / KERNELS, tree / KERNELS, dirs_exist_ok=True)

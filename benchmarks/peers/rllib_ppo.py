@@ -26,8 +26,8 @@ from ray.tune import register_env
 from workloads import BEST, MATCHED, TARGETS
 from workloads import PPO as Settings
 
-from rookery.envs.arena import MultiAgentArena
-from rookery.envs.memory_tasks import StatelessCartPole
+from rookery.tasks.arena import MultiAgentArena
+from rookery.tasks.memory_tasks import StatelessCartPole
 
 IMPORTED = seconds_since_start()
 

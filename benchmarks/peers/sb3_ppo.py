@@ -24,7 +24,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 from workloads import BEST, MATCHED, TARGETS
 from workloads import PPO as Settings
 
-from rookery.envs.memory_tasks import StatelessCartPole
+from rookery.tasks.memory_tasks import StatelessCartPole
 
 IMPORTED = seconds_since_start()
 

@@ -34,7 +34,7 @@ _HOME = {
     "Linear": "rookery.core.schedules",
     "Exponential": "rookery.core.schedules",
     "Piecewise": "rookery.core.schedules",
-    "MultiAgentArena": "rookery.envs.arena",
+    "MultiAgentArena": "rookery.tasks.arena",
     "EntitySet": "rookery.core.entity_set",
     "RookeryError": "rookery.core.errors",
     "load_policy": "rookery.native.actor",
@@ -71,11 +71,11 @@ if TYPE_CHECKING:
     from rookery.core.schedules import Exponential as Exponential
     from rookery.core.schedules import Linear as Linear
     from rookery.core.schedules import Piecewise as Piecewise
-    from rookery.envs.arena import MultiAgentArena as MultiAgentArena
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy
     from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.rollout.hooks import Episode as Episode
+    from rookery.tasks.arena import MultiAgentArena as MultiAgentArena
     from rookery.training.callbacks import Callback as Callback
     from rookery.training.settings import CheckpointConfig as CheckpointConfig
     from rookery.training.settings import EvaluationConfig as EvaluationConfig

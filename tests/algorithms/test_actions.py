@@ -6,6 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, ReinforceConfig, Trainer
+from selection import slow
 
 CONTEXTS = np.eye(3, dtype=np.float32)
 KEYS = [(0, 0), (1, 0), (1, 1)]
@@ -56,8 +57,8 @@ class Flags(gymnasium.Env):
     ("env", "cfg", "env_steps", "needed"),
     [
         (Locks, PPOConfig(lr=3e-3, fragment_length=32, kl_coef=0.2), 5_000, 0.8),
-        (Locks, A2CConfig(lr=1e-2), 4_000, 0.75),
-        (Locks, ReinforceConfig(lr=1e-2, batch_size=256), 4_000, 0.75),
+        slow(Locks, A2CConfig(lr=1e-2), 4_000, 0.75),
+        slow(Locks, ReinforceConfig(lr=1e-2, batch_size=256), 4_000, 0.75),
         (Flags, PPOConfig(lr=3e-3, fragment_length=32), 3_000, 0.95),
     ],
     ids=lambda value: getattr(type(value), "__name__", str(value)),

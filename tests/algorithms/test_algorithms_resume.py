@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rookery import A2CConfig, PPOConfig, ReinforceConfig, Trainer
+from selection import slow
 
 
 class Mixed(gym.Env):
@@ -50,7 +51,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", Mixed])
+@pytest.mark.parametrize("env", [slow("CartPole-v1"), Mixed])
 @pytest.mark.parametrize("name", SMALL)
 def test_six_iterations_equal_three_and_three_more(name, env, tmp_path):
     settings = {"num_envs": 3, "iteration_steps": 300, "seed": 4}

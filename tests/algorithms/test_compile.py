@@ -16,6 +16,7 @@ from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.policies.policy import Policy
+from selection import slow
 
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
 PICTURE = spaces.Box(0, 255, (8, 8, 1), np.uint8)
@@ -49,7 +50,7 @@ def batch(obs, action, rows):
 
 @pytest.mark.parametrize(
     ("make", "obs", "action", "precision"),
-    [(PPOConfig, PICTURE, CHOICE, "bfloat16"), (A2CConfig, VECTOR, FORCE, "float32")],
+    [slow(PPOConfig, PICTURE, CHOICE, "bfloat16"), (A2CConfig, VECTOR, FORCE, "float32")],
 )
 def test_compiled_steps_give_the_weights_of_plain_ones(make, obs, action, precision, monkeypatch):
     # This back end writes no programs, so it needs no compiler; it takes the same graphs of forward and backward pass,

@@ -13,6 +13,7 @@ from rookery import DQNConfig, Trainer
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.spaces import MASK
 from rookery.models.distributions import Categorical
+from selection import slow
 
 
 def flat(net):
@@ -32,7 +33,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("prioritized", [False, slow(True)])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_sort_of_value_learns_what_a_table_would(kind, prioritized):
     # one decision an episode, worth its number with a chance of one half of 2 more

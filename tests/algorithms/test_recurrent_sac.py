@@ -10,6 +10,7 @@ from stepping import optimizers
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import StateAction, behavior_of
 from rookery.algorithms.sac import SACConfig
+from selection import slow
 
 
 class Cue(gymnasium.Env):
@@ -118,8 +119,8 @@ def test_what_comes_after_a_truncated_decision_is_its_final_observation(learner)
     ("env", "cfg"),
     [
         (Cue, config()),
-        (Cue, config("lstm", critic={"quantiles": 5, "norm": "layer", "number": 1}, n_step=2)),
-        (Choice, config(discrete=True, entropy_share=0.1, replay={"kind": "prioritized", "capacity": 2000})),
+        slow(Cue, config("lstm", critic={"quantiles": 5, "norm": "layer", "number": 1}, n_step=2)),
+        slow(Choice, config(discrete=True, entropy_share=0.1, replay={"kind": "prioritized", "capacity": 2000})),
     ],
     ids=["gru", "lstm, quantiles", "discrete, prioritized"],
 )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery import ReinforceConfig, Trainer
@@ -205,7 +205,6 @@ class Numbered(gymnasium.Env):
         return np.array([self.seed, self.t], np.float32), float(self.t), ended and not cut, ended and cut, {}
 
 
-@settings(max_examples=25, deadline=None)
 @given(lanes=st.integers(1, 4), batch_size=st.integers(1, 60), seed=st.integers(0, 99))
 def test_every_decision_of_a_finished_episode_is_learned_from_exactly_once(lanes, batch_size, seed):
     cfg = ReinforceConfig(batch_size=batch_size, gamma=0.5, model={"hidden": ()})

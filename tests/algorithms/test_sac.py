@@ -13,6 +13,7 @@ from reaching import Reach, experience, reached
 from stepping import optimizers, step
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
+from each_step import after_each_step
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.sac import SAC, ActorBatch, EntropyBatch, SACActor, SACConfig, actor_loss, temperature_loss
@@ -23,6 +24,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
+from selection import slow
 
 SMALL = {"model": {"hidden": (16, 16)}, "batch_size": 32, "learning_starts": 50, "replay": {"capacity": 2000}}
 SEEN, MOVES = spaces.Box(-5, 5, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
@@ -210,11 +212,11 @@ LEARNING = {**SMALL, "lr": 1e-2, "tau": 0.02, "learning_starts": 200, "gamma": 0
     "option",
     [
         {},
-        {"critic": CriticConfig(quantiles=5)},
-        {"critic": CriticConfig(norm="batch")},
+        slow({"critic": CriticConfig(quantiles=5)}),
+        slow({"critic": CriticConfig(norm="batch")}),
         {"critic": CriticConfig(norm="layer"), "n_step": 2, "replay": {"kind": "prioritized", "capacity": 2000}},
-        {"exploration": {"kind": "gsde", "every": 4}, "model": {"hidden": (16, 16), "normalize_obs": True}},
-        {"exploration": {"kind": "ou"}, "log_std": "tanh"},
+        slow({"exploration": {"kind": "gsde", "every": 4}, "model": {"hidden": (16, 16), "normalize_obs": True}}),
+        slow({"exploration": {"kind": "ou"}, "log_std": "tanh"}),
     ],
     ids=["plain", "tqc", "crossq", "layer norm, n-step, prioritized", "gsde, normalized", "ou"],
 )
@@ -298,7 +300,9 @@ def test_actions_span_bounds_of_any_kind(space, warm_up):
         assert share.std(0) == pytest.approx([math.sqrt(1 / 12)] * 2, abs=0.02)
 
 
-@pytest.mark.parametrize("option", [{}, {"critic": CriticConfig(norm="batch", quantiles=5)}], ids=["plain", "crossq"])
+@pytest.mark.parametrize(
+    "option", [{}, slow({"critic": CriticConfig(norm="batch", quantiles=5)})], ids=["plain", "crossq"]
+)
 def test_stopping_in_the_middle_of_an_iteration_changes_nothing(option, tmp_path):
     cfg = SACConfig(**{**SMALL, **option, "updates_per_step": 0.4, "learning_starts": 100})
     settings = {"num_envs": 3, "seed": 4, "iteration_steps": 300}
@@ -321,7 +325,7 @@ def test_stopping_in_the_middle_of_an_iteration_changes_nothing(option, tmp_path
                 if worker.vector_steps == stop:
                     trainer.interrupt.number = signal.SIGINT
 
-            trainer.pool.worker.after_step = come
+            after_each_step(trainer.pool.worker, come)
             trainer.train({"iterations": 2})
     with Trainer.load(tmp_path, resume=True) as trainer:
         trainer.train({"iterations": 2})

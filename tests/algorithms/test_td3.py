@@ -17,6 +17,7 @@ from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.policies.policy import Policy
+from selection import slow
 
 SMALL = {"model": {"hidden": (16, 16)}, "batch_size": 32, "learning_starts": 50, "replay": {"capacity": 2000}}
 SEEN, MOVES = spaces.Box(-5, 5, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
@@ -177,9 +178,9 @@ NOISE = {"std": 0.3}
     "cfg",
     [
         TD3Config(**LEARNING, exploration=NOISE),
-        TD3Config(**LEARNING, exploration={"kind": "ou", **NOISE}, n_step=2, critic={"quantiles": 5}),
+        slow(TD3Config(**LEARNING, exploration={"kind": "ou", **NOISE}, n_step=2, critic={"quantiles": 5})),
         DDPGConfig(**LEARNING, exploration=NOISE),
-        DDPGConfig(**LEARNING, exploration={"kind": "gsde", **NOISE}, critic={"norm": "layer"}),
+        slow(DDPGConfig(**LEARNING, exploration={"kind": "gsde", **NOISE}, critic={"norm": "layer"})),
     ],
     ids=["td3", "td3 with quantiles and drift", "ddpg", "ddpg with layer norm and gsde"],
 )

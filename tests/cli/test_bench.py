@@ -92,7 +92,7 @@ def test_forward_passes_of_two_policies_are_counted_together(monkeypatch):
     two = {"policies": ["pol1", "pol2"], "policy_mapping": {"agent1": "pol1", "agent2": "pol2"}}
     with Trainer("MultiAgentArena", num_envs=3, seed=0, **two) as trainer:
         acted = []
-        for name, seat in trainer.pool.worker.seats.items():
+        for name, seat in trainer.pool.worker.policies.items():
             monkeypatch.setattr(seat, "act", lambda obs, noise, memory, name=name: acted.append((name, len(noise))))
         speed.inference_limit(trainer, seconds=0.0)
     assert acted == [("pol1", 3), ("pol2", 3)]

@@ -111,6 +111,7 @@ BAD = [
     ("env: {wrappers: none}", ".env.wrappers: 'none' is no array"),
     ("algorithm: {lr: 0}", ".algorithm.lr: 0 breaks exclusiveMinimum 0"),
     ("algorithm: {gamma: 1.5}", ".algorithm.gamma: 1.5 breaks maximum 1"),
+    ("algorithm: {name: sac, alpha: often}", ".algorithm.alpha"),
     ("algorithm: {gama: 0.9}", ".algorithm.gama: there is no such setting"),
     ("algorithm: {lr: {start: 1e-3}}", ".algorithm.lr"),
     ("algorithm: {clip: {points: [[0, 1, 2]]}}", ".algorithm.clip"),
@@ -182,6 +183,8 @@ EXPERIMENT = experiment_schema()
 GOOD_EXPERIMENTS = [
     "algorithm: {lr: {loguniform: [1e-4, 1e-2]}, gamma: 0.9, model: {hidden: {grid_search: [[64], [32, 32]]}}}",
     "sampling: {num_envs: {choice: [8, 16]}}",
+    "algorithm: {model: {hidden: [{choice: [32, 64]}, 32]}}",
+    "tune: {search: {}}",
     "policies: {a: {name: a2c, lr: {uniform: {low: 0.1, high: 0.2}}}}",
     "tune: {num_samples: 4, search: optuna, scheduler: {name: asha, max_time: 40}}",
     "tune: {search: {name: optuna, sampler: gp}, metric: [return_mean, length_mean], mode: [max, min]}",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -215,6 +215,17 @@ def test_at_resolves_schedules_also_in_nested_settings_and_costs_nothing_without
 def test_a_schedule_may_end_on_an_open_bound():
     assert PPOConfig(lr=Linear(1e-3, 0)).at(100, 100).lr == 0.0
     assert PPOConfig(clip=Exponential(0.3, 0.1, 10)).at(10, None).clip == pytest.approx(0.1)
+
+
+def test_an_optional_schedule_is_described_without_the_word_anything():
+    @dataclass(frozen=True)
+    class Temperature(Settings):
+        alpha: Scheduled[NonNegative] | None = None
+
+    for alpha in (None, 0.5, Linear(1, 0)):
+        assert Temperature(alpha=alpha).alpha == alpha
+    with pytest.raises(ConfigError, match="alpha = -1: must be a number of at least 0 or null or a schedule of it$"):
+        Temperature(alpha=-1)
 
 
 def test_a_new_default_that_a_dataclass_would_ignore_is_refused():
@@ -664,12 +675,13 @@ def test_a_policys_own_value_from_a_higher_layer_is_not_noted():
 
 def test_policies_inherit_nested_settings_field_by_field():
     resolved = run(
-        Layer("file", {"algorithm": {"model": {"hidden": [8], "options": {"x": 1}}}}),
+        Layer("file", {"algorithm": {"model": {"hidden": [8], "options": {"x": 1, "deep": {"z": 3}}}}}),
         Layer("code", {"policies": {"a": {"model": {"activation": "relu", "options": {"y": 2}}}}}),
     )
     model = resolved.config.policies["a"].algorithm.model
-    assert model == ModelConfig(hidden=(8,), activation="relu", options={"x": 1, "y": 2})
-    assert resolved.history["policies.a.model.options.x"] == [("file as algorithm.model.options.x", 1)]
+    assert model == ModelConfig(hidden=(8,), activation="relu", options={"x": 1, "deep": {"z": 3}, "y": 2})
+    for inner, value in (("options.x", 1), ("options.deep.z", 3)):
+        assert resolved.history[f"policies.a.model.{inner}"] == [(f"file as algorithm.model.{inner}", value)]
 
 
 def test_policy_ids_are_texts_without_dots():
@@ -821,7 +833,6 @@ def outcome(make):
         return error
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(some_path, json_like, max_size=3), max_size=3))
 def test_any_layers_resolve_or_fail_with_a_config_error(values):
     resolved = outcome(lambda: run(*(Layer(f"layer {i}", part) for i, part in enumerate(values))))
@@ -832,14 +843,12 @@ def test_any_layers_resolve_or_fail_with_a_config_error(values):
         assert resolved.to_yaml()
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=12) | st.builds("{}={}".format, some_path, st.text(max_size=12)), max_size=3))
 def test_any_overrides_resolve_or_fail_with_a_config_error(overrides):
     resolved = outcome(lambda: run(override_layer(overrides)))
     assert isinstance(resolved, ConfigError) or resolved.config
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from(["lr", "gamma", "epochs", "clip", "model", "gama", "kl"]), json_like))
 def test_any_constructor_call_succeeds_or_fails_with_a_config_error(values):
     cfg = outcome(lambda: PPOConfig(**values))

@@ -90,7 +90,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(TREES)
 def test_any_tree_comes_back_as_it_was(tree):
     assert same(again(tree), tree)

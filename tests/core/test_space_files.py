@@ -76,7 +76,7 @@ SPACES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(SPACES)
 def test_any_space_comes_back_equal(space):
     assert same(again(space), space)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.core.ops import lambda_returns, n_step, project, quantile_huber, rescale, unrescale
@@ -62,7 +62,6 @@ def test_a_window_that_meets_an_end_is_discounted_by_the_steps_that_it_has():
     assert close(total, [1 - 0.45 + 0.81 * 2, -0.5 + 1.8, 2, 0.9, 1])
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_windows_are_those_of_a_slow_loop(length, n, columns, seed):
     rng = np.random.default_rng(seed)
@@ -118,7 +117,6 @@ def test_what_lies_outside_goes_to_the_outermost_atoms():
     assert torch.allclose(projected(-100.0, 0.9), column(1, 0, 0, 0, 0))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(2, 60), st.floats(-50, 50), st.floats(0, 1), st.integers(0, 2**32 - 1))
 def test_a_projection_sums_to_one_and_keeps_the_mean_within_the_atoms(number, reward, discount, seed):
     atoms = torch.linspace(-60.0, 60.0, number)

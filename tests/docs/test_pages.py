@@ -1,5 +1,6 @@
 """Every page of docs/ that shows code shows code that runs."""
 
+import ast
 import re
 import sys
 
@@ -9,6 +10,7 @@ from typer.main import get_command
 
 from rookery import PPOConfig, Trainer
 from rookery.cli.main import app
+from selection import slow_except
 
 PAGES = [
     ROOT / "docs" / "tutorial.md",
@@ -17,7 +19,11 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+QUICK = [page for page in PAGES if page.stem in ("own-callback", "replay-memory", "stop-and-resume", "vector-envs")]
+"""Pages that run in half a second."""
+
+
+@pytest.mark.parametrize("page", slow_except(*QUICK, of=PAGES), ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs_from_top_to_bottom_and_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -25,6 +31,16 @@ def test_the_code_of_a_page_runs_from_top_to_bottom_and_prints_what_the_page_say
     run(page, lambda: capsys.readouterr().out)
     for name in {block.file.removesuffix(".py") for block in blocks(page)} & (set(sys.modules) - before):
         del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_of_a_page_is_python_and_what_it_imports_from_rookery_exists(page):
+    for block in blocks(page):
+        if block.language != "python" or block.mark == "no test":
+            continue
+        for line in ast.walk(ast.parse("\n" * (block.line - 1) + block.code, str(page))):
+            if isinstance(line, ast.ImportFrom) and line.module.split(".")[0] == "rookery":
+                exec(compile(ast.Module([line], []), str(page), "exec"), {})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -9,6 +9,7 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tune_arena.py"
 
 
+@pytest.mark.slow
 def test_the_grid_in_the_arena_runs_as_a_script(tmp_path):
     pytest.importorskip("matplotlib")
     code = EXAMPLE.read_text(encoding="utf-8")

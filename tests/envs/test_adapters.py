@@ -18,8 +18,8 @@ from counting import (
 from gymnasium import spaces
 
 from rookery.core.spaces import MASK
-from rookery.envs.arena import MultiAgentArena
 from rookery.envs.make import make_env, random_actions
+from rookery.tasks.arena import MultiAgentArena
 
 
 def seeds(lane, episode):

@@ -4,6 +4,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from selection import slow
+
 pytest.importorskip("ale_py")
 
 from ale_py.vector_env import AtariVectorEnv
@@ -198,6 +200,7 @@ def same(one, other):
     return all(np.array_equal(a, b) for pair in zip(one, other, strict=True) for a, b in zip(*pair, strict=True))
 
 
+@pytest.mark.slow
 def test_steps_are_the_same_for_any_number_of_threads(monkeypatch):
     monkeypatch.setattr(atari, "RESEED_AFTER", 150)
     runs = []
@@ -227,7 +230,7 @@ def test_truncated_games_show_their_last_picture_beside_the_next():
     assert env.episode.tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("stop", [0, 180])
+@pytest.mark.parametrize("stop", [slow(0), 180])
 def test_an_interrupted_run_goes_on_in_the_middle_of_its_games(monkeypatch, stop):
     monkeypatch.setattr(atari, "RESEED_AFTER", 100)
     env, rng = made(lanes=3, **SETTINGS), np.random.default_rng(0)

@@ -24,6 +24,7 @@ from rookery.envs.classic import BatchedCartPole
 from rookery.envs.make import make_env, random_actions
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.shares import SharesEnv, deal
+from selection import slow, slow_except
 
 LANES = 5
 
@@ -89,6 +90,10 @@ ENVS = {
 }
 
 
+HANDED_OVER = ("one agent", "unannounced", "actions of parts, masks in the info")
+"""What processes show in ``make test`` too: one agent, agents that come unannounced, actions of parts."""
+
+
 def seeds(lane, episode):
     return 1000 * lane + episode
 
@@ -135,8 +140,17 @@ class Playing:
         return found
 
 
-@pytest.mark.parametrize("name", ENVS)
-@pytest.mark.parametrize("how", ["serial", "threads, 1 helper", "processes, 1 helper"])
+HARDEST = ("one agent", "unannounced")
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        slow(how, name) if how.startswith("p") and name not in HARDEST else (how, name)
+        for how in ("serial", "threads, 1 helper", "processes, 1 helper")
+        for name in ENVS
+    ],
+)
 def test_a_step_says_whether_any_episode_ended_in_it(how, name):
     cls, config = ENVS[name]
     env = built(cls, how, config)
@@ -167,15 +181,13 @@ def closing():
         env.close()
 
 
-HARDEST = ("one agent", "unannounced")
-
 COMBINATIONS = [
-    (name, how)
+    (name, how) if name in HANDED_OVER or how.startswith("t") else slow(name, how)
     for name in ENVS
     for how in BACK_ENDS
     if name in HARDEST or how in ("processes, 2 helpers", "threads, 4 helpers")
 ]
-"""What is played: everything on two back ends, the hardest on all."""
+"""What is played: everything on two back ends, the hardest on all; processes take long to start."""
 
 
 @pytest.mark.parametrize(("name", "how"), COMBINATIONS)
@@ -224,7 +236,7 @@ STATES += [(name, "threads, 1 helper", "serial") for name in ENVS]
 STATES += [
     ("one agent", "processes, 1 helper", "serial"),
     ("unannounced", "serial", "processes, 2 helpers"),
-    ("two agents with actions of parts", "threads, 1 helper", "processes, 1 helper"),
+    slow("two agents with actions of parts", "threads, 1 helper", "processes, 1 helper"),
 ]
 
 
@@ -254,7 +266,7 @@ def test_a_saved_state_of_other_lanes_is_refused(how, closing):
         env.load_state_dict(state.state_dict(), seeds)
 
 
-@pytest.mark.parametrize("how", ["serial", "processes, 2 helpers", "threads, 4 helpers"])
+@pytest.mark.parametrize("how", ["serial", slow("processes, 2 helpers"), "threads, 4 helpers"])
 @pytest.mark.parametrize("env", [Walk, WalkTogether])
 def test_an_env_that_raises_when_an_episode_is_taken_up_says_where(env, how, closing):
     class Refusing(env):
@@ -286,9 +298,9 @@ def test_infos_come_from_all_lanes_when_they_are_asked_for(how, closing):
     env = closing(built(Saying, how))
     playing = Playing(env)
     playing.steps(1)
-    env.want_infos = True
+    env.keep_infos = "all"
     playing.steps(2)
-    assert list(env.infos) == [{"agent": {"t": 3}}] * LANES
+    assert env.infos == {lane: {"agent": {"t": 3}} for lane in range(LANES)}
 
 
 class Unsendable(Counting):
@@ -301,7 +313,7 @@ class Unsendable(Counting):
 def test_infos_that_cannot_be_pickled_are_an_error_that_says_the_way_out(closing):
     env = closing(built(Unsendable, "processes, 2 helpers"))
     Playing(env).steps(1)
-    env.want_infos = True
+    env.keep_infos = "all"
     text, _ = message(env)
     assert "Unsendable: its infos or its state cannot be sent from a helper process, because pickling" in text
     assert "use env.implementation=threads or serial" in text
@@ -352,7 +364,7 @@ def message(env):
     return str(caught.value), caught.value.__cause__
 
 
-@pytest.mark.parametrize("wrong", ["reset", "step", "reward", "obs", "shape", "four"])
+@pytest.mark.parametrize("wrong", slow_except("reset", "step", of=["reset", "step", "reward", "obs", "shape", "four"]))
 def test_an_error_says_where_in_the_same_words_on_every_back_end(wrong, closing):
     config = {"how": wrong}
     text, _ = message(built(Breaking, "serial", config))
@@ -440,8 +452,15 @@ class FragileTogether(WalkTogether):
 BEARING = Tolerance("restart", 0, 30.0, 60.0)
 
 
-@pytest.mark.parametrize("how", ["processes, 2 helpers", "threads, 4 helpers"])
-@pytest.mark.parametrize("env", [Fragile, functools.partial(Fragile, "reset"), FragileTogether])
+@pytest.mark.parametrize(
+    ("env", "how"),
+    [
+        *((env, "threads, 4 helpers") for env in (Fragile, functools.partial(Fragile, "reset"), FragileTogether)),
+        (Fragile, "processes, 2 helpers"),
+        slow(functools.partial(Fragile, "reset"), "processes, 2 helpers"),
+        slow(FragileTogether, "processes, 2 helpers"),
+    ],
+)
 def test_a_lane_that_raises_begins_its_next_episode_where_that_is_borne(env, how, closing):
     serial = built(env, "serial", tolerance=BEARING)
     one, other = Playing(serial), Playing(closing(built(env, how, tolerance=BEARING)))
@@ -480,7 +499,7 @@ class AlwaysFragile(Counting):
         return super().step(action)
 
 
-@pytest.mark.parametrize("how", ["serial", "processes, 2 helpers", "threads, 4 helpers"])
+@pytest.mark.parametrize("how", ["serial", slow("processes, 2 helpers"), "threads, 4 helpers"])
 def test_three_broken_episodes_in_a_row_of_one_lane_stop_the_run(how, closing):
     env = closing(built(AlwaysFragile, how, tolerance=BEARING))
     text, _ = message(env)
@@ -497,7 +516,7 @@ class OnceOnly(Counting):
         return super().reset(seed=seed)
 
 
-@pytest.mark.parametrize("how", ["serial", "processes, 2 helpers"])
+@pytest.mark.parametrize("how", ["serial", slow("processes, 2 helpers"), "threads, 4 helpers"])
 def test_three_resets_in_a_row_that_raise_stop_the_run(how, closing):
     env = closing(built(OnceOnly, how, {"terminate_at": 2}, tolerance=BEARING))
     assert "raised RuntimeError: worn out; 3 episodes of this lane in a row" in message(env)[0]
@@ -512,7 +531,7 @@ class Unlucky(Counting):
         return super().step(action)
 
 
-@pytest.mark.parametrize("how", ["serial", "processes, 2 helpers"])
+@pytest.mark.parametrize("how", ["serial", slow("processes, 2 helpers"), "threads, 4 helpers"])
 def test_more_than_a_hundred_broken_episodes_in_a_million_steps_stop_the_run(how, closing):
     env = closing(built(Unlucky, how, {"terminate_at": 1}, tolerance=BEARING))
     playing = Playing(env)
@@ -548,7 +567,7 @@ class Exiting(Saying):
 @pytest.mark.parametrize("how", ["processes, 2 helpers", "threads, 4 helpers"])
 def test_a_step_that_is_interrupted_leaves_helpers_that_can_be_closed(how):
     env = built(Exiting, how, {"who": "first"})
-    env.want_infos = True
+    env.keep_infos = "all"
     playing, helpers = Playing(env), list(env._helpers)
     with pytest.raises(KeyboardInterrupt):
         playing.steps(2)

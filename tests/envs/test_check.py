@@ -8,8 +8,8 @@ import pytest
 from counting import NUMBER, PAIR, TWO, ComingAndGoing, Counting, CountingAEC, CountingParallel
 from gymnasium import spaces
 
-from rookery.envs.arena import BatchedArena, MultiAgentArena
 from rookery.envs.check import check_env
+from rookery.tasks.arena import BatchedArena, MultiAgentArena
 
 
 def check(env, episodes=3, max_steps=50, **config):

@@ -153,8 +153,11 @@ def test_the_batched_cart_pole_has_gymnasiums_spaces():
         ((np.zeros(2, dtype=int),), "actions of shape (2,) and type int64; expected (3,) integers"),
         ((np.zeros(3),), "type float64; expected (3,) integers"),
         ((), "0 arrays of actions where there is one kind"),
-        ((np.array([0, 2, 0]),), f"lane 1, seed {plan(1, 0)}, episode 0, step 1: action 2 of agent is not 0 or 1"),
-        ((np.array([0, 0, -1]),), f"lane 2, seed {plan(2, 0)}, episode 0, step 1: action -1 of agent is not 0 or 1"),
+        ((np.array([0, 2, 0]),), f"lane 1, seed {plan(1, 0)}, episode 0, step 1: action 2 of agent is not from 0 to 1"),
+        (
+            (np.array([0, 0, -1]),),
+            f"lane 2, seed {plan(2, 0)}, episode 0, step 1: action -1 of agent is not from 0 to 1",
+        ),
     ],
 )
 def test_wrong_actions_are_named(actions, message):

@@ -213,7 +213,7 @@ def test_lanes_that_end_apart_keep_their_masks_and_infos(mode):
         return SyncVectorEnv(ends, autoreset_mode=mode)
 
     env = made(apart)
-    env.want_infos = True
+    env.keep_infos = "all"
     shown = env.reset(seeds)
     for _ in range(9):
         rows, steps = shown.rows[0], [one.t for one in env._env.envs]
@@ -227,7 +227,7 @@ def test_lanes_that_end_apart_keep_their_masks_and_infos(mode):
 
 def test_infos_are_told_by_lane_when_asked_for():
     env = made(one=Masked, truncate_at=3)
-    env.want_infos = True
+    env.keep_infos = "all"
     env.reset(seeds)
     env.step([np.zeros(2, int)])
     assert env.infos[1]["agent"]["action_mask"].tolist() == [False, True]

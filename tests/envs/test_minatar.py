@@ -105,6 +105,7 @@ def test_a_film_shows_each_cell_in_colour():
     assert len(colours) == 5  # nothing, paddle, ball, where that was, brick
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["pqn", "dqn", "ppo"])
 def test_its_pictures_are_learned_from(algorithm):
     pytest.importorskip("minatar")

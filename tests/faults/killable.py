@@ -51,7 +51,7 @@ def make(folder, **arguments):
 
 
 def amount(short, long):
-    """How many of something: `short` in ``make test``, and `long` where ROOKERY_FAULTS is 30."""
+    """How many of something: `short` in ``make test``, and `long` where ROOKERY_FAULTS is 30 (``make test-faults``)."""
     return max(short, round(long * int(os.environ.get("ROOKERY_FAULTS", "0")) / 30))
 
 

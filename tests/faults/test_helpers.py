@@ -22,6 +22,7 @@ from rookery.core.child_process import Gone, receive_frame
 from rookery.core.errors import EnvError
 from rookery.envs.make import make_env
 from rookery.envs.vector.faults import Tolerance
+from selection import slow
 
 PATIENT = Tolerance("stop", 5, 30.0, 60.0)
 
@@ -65,7 +66,7 @@ def kill_now_and_then(every):
     return disturb
 
 
-@pytest.mark.parametrize("env", [Walk, Stateful])
+@pytest.mark.parametrize("env", [Walk, slow(Stateful)])
 def test_a_run_whose_helpers_are_killed_ends_with_the_same_weights(env, measured):
     kills = amount(4, 30)
     iterations = max(4, kills // 4)
@@ -78,12 +79,17 @@ def test_a_run_whose_helpers_are_killed_ends_with_the_same_weights(env, measured
     measured("SIGKILL of a helper process", kills, "the same weights as undisturbed")
 
 
-def test_weights_are_the_same_for_any_helpers():
-    found = {
-        trained(Walk, **{"env.implementation": how, "sampling.helpers": helpers})[0]
-        for how, helpers in (("serial", 0), ("processes", 1), ("processes", 2), ("processes", 4), ("threads", 3))
-    }
-    assert len(found) == 1
+@pytest.fixture(scope="module")
+def serial():
+    """The weights after some iterations that one loop played."""
+    return trained(Walk, **{"env.implementation": "serial", "sampling.helpers": 0})[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "helpers"), [slow("processes", 1), ("processes", 2), slow("processes", 4), ("threads", 3)]
+)
+def test_weights_are_the_same_for_any_helpers(how, helpers, serial):
+    assert trained(Walk, **{"env.implementation": how, "sampling.helpers": helpers})[0] == serial
 
 
 def test_a_helper_killed_after_a_resume_is_replaced_from_where_the_run_was_taken_up(tmp_path):
@@ -145,6 +151,7 @@ def test_a_helper_that_hangs_is_ended_named_and_replaced(how, tmp_path):
     assert found == rewards(make_env(Hanging, {"how": "not", "mark": mark}, (), LANES, "serial"), 8)
 
 
+@pytest.mark.slow
 def test_a_reset_has_a_limit_of_its_own(tmp_path):
     patience = Tolerance("stop", 1, 0.2, 4.0)
     config = {"how": "reset", "mark": tmp_path / "hung"}
@@ -238,8 +245,10 @@ def alive(pid):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-@pytest.mark.parametrize("stuck", [False, True])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "stuck"),
+    [(signal.SIGKILL, True), slow(signal.SIGKILL, False), slow(signal.SIGTERM, True), slow(signal.SIGTERM, False)],
+)
 def test_no_helper_outlives_its_driver_and_nothing_lies_in_dev_shm(number, stuck):
     before = set(os.listdir("/dev/shm"))
     script = DRIVER.format(folder=str(Path(__file__).parent), stuck=stuck)

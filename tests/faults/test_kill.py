@@ -19,6 +19,7 @@ from rookery import Trainer
 from rookery.core.encoding import encode
 from rookery.core.files import FileError, last_good, list_checkpoints
 from rookery.training.run_dir import RunDir
+from selection import slow_except
 
 SCRIPT = Path(__file__).with_name("killable.py")
 ITERATIONS = 40
@@ -113,6 +114,7 @@ def no_shared_memory():
 pytestmark = pytest.mark.usefixtures("no_shared_memory")
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_a_run_comes_to_the_same_end(tmp_path, uninterrupted, measured):
     folder = tmp_path / "прогон с пробелами"
     rng = random.Random(SEED)
@@ -152,7 +154,7 @@ def rows_or_none(folder):
 
 def test_killed_while_a_checkpoint_is_written_a_run_comes_to_the_same_end(tmp_path, uninterrupted, measured):
     rng = random.Random(SEED)
-    kills = amount(2, 6)
+    kills = amount(1, 6)
     # an operation of the third checkpoint, or of one of the next: each takes about thirty
     for number in range(kills):
         at = rng.randrange(90, 300)
@@ -171,7 +173,9 @@ def test_killed_while_a_checkpoint_is_written_a_run_comes_to_the_same_end(tmp_pa
     measured("kill -9 between two file operations of a checkpoint", kills, "same weights, state and rows")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", slow_except(signal.SIGTERM, of=[signal.SIGINT, signal.SIGTERM]), ids=lambda number: number.name
+)
 def test_asked_to_stop_a_run_writes_a_checkpoint_and_goes_on_from_there(tmp_path, uninterrupted, measured, number):
     run = Process(tmp_path / "run", SLEEP_AT="100:1")
     run.wait_for("asleep")  # in the middle of the seventh iteration
@@ -189,6 +193,7 @@ def test_asked_to_stop_a_run_writes_a_checkpoint_and_goes_on_from_there(tmp_path
     measured(f"{number.name} once, in the middle of an iteration", 1, "stopped after the vector step; same weights")
 
 
+@pytest.mark.slow
 def test_asked_twice_a_run_stops_at_once(tmp_path, uninterrupted, measured):
     run = Process(tmp_path / "run", SLEEP_AT="100:10")
     run.wait_for("asleep")
@@ -257,6 +262,7 @@ def slope(points):
     return slopes[len(slopes) // 2]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_steps(tmp_path, measured):
     steps = amount(200_000, 1_000_000)
     command = [sys.executable, str(SCRIPT.with_name("growing.py")), str(tmp_path / "run"), str(steps)]

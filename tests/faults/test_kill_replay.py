@@ -62,6 +62,7 @@ def assert_as(folder, uninterrupted):
     assert draws(folder) == uninterrupted[2]
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_remembers_and_draws_the_same(tmp_path, uninterrupted, measured):
     folder, rng = tmp_path / "run", random.Random(SEED)
     kills, reached = amount(3, 24), 0
@@ -88,7 +89,7 @@ def test_killed_at_random_moments_it_remembers_and_draws_the_same(tmp_path, unin
 
 def test_killed_while_a_checkpoint_is_written_the_last_one_has_its_memory(tmp_path, uninterrupted, measured):
     folder, rng = tmp_path / "run", random.Random(SEED)
-    kills = amount(2, 8)
+    kills = amount(1, 8)
     for number in range(kills):
         at = rng.randrange(120, 500)
         code, _, error = Process(folder, ITERATIONS, CRASH_AT=at).end()
@@ -109,6 +110,7 @@ def test_killed_while_a_checkpoint_is_written_the_last_one_has_its_memory(tmp_pa
              "same memory, priorities, schedules, next 100 batches, weights and rows")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_last_checkpoint_with_its_memory(tmp_path, measured):
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 
 from rookery import tune
+from rookery.tune.executor import Failed, Order, Stepped
 from rookery.tune.job import Start
 from rookery.tune.jobs.trainable import TrainableJob
-from rookery.tune.workers import Failed, Order, Stepped
 
 ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
 
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from rookery.tune.places.ray_workers import RayWorkers  # noqa: E402
+from rookery.tune.executors.ray_cluster import RayExecutor  # noqa: E402
 
 AT_LENGTH = "ROOKERY_FAULTS" in os.environ
 LENGTH = 6
@@ -123,7 +124,7 @@ def test_a_trial_on_a_lost_node_is_told_and_goes_on_elsewhere_as_if_nothing_had_
     node, hold = nodes.add(), tmp_path / "hold"
     eventually(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
     common = {"number": tune.randint(0, 9), "seconds": 0.0, "hold": str(hold)}
-    workers = RayWorkers(TrainableJob(Walk, common, {}, 0), 1.0, 0.0, None)
+    workers = RayExecutor(TrainableJob(Walk, common, {}, 0), 1.0, 0.0, None)
     try:
         assert workers.free == 2
         starts = {name: Start(name, {"number": int(name)}, 0, tmp_path / name) for name in ("00000", "00001")}

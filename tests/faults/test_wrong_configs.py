@@ -16,16 +16,16 @@ from annotated_types import Ge, Gt, Le, Lt
 from killable import amount
 
 from rookery import ConfigError, Trainer
+from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.cli.main import main
 from rookery.core.config import resolve
 from rookery.core.layers import Layer, flow, import_object
-from rookery.core.settings import _limits as limits_of
-from rookery.core.settings import alternatives, bare, hints_of, settings_class
+from rookery.core.settings import alternatives, bare, hints_of, limits_of, settings_class
 from rookery.training.settings import PolicyEntry, RunConfig, algorithm_class
 
 SEED = 20262
-COUNT = amount(500, 2000)
+COUNT = amount(300, 2000)
 
 FREE = {"env.name", "env.config", "env.wrappers", "policy_mapping", "stop", "policies", "module_config", "module"}
 """Settings that take anything, or keys of the user's own."""
@@ -41,7 +41,7 @@ def leaves(cls, prefix=""):
         if name.startswith("_") or get_origin(hint) is types.GenericAlias or "ClassVar" in str(hint):
             continue
         inner = settings_class(hint)
-        if inner is not None:
+        if inner is not None and inner is not AlgorithmConfig:  # whose class is chosen by name
             found |= leaves(inner, f"{prefix}{name}.")
         elif name != "algorithm" and name not in FREE and f"{prefix}{name}" not in FREE:
             found[f"{prefix}{name}"] = hint
@@ -352,7 +352,7 @@ def test_wrong_configurations_are_refused_in_words(rookery, tmp_path, measured):
                 suggested += f"did you mean {mistake.meant!r}?" in own[0]
         assert {path.name for path in tmp_path.iterdir()} <= {"wrong.yaml"}, f"{about}: something was begun"
     print(f"{len(cases)} configurations, {sum(kinds.values())} mistakes {kinds}; {suggested} of {typos} typos guessed")
-    assert typos > 60
+    assert typos > COUNT // 8
     assert suggested >= 0.95 * typos
     measured(
         "wrong configurations, made from the schema", len(cases),

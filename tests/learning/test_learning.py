@@ -47,6 +47,7 @@ def test_pendulum_swings_up_after_41000_steps(learning, solved):
     assert (trainer.evaluate(20).return_mean >= -400) == solved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
 def test_minigrid_goal_is_found_straight_after_16000_steps(learning, solved):
     trainer, _ = trained("MiniGrid-Empty-5x5-v0", 16_000 if learning else 4_000, learning, preset="auto")
@@ -59,6 +60,7 @@ def test_two_policies_in_the_arena_gain_15_points_in_40000_steps(learning, solve
     assert (result.return_mean >= 5) == solved  # untrained: about -10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
 def test_one_shared_policy_in_the_arena_gains_15_points_in_40000_steps(learning, solved):
     _, result = trained(MultiAgentArena, 40_000 if learning else 20_000, learning, algorithm=PPOConfig(), num_envs=16)

@@ -5,6 +5,7 @@ import pytest
 from rookery import ModelConfig, PPOConfig, Trainer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "solved"),
     [

@@ -103,7 +103,7 @@ def test_a_pass_over_sequences_is_the_unroll_in_features_memory_and_gradients(ki
         agree(by_pass, by_unroll)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(derandomize=True)
 @given(
     shape=st.sampled_from(SHAPES),
     steps=st.integers(1, 9),
@@ -123,7 +123,7 @@ def test_any_layout_of_rows_is_the_unroll(shape, steps, count, starts, ragged, s
     agree(found[1], expected[1])
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(derandomize=True)
 @given(
     shape=st.sampled_from(SHAPES),
     steps=st.integers(1, 9),

@@ -10,7 +10,7 @@ from rookery import A2CConfig, PPOConfig, Trainer
 from rookery.core.native import SWITCH, best_build
 from rookery.core.spaces import MASK, action_spec
 from rookery.native.forward import NetworkKernels
-from rookery.training.compute import told_path
+from rookery.training.compute import describe_path
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -154,11 +154,11 @@ def test_hooks_and_attention_learn_in_torch_and_the_reason_is_told(kernels):
     with trainer_of("lstm") as trainer:
         learner = trainer.learners["main"]
         assert isinstance(learner.forward.kernels, NetworkKernels)
-        assert told_path(trainer.paths["main"], learner.policy) == f"kernels {kernels.name}"
+        assert describe_path(trainer.paths["main"], learner.policy) == f"kernels {kernels.name}"
         hook = learner.policy.memory.register_forward_hook(lambda *arguments: None)
         learner.forward.refresh()
         assert learner.forward.kernels is None
-        assert told_path("torch", learner.policy) == "torch: forward hooks"
+        assert describe_path("torch", learner.policy) == "torch: forward hooks"
         before = weights(learner)
         trainer.train_iteration()
         assert not torch.equal(weights(learner), before)
@@ -168,7 +168,7 @@ def test_hooks_and_attention_learn_in_torch_and_the_reason_is_told(kernels):
     attention = {"kind": "attention", "size": 8, "context": 4, "heads": 2}
     with trainer_of("lstm", model={"hidden": (8,), "memory": attention}) as trainer:
         assert trainer.learners["main"].forward.kernels is None
-        assert told_path(trainer.paths["main"], trainer.policies["main"]) == "torch: attention"
+        assert describe_path(trainer.paths["main"], trainer.policies["main"]) == "torch: attention"
         assert trainer.train_iteration().iteration == 1
 
 
@@ -178,6 +178,6 @@ def test_without_kernels_it_learns_in_torch(monkeypatch):
     with trainer_of("lstm") as mine, trainer_of("lstm", native=False) as theirs:
         for trainer in (mine, theirs):
             assert trainer.learners["main"].forward.kernels is None
-            assert trainer.pool.worker.seats["main"].actor is None
+            assert trainer.pool.worker.policies["main"].actor is None
             trainer.train_iteration()
         assert torch.equal(weights(mine.learners["main"]), weights(theirs.learners["main"]))

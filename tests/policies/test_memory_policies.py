@@ -497,7 +497,7 @@ def test_a_picture_is_stored_once_however_many_see_it():
     settings = PPOConfig(fragment_length=20, model={"hidden": (16,), "memory": {"frames": FRAMES}})
     with Trainer(Shown, settings, env_config={"space": space}, seed=3, num_envs=3) as trainer:
         (rollout,) = trainer.pool.sample(1000).values()
-        store = trainer.pool.worker.seats["main"].store
+        store = trainer.pool.worker.policies["main"].store
         assert store._store["obs"]["obs"].shape == (20, 3, 8, 9, 3)
         assert rollout.memory.shape == (1, 3, 1 + (FRAMES - 1) * 8 * 9 * 3)
         data = trainer.learners["main"].targets(rollout)
@@ -511,10 +511,10 @@ def test_a_picture_is_stored_once_however_many_see_it():
 
 
 def test_kernels_or_none_are_told_with_their_reason():
-    from rookery.training.compute import paths_of, told_path
+    from rookery.training.compute import describe_path, paths_of
 
     for memory, why in ((MEMORIES["attention"], "torch: attention"), (MEMORIES["lstm"], "kernels")):
         subject = policy(memory)
         path = paths_of({"main": subject}, {})["main"]
         if best_build() is not None:
-            assert told_path(path, subject).startswith(why)
+            assert describe_path(path, subject).startswith(why)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stories import ACTION, Film, Story, even_fragments, random_fragments
 
@@ -24,7 +24,6 @@ def as_filmed(memory, story, n_step=1):
         assert seen is None or (batch.next_obs["obs"][i].numpy() == story.picture(seen)).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     slots=st.integers(1, 4),

@@ -73,7 +73,7 @@ def test_rows_are_those_of_the_memory_they_are_said_to_be_of():
     mixed = mixture((0.3, 0.3))
     batch = sample(mixed, 64)
     for obs, reward, row in zip(batch.obs["obs"], batch.reward, batch.row.tolist(), strict=True):
-        memory, serial = mixed.memories[row // SOURCE], row % SOURCE
+        memory, serial = mixed.buffers[row // SOURCE], row % SOURCE
         piece = memory.rows_between(serial, serial + 1)
         np.testing.assert_array_equal(obs, piece["obs/obs"][0])
         assert reward == piece["reward"][0]
@@ -81,20 +81,20 @@ def test_rows_are_those_of_the_memory_they_are_said_to_be_of():
 
 def test_what_is_played_is_added_to_the_own_memory_only():
     mixed = mixture()
-    before = [len(memory) for memory in mixed.memories]
+    before = [len(memory) for memory in mixed.buffers]
     play = Play(mixed.own, seed=5)
     rollout = play.rollout()
     mixed.add(rollout)
-    assert [len(memory) for memory in mixed.memories] == [before[0] + rollout.num_decisions, before[1]]
+    assert [len(memory) for memory in mixed.buffers] == [before[0] + rollout.num_decisions, before[1]]
 
 
 def test_priorities_are_those_of_the_memory_that_a_row_came_from():
     mixed = mixture((0.5,), kind="prioritized")
-    before = [memory.priorities for memory in mixed.memories]
+    before = [memory.priorities for memory in mixed.buffers]
     row = torch.tensor([3, SOURCE + 5])
     mixed.update_priorities(row, torch.tensor([7.0, 9.0]))
     cfg = mixed.cfg
-    for memory, old, at, value in zip(mixed.memories, before, (3, 5), (7.0, 9.0), strict=True):
+    for memory, old, at, value in zip(mixed.buffers, before, (3, 5), (7.0, 9.0), strict=True):
         expected = old.copy()
         expected[at] = (value + cfg.priority_eps) ** cfg.alpha
         np.testing.assert_array_equal(memory.priorities, expected)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from stories import Story, even_fragments
@@ -102,7 +102,6 @@ def test_priorities_of_zero_are_drawn_nevertheless():
     assert set(drawn(memory, 64).tolist()) == {0, 1, 2, 3}
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 3 * FAN**2))
 def test_sums_are_exact_after_any_updates(seed, size):
     rng = np.random.default_rng(seed)
@@ -120,7 +119,6 @@ def test_sums_are_exact_after_any_updates(seed, size):
         assert (tree.draw(uniform) == rebuilt.draw(uniform)).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 3 * FAN**2))
 def test_what_is_drawn_lies_where_the_running_sum_says(seed, size):
     rng = np.random.default_rng(seed)
@@ -133,7 +131,6 @@ def test_what_is_drawn_lies_where_the_running_sum_says(seed, size):
     assert (tree.draw(uniform) == values.cumsum().searchsorted(target, side="right")).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 2000))
 def test_what_has_no_chance_is_never_drawn(seed, size):
     rng = np.random.default_rng(seed)

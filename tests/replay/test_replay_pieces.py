@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stories import Film, Story, even_fragments, random_fragments
 
@@ -67,7 +67,6 @@ STORIES = {
 
 
 @pytest.mark.parametrize("sort", STORIES)
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), capacity=st.integers(5, 90), kind=st.sampled_from(["uniform", "prioritized"]))
 def test_a_memory_that_is_restored_draws_the_next_batches_of_the_one_that_was_saved(sort, seed, capacity, kind):
     rng = np.random.default_rng(seed)
@@ -102,7 +101,6 @@ def memory_like(memory, story, capacity, kind, pieces):
 
 
 @pytest.mark.parametrize("sort", STORIES)
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), capacity=st.integers(5, 120))
 def test_rows_of_another_memory_are_added_as_new_ones(sort, seed, capacity):
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stories import GOES_ON, IS_TRUNCATED, MEMORY_SIZE, TERMINATES, Story, even_fragments, random_fragments
 
@@ -21,7 +21,6 @@ def seen(leaf):
     return int(leaf[..., 0])
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     slots=st.integers(1, 3),

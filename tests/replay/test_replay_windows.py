@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stories import ACTION, GOES_ON, IS_TRUNCATED, TERMINATES, Story, even_fragments, random_fragments
 
@@ -24,7 +24,6 @@ def agrees(memory, story, n_step, gamma):
         assert seen is None or batch.next_obs["obs"][i].tolist() == [seen] * 2
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     slots=st.integers(1, 4),

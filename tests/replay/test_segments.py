@@ -18,7 +18,8 @@ from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError, read_directory, write_directory
 from rookery.replay import segments
 from rookery.replay.segments import check_spaces, copy_rows, find_replay, spaces_of, stored_replays
-from rookery.training.memories import Memories
+from rookery.training.replays import SavedReplays
+from selection import slow
 
 
 class Saver:
@@ -26,7 +27,7 @@ class Saver:
 
     def __init__(self, folder, memory, policy="main"):
         self.folder, self.memory, self.policy = folder, memory, policy
-        self.memories = Memories()
+        self.memories = SavedReplays()
         self.number = 0
         folder.mkdir(exist_ok=True)
 
@@ -40,7 +41,7 @@ class Saver:
         content, facts = self.memories.files(self.learners)
         self.state = self.memory.state_dict()
         write_directory(place, content, facts)
-        self.memories.lie_in(place)
+        self.memories.note_checkpoint(place)
         return place
 
     def load(self, place, memory):
@@ -48,7 +49,7 @@ class Saver:
         said = []
         _, facts = read_directory(place)
         saved = SimpleNamespace(path=place, facts=facts, memories=files.mapped_files(place, facts))
-        self.memory, self.memories = memory, Memories()
+        self.memory, self.memories = memory, SavedReplays()
         memory.load_state_dict(self.state)
         self.memories.restore(saved, self.learners, said.append)
         return said
@@ -90,7 +91,7 @@ def empty(kind, **settings):
 # --- there and back -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [150, 700], ids=["before the ring is full", "after it went round"])
+@pytest.mark.parametrize("rows", [slow(150), 700], ids=["before the ring is full", "after it went round"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_loaded_is_what_was_saved_and_draws_the_same(tmp_path, kind, rows):
     play = Play(empty(kind))
@@ -246,7 +247,7 @@ def test_a_memory_that_is_not_to_be_saved_is_left_out_and_starts_empty(tmp_path)
 @pytest.mark.parametrize("policy", ["main", "pol-000000000001", "a/b", "über alles", "memory-x-000000000000"])
 def test_policies_of_any_name_have_files_of_their_own(tmp_path, policy):
     plays = {name: Play(empty("numbers"), seed=number) for number, name in enumerate((policy, "other"))}
-    memories = Memories()
+    memories = SavedReplays()
     learners = {name: SimpleNamespace(own=play.go_on(40)) for name, play in plays.items()}
     content, facts = memories.files(learners)
     write_directory(tmp_path / "a", content, facts)
@@ -455,7 +456,7 @@ def test_a_memory_is_found_by_directory_and_policy(tmp_path):
 
 def test_where_there_are_several_policies_the_one_of_the_same_name_is_meant(tmp_path):
     learners = {name: SimpleNamespace(own=Play(empty("numbers")).go_on(20)) for name in ("a", "b")}
-    write_directory(tmp_path / "two", *Memories().files(learners))
+    write_directory(tmp_path / "two", *SavedReplays().files(learners))
     assert find_replay(tmp_path / "two", "b").policy == "b"
     assert find_replay(f"{tmp_path / 'two'}:a", "b").policy == "a"
     assert told(lambda: find_replay(tmp_path / "two"), ConfigError) == (

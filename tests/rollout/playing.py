@@ -40,9 +40,39 @@ class Dice(nn.Module):
         return action, torch.log(roll)
 
 
+class IntroducingWorker(RolloutWorker):
+    """A worker that adds missing policies itself, and gives rollouts alone; `finished` grows until it is drained."""
+
+    fixed = ("introduce",)
+
+    def __init__(self, *arguments, introduce, **options):
+        super().__init__(*arguments, **options)
+        self.introduce = introduce
+
+    def sample(self, max_env_steps=None, episodes=None):
+        limit = None if max_env_steps is None else self.lane_steps + max_env_steps
+        while True:
+            sample = super().sample(None if limit is None else limit - self.lane_steps, episodes)
+            self.finished = sample.finished
+            if not sample.newcomers:
+                return sample.rollouts
+            assert not sample.rollouts
+            for name, kind in sample.newcomers.items():
+                self.introduce(name, kind)
+
+    def drain_finished(self):
+        finished, self.finished = self.finished, []
+        return finished
+
+    def load_state_dict(self, state):
+        for name, kind in self.load_env(state).items():
+            self.introduce(name, kind)
+        super().load_state_dict(state)
+
+
 def play(env, policies=("main",), rule=None, *, T=4, decisions=None, lanes=1, seed=0, config=None, frozen=()):
     """A worker whose policies are made when their first agent appears; `T` and `decisions` may be dicts by policy."""
-    if not isinstance(env, ScriptedEnv):
+    if not hasattr(env, "num_lanes"):
         env = make_env(env, config, (), lanes, "auto")
     streams = Streams(seed)
 
@@ -53,7 +83,7 @@ def play(env, policies=("main",), rule=None, *, T=4, decisions=None, lanes=1, se
         worker.add_policy(name, Dice(kind.obs, kind.action), demand)
 
     mapping = PolicyMapping(rule, list(policies))
-    worker = RolloutWorker(env, mapping, streams, streams.episodes(Role.ENV), introduce, Timers())
+    worker = IntroducingWorker(env, mapping, streams, streams.episodes(Role.ENV), Timers(), introduce=introduce)
     return worker
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from playing import same_bytes
+from playing import IntroducingWorker, same_bytes
 
 from rookery.core.batch import Demand
 from rookery.core.seeding import Role, Streams
@@ -21,7 +21,6 @@ from rookery.models.squashed import Squashed
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.worker import RolloutWorker
 
 
 class Stroll(gymnasium.Env):
@@ -60,7 +59,7 @@ def playing(head, *, lanes=3, T=5, choices=0, deterministic=False, memory=None, 
         worker.add_policy(name, policy, Demand(T))
 
     seeds, mapping = streams.episodes(Role.ENV), PolicyMapping(None, ["main"])
-    worker = RolloutWorker(env, mapping, streams, seeds, introduce, Timers(), deterministic)
+    worker = IntroducingWorker(env, mapping, streams, seeds, Timers(), deterministic, introduce=introduce)
     return worker, made
 
 
@@ -92,7 +91,7 @@ def test_what_exploration_carries_is_in_no_rollout():
     worker, _ = playing(Squashed(noise="ou"), memory=MemoryConfig(kind="gru", size=4))
     first = worker.sample()["main"]
     assert first.memory.shape[-1] == 4
-    assert worker.seats["main"].memory.memory.shape == (3, 4 + 2)
+    assert worker.policies["main"].memory.memory.shape == (3, 4 + 2)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +107,8 @@ def test_a_worker_goes_on_in_the_middle_of_a_drift_to_the_last_bit(head):
     other.load_state_dict(state)
     for _ in range(4):
         assert same_bytes(worker.sample()["main"], other.sample()["main"])
-    assert np.array_equal(worker.seats["main"].memory.memory, other.seats["main"].memory.memory)
-    assert worker.seats["main"].memory.memory.any()
+    assert np.array_equal(worker.policies["main"].memory.memory, other.policies["main"].memory.memory)
+    assert worker.policies["main"].memory.memory.any()
 
 
 def test_a_slots_drift_does_not_depend_on_how_many_others_there_are():
@@ -122,7 +121,7 @@ def test_a_slots_drift_does_not_depend_on_how_many_others_there_are():
 def test_evaluation_plays_without_noise():
     worker, _ = playing(Deterministic(noise="ou"), deterministic=True)
     assert not worker.sample()["main"].action.any()
-    assert not worker.seats["main"].memory.memory.any()
+    assert not worker.policies["main"].memory.memory.any()
 
 
 @pytest.mark.parametrize("native", [True, False])

@@ -28,5 +28,5 @@ def test_every_kind_of_autoreset_leaves_exactly_the_transitions_of_the_hand_list
     for slot in range(lanes):
         clocks = [d.clock for d in found if d.slot == slot]
         assert clocks == list(range(len(clocks)))
-    assert worker.seats["main"].store.rewards_without_decision == 0
+    assert worker.policies["main"].store.rewards_without_decision == 0
     assert {episode.total for episode in worker.drain_finished()} == {sum(range(len(expected) + 1))}

@@ -12,7 +12,7 @@ from playing import play
 
 from rookery import MultiAgentArena
 from rookery.core.encoding import decode, encode
-from rookery.rollout.hooks import EpisodeWatch
+from rookery.rollout.hooks import EpisodeListeners
 
 
 class Diary:
@@ -54,7 +54,7 @@ def watched(env, env_steps, hooks=None, **arguments):
     """A worker whose episodes are watched, after some environment steps, and the first of the hooks."""
     worker = play(env, **{"T": 4, **arguments})
     hooks = [Diary()] if hooks is None else hooks
-    worker.watch = EpisodeWatch(worker.env, hooks)
+    worker.listeners = EpisodeListeners(worker.env, hooks)
     while worker.env_steps < env_steps:
         worker.sample(env_steps - worker.env_steps)
     return worker, hooks[0]
@@ -240,6 +240,60 @@ def test_agents_that_come_and_go_are_told_of_while_they_are_there(announced):
         assert steps[-1]["obs"]["c"]["obs"].tolist() == [6.0, 6.0]  # its last one, because the episode was cut off
 
 
+class Ends:
+    """Writes down what there is to see of an episode when it ends, and follows none."""
+
+    def __init__(self):
+        self.ends = {}
+
+    def on_episode_end(self, episode):
+        self.ends[episode.lane, episode.index] = {
+            "length": episode.length,
+            "obs": numbers(episode.obs),
+            "action": {agent: np.asarray(action).tolist() for agent, action in episode.action.items()},
+            "reward": dict(episode.reward),
+            "returns": dict(episode.returns),
+            "info": dict(episode.info),
+        }
+
+
+@pytest.mark.parametrize("implementation", ["serial", "processes"])
+def test_who_hears_of_ends_alone_sees_at_the_end_what_a_follower_sees(implementation):
+    from rookery.envs.make import make_env
+
+    def ends_of(hook):
+        env = make_env(Recording, {}, (), 3, implementation, helpers=1)
+        worker, _ = watched(env, 300, hooks=[hook])
+        env.close()
+        return worker, hook.ends
+
+    class Follower(Ends):
+        def on_episode_step(self, episode):
+            pass
+
+    worker, ends = ends_of(Ends())
+    assert not worker.listeners.every_step and worker.listeners.episodes == [None] * 3
+    _, followed = ends_of(Follower())
+    assert ends == followed and len(ends) > 40
+    assert all(end["info"]["agent"]["left"] == 0 for end in ends.values())
+
+
+def test_the_last_step_of_several_agents_is_seen_at_the_end():
+    for env, config in ((MultiAgentArena, {"max_timesteps": 20}), (ComingAndGoing, {"announced": False})):
+        rule = {"rule": lambda agent, episode: agent, "policies": ["a", "b", "c"]} if env is ComingAndGoing else {}
+        frozen = {"frozen": ("b",)} if rule else {}
+        (_, told), (_, diary) = (
+            watched(env, 60, hooks=[hook], lanes=2, config=config, **rule, **frozen) for hook in (Ends(), Diary())
+        )
+        assert told.ends.keys() == diary.finished().keys() and told.ends
+        for key, end in told.ends.items():
+            *_, last = diary.notes[key]
+            assert end["reward"] == last["reward"] and end["returns"] == last["returns"]
+            acted = {agent: numbers({agent: last["obs"][agent]})[agent] for agent in end["obs"]}
+            assert end["obs"] == acted and end["obs"].keys() >= end["action"].keys() > set()
+            assert all(np.asarray(last["action"][agent]).tolist() == end["action"][agent] for agent in end["action"])
+
+
 class Reckless:
     """Keeps something in `user_data` from the first step on."""
 
@@ -260,15 +314,15 @@ def test_plain_user_data_goes_through_a_file_and_back():
     thing = {"list": [1, 2.5, None], "array": np.arange(3), ("a", 1): "key", "number": np.float32(0.1)}
     worker, _ = watched("CartPole-v1", 6, hooks=[Reckless(thing)], lanes=2)
     restored = play("CartPole-v1", T=4, lanes=2)
-    restored.watch = EpisodeWatch(restored.env, [Diary()])
+    restored.listeners = EpisodeListeners(restored.env, [Diary()])
     restored.load_state_dict(decode(*encode(worker.state_dict())))
-    for mine, theirs in zip(restored.watch.episodes, worker.watch.episodes, strict=True):
+    for mine, theirs in zip(restored.listeners.episodes, worker.listeners.episodes, strict=True):
         found = mine.user_data["thing"]
         assert found.pop("array").tolist() == [0, 1, 2]
         assert found == {key: value for key, value in thing.items() if key != "array"}
         assert (mine.index, mine.length, mine.returns) == (theirs.index, theirs.length, theirs.returns)
-    assert [array.tolist() for array in restored.watch.episodes[0].obs["agent"].values()] == [
-        array.tolist() for array in worker.watch.episodes[0].obs["agent"].values()
+    assert [array.tolist() for array in restored.listeners.episodes[0].obs["agent"].values()] == [
+        array.tolist() for array in worker.listeners.episodes[0].obs["agent"].values()
     ]
 
 
@@ -280,12 +334,12 @@ def test_plain_user_data_goes_through_a_file_and_back():
 def test_other_user_data_is_left_out_of_a_checkpoint_without_breaking_it(thing):
     worker, _ = watched("CartPole-v1", 6, hooks=[Reckless(thing)], lanes=1)
     state = decode(*encode(worker.state_dict()))
-    assert state["watch"]["episodes"][0]["user_data"] == {}
-    assert worker.watch.episodes[0].user_data["thing"] is thing
+    assert state["listeners"]["episodes"][0]["user_data"] == {}
+    assert worker.listeners.episodes[0].user_data["thing"] is thing
 
 
 def test_nothing_is_kept_of_an_episode_that_nobody_watches():
     worker = play("CartPole-v1", T=4, lanes=1)
     worker.sample(8)
-    assert worker.watch is None
-    assert not worker.env.want_infos
+    assert worker.listeners is None
+    assert worker.env.keep_infos == "none"

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from playing import ScriptedEnv, decisions_of, play
 
@@ -13,7 +13,6 @@ def dealt(seed):
     return lambda agent, episode: "ab"[hash((seed, agent, episode.lane, episode.index)) % 2]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     lanes=st.integers(1, 3),
@@ -42,16 +41,17 @@ def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
         rollouts = worker.sample(max_env_steps=7 * lanes)
         for name, rollout in rollouts.items():
             wanted = (
-                demands[name] or worker.seats[name].store.demand.fragment_length * worker.seats[name].store.num_slots
+                demands[name]
+                or worker.policies[name].store.demand.fragment_length * worker.policies[name].store.num_slots
             )
             assert rollout.num_decisions >= wanted
             received[name] += decisions_of(rollout)
-        worker.set_weights({name: worker.seats[name].policy for name in rollouts})
+        worker.set_weights({name: worker.policies[name].policy for name in rollouts})
         for name in rollouts:
             played_by[name].append((worker.vector_steps, worker.version))
-    for name, seat in worker.seats.items():
+    for name, seat in worker.policies.items():
         if seat.store.complete:
-            received[name] += decisions_of(worker._take(seat))
+            received[name] += decisions_of(seat.store.take(worker.now.rows[seat.kind].obs, seat.row_of_slot))
 
     truth = {entry.obs: entry for entry in env.account}
     found = []
@@ -76,5 +76,5 @@ def test_every_decision_is_taken_once_in_order_with_its_reward_and_its_future(
     assert unclaimed == env.lost
     if not env.lost:
         assert sum(entry.reward for entry in env.account) == env.paid
-    total = sum(result.total for result in worker.finished) + sum(desk.returns.sum() for desk in worker.desks)
+    total = sum(result.total for result in worker.finished) + sum(desk.returns.sum() for desk in worker.tables)
     assert np.isclose(total, env.paid)

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from playing import Dice, ScriptedEnv, same_bytes
+from playing import Dice, IntroducingWorker, ScriptedEnv, same_bytes
 
+from each_step import after_each_step
 from rookery import PPOConfig, Trainer
 from rookery.core.batch import Demand
 from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.rollout.mapping import PolicyMapping
-from rookery.rollout.seats import Seat
-from rookery.rollout.slots import SlotStore
-from rookery.rollout.worker import RolloutWorker
+from rookery.rollout.slots import SlotStore, WorkerPolicy
+from selection import slow
 
 REWARD = 3
 """The column of a `Diary` in which rewards are added up."""
@@ -65,7 +65,7 @@ def diaries(env, names, rule, *, T, every, decisions=None, seed=0, frozen=(), de
 
     seeds = streams.episodes(Role.ENV)
     mapping = PolicyMapping(rule, names)
-    worker = RolloutWorker(env, mapping, streams, seeds, introduce, Timers(), deterministic)
+    worker = IntroducingWorker(env, mapping, streams, seeds, Timers(), deterministic, introduce=introduce)
     return worker, book
 
 
@@ -113,7 +113,6 @@ def sides(agents):
     return {f"agent{number}": "ab"[number % 2] for number in range(agents)}
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     lanes=st.integers(1, 3),
@@ -144,8 +143,8 @@ def test_memory_is_empty_at_the_first_decision_of_an_episode_and_nowhere_else(
         weight += 1  # what plays changes, what it remembers stays
         for name in rollouts:
             with torch.no_grad():
-                worker.seats[name].policy.weight.fill_(weight)
-        worker.set_weights({name: worker.seats[name].policy for name in rollouts})
+                worker.policies[name].policy.weight.fill_(weight)
+        worker.set_weights({name: worker.policies[name].policy for name in rollouts})
         if stop is not None and worker.vector_steps >= stop:
             state, book_before = worker.state_dict(), book
             env = ScriptedEnv(seed, lanes, agents, restless)
@@ -153,9 +152,9 @@ def test_memory_is_empty_at_the_first_decision_of_an_episode_and_nowhere_else(
             worker.load_state_dict(state)
             book.update(book_before)
             stop = None
-    for seat in worker.seats.values():
+    for seat in worker.policies.values():
         if seat.store is not None and seat.store.complete:
-            check_rollout(worker._take(seat), book, min(every, T))
+            check_rollout(seat.store.take(worker.now.rows[seat.kind].obs, seat.row_of_slot), book, min(every, T))
     check_notes(env, book)
     assert len(book) == len(env.account)
 
@@ -168,14 +167,14 @@ def test_the_account_above_sees_all_that_can_happen():
     while worker.vector_steps < 200:
         rollouts = worker.sample(max_env_steps=20)
         for name in rollouts:
-            pending += int(worker.seats[name].store._pending.sum())
-            carried += worker.seats[name].store._carried is not None
+            pending += int(worker.policies[name].store._pending.sum())
+            carried += worker.policies[name].store._carried is not None
         assert all(check_rollout(rollout, book, 2) for rollout in rollouts.values())
     first, later = check_notes(env, book)
     assert min(first, later, pending, carried) > 10
     died = sum(truth.terminated for truth in env.account), sum(truth.truncated for truth in env.account)
     assert min(died) > 20
-    assert not worker.seats["a"].store._lockstep
+    assert not worker.policies["a"].store._lockstep
 
 
 def test_in_lockstep_it_is_the_same():
@@ -186,7 +185,7 @@ def test_in_lockstep_it_is_the_same():
         for rollout in worker.sample().values():
             check_rollout(rollout, book, 3)
             partial += rollout.num_cut
-        assert worker.seats["main"].store._lockstep
+        assert worker.policies["main"].store._lockstep
     first, later = check_notes(env, book)
     assert min(first, later, partial) > 20
 
@@ -200,13 +199,13 @@ def test_what_was_remembered_in_lockstep_goes_with_decisions_that_must_wait_for_
 
         def look(worker, env=env, calm=calm):
             if worker.vector_steps == calm - 1:
-                assert worker.seats["main"].store._lockstep
+                assert worker.policies["main"].store._lockstep
                 env.restless = 0.7  # from the next step on agents pause
 
-        worker.after_step = look
+        after_each_step(worker, look)
         while worker.vector_steps < calm + 12:
             for rollout in worker.sample().values():
-                carried += worker.vector_steps == calm and worker.seats["main"].store._carried is not None
+                carried += worker.vector_steps == calm and worker.policies["main"].store._carried is not None
                 check_rollout(rollout, book, 4)
         check_notes(env, book)
     assert carried > 3
@@ -298,7 +297,7 @@ def cfg(memory, **settings):
 def decided(monkeypatch):
     """Of every decision that is made from now on: whose policy, its number in a life, what was remembered before it."""
     found = []
-    act = Seat.act
+    act = WorkerPolicy.act
 
     def noting(seat, decisions, noise, memory):
         if memory is not None:
@@ -306,7 +305,7 @@ def decided(monkeypatch):
             found.extend((seat.name, number, row.copy()) for number, row in zip(numbers, memory, strict=True))
         act(seat, decisions, noise, memory)
 
-    monkeypatch.setattr(Seat, "act", noting)
+    monkeypatch.setattr(WorkerPolicy, "act", noting)
     return found
 
 
@@ -320,7 +319,7 @@ def check_lives(decided):
 
 
 @pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("env", [Lives, Relay])
+@pytest.mark.parametrize("env", [slow(Lives), Relay])
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_real_policies_begin_each_life_with_an_empty_memory_in_training_and_in_evaluation(env, memory, native, decided):
     settings = cfg(memory)
@@ -347,7 +346,7 @@ def test_policies_with_other_memories_and_none_play_together_and_each_learns(rul
         before = {name: weights_of(policy) for name, policy in trainer.policies.items()}
         for _ in range(6):
             trainer.train_iteration()
-        playing = trainer.pool.worker.seats
+        playing = trainer.pool.worker.policies
         assert len(playing) >= 2
         for name in playing:
             assert not torch.equal(weights_of(trainer.policies[name]), before[name]), name
@@ -367,7 +366,7 @@ def test_frozen_policies_remember_as_those_that_learn(decided):
     with Trainer(Relay, cfg("lstm"), policies=policies, policy_mapping=rule, seed=1, num_envs=2) as trainer:
         for _ in range(6):
             trainer.train_iteration()
-        assert trainer.pool.worker.seats["b"].store is None
+        assert trainer.pool.worker.policies["b"].store is None
     for name in "ab":
         assert check_lives([entry for entry in decided if entry[0] == name]) >= 5
 
@@ -388,17 +387,17 @@ def test_over_the_turns_of_others_nothing_moves():
         before = {}
 
         def look(worker):
-            if "main" not in worker.seats:
+            if "main" not in worker.policies:
                 return
-            now = worker.seats["main"].memory.memory.copy()
+            now = worker.policies["main"].memory.memory.copy()
             if "rows" in before and len(before["rows"]) == len(now):
                 moved.append(int((before["rows"] != now).any(1).sum()))
             before["rows"] = now
 
-        worker.after_step = look
+        after_each_step(worker, look)
         for _ in range(3):
             trainer.train_iteration()
-        assert len(worker.seats["main"].memory.memory) == 6
+        assert len(worker.policies["main"].memory.memory) == 6
     assert set(moved) <= {0, 1, 2}  # one agent of each lane
     assert moved.count(2) > len(moved) / 2
 
@@ -408,8 +407,8 @@ def test_lockstep_and_the_general_way_keep_the_same_memories(memory, monkeypatch
     def rollouts():
         with Trainer("StatelessCartPole", cfg(memory, batch_size=70), seed=1, num_envs=4) as trainer:
             for _ in range(6):
-                for rollout in trainer.pool.sample(1000).values():
-                    yield rollout, trainer.pool.worker.seats["main"].store._lockstep
+                for rollout in trainer.pool.sample(1000).rollouts.values():
+                    yield rollout, trainer.pool.worker.policies["main"].store._lockstep
 
     entered = SlotStore._enter_lockstep
     fast, slow, rows = rollouts(), rollouts(), 0

@@ -10,7 +10,7 @@ from playing import decisions_of, same_bytes
 
 from rookery.core.batch import Demand
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.rollout.slots import SlotStore
+from rookery.rollout.slots import Outcome, SlotStore
 
 OBS, ACTION = spaces.Box(-np.inf, np.inf, (1,), np.float32), spaces.Discrete(9)
 
@@ -39,13 +39,14 @@ class Table:
         assert decisions.obs["obs"][:, 0].tolist() == numbers
         decisions.action[:] = np.array(numbers) % 9
         decisions.logp[:] = -np.array(numbers)
-        self.store.answer(decisions)
+        if decisions.at is not None:
+            self.store.answer(decisions)
 
     def outcome(self, slot, reward, terminated=False, truncated=False, waiting=False, final=None):
         if final is not None:
             self.store.final(np.array([slot]), {"obs": np.array([[final]], np.float32)}, np.array([0]))
         flags = (np.array([flag]) for flag in (terminated, truncated, waiting))
-        self.store.outcome(np.array([slot]), np.array([float(reward)]), *flags)
+        self.store.record(np.array([slot]), Outcome(np.array([float(reward)]), *flags))
 
     def take(self, **seen):
         return self.store.take(self.slab(**seen), np.arange(self.slots))
@@ -203,8 +204,9 @@ def test_observations_keep_the_type_they_are_stored_in():
     slab = spec.allocate(1)
     for _ in range(2):
         decisions = store.place(None, slab, slice(0, 1))
-        store.answer(decisions)
-        store.outcome_all(np.zeros(1), None, None)
+        if decisions.at is not None:
+            store.answer(decisions)
+        store.record(None, Outcome(np.zeros(1), None, None, None))
     rollout = store.take(slab, np.zeros(1, np.int64))
     assert {path: leaf.dtype for path, leaf in decisions.obs.items()} == {"obs": np.uint8, "count": np.int64}
     for tree in (rollout.obs, rollout.last_obs, rollout.final_obs):
@@ -255,8 +257,9 @@ def test_what_is_decided_in_lockstep_stands_in_the_storage_and_only_the_store_ma
     for step in range(3):
         decisions = table.store.place(None, table.slab(s0=step, s1=step), slice(0, 2))
         decisions.action[:] = step, step + 1
-        table.store.answer(decisions)
-        table.store.outcome_all(np.zeros(2), None, None)
+        if decisions.at is not None:
+            table.store.answer(decisions)
+        table.store.record(None, Outcome(np.zeros(2), None, None, None))
         assert decisions.chosen.tolist() == [step, step + 1]
         with pytest.raises(ValueError, match="read-only"):
             decisions.chosen[0] = 5
@@ -270,8 +273,9 @@ def test_a_storage_that_grows_is_written_on_where_it_is_then():
         for step in range(6 if rollout else 2):
             decisions = table.store.place(None, table.slab(s0=step), slice(0, 1))
             decisions.action[:] = step
-            table.store.answer(decisions)
-            table.store.outcome_all(np.array([10.0 + step]), None, None)
+            if decisions.at is not None:
+                table.store.answer(decisions)
+            table.store.record(None, Outcome(np.array([10.0 + step]), None, None, None))
         taken = table.take()
         expected = [[0, 2, 4], [1, 3, 5]] if rollout else [[0], [1]]
         assert taken.action.tolist() == expected
@@ -285,8 +289,9 @@ def test_a_store_that_takes_over_a_state_writes_on_in_its_new_memory():
     def step(table, number):
         decisions = table.store.place(None, table.slab(s0=number, s1=-number), slice(0, 2))
         decisions.action[:] = number
-        table.store.answer(decisions)
-        table.store.outcome_all(np.full(2, float(number)), None, None)
+        if decisions.at is not None:
+            table.store.answer(decisions)
+        table.store.record(None, Outcome(np.full(2, float(number)), None, None, None))
 
     for number in (1, 2):
         step(mine, number)

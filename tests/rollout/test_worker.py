@@ -13,12 +13,12 @@ from playing import Dice, ScriptedEnv, decisions_of, play, same_bytes, taken
 from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
-from rookery.envs.arena import MultiAgentArena
 from rookery.envs.make import make_env
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.rollout.slots import SlotStore
+from rookery.tasks.arena import MultiAgentArena
 
 
 class EndsBothWays(Counting):
@@ -143,7 +143,7 @@ def test_a_rollout_holds_the_decisions_that_were_demanded(T, lanes, decisions, l
         found = decisions_of(rollout)
         assert all(d.next[0] == d.obs[0] + 1 for d in found if not d.terminated)
         assert all(d.reward == d.obs[0] + 1 for d in found)
-        worker.set_weights({"main": worker.seats["main"].policy})
+        worker.set_weights({"main": worker.policies["main"].policy})
         steps = worker.env_steps
 
 
@@ -196,7 +196,7 @@ def test_lockstep_and_the_general_way_store_the_same_bytes(monkeypatch, env, pol
         worker = real(env, rule, policies, T=16, decisions=decisions, lanes=4, config=config)
         while worker.vector_steps < 100:
             for rollout in worker.sample().values():
-                yield rollout, worker.seats[policies[0]].store._lockstep
+                yield rollout, worker.policies[policies[0]].store._lockstep
 
     entered = SlotStore._enter_lockstep
     pairs = []
@@ -262,7 +262,7 @@ def test_policies_of_different_pace_share_an_environment():
         for name, rollout in rollouts.items():
             found[name] += decisions_of(rollout)
             versions[name].append(rollout.version.tolist())
-        worker.set_weights({name: worker.seats[name].policy for name in rollouts})
+        worker.set_weights({name: worker.policies[name].policy for name in rollouts})
     assert transitions(found["slow"]) == {
         (0, 6.0, 3, False, False),
         (3, 15.0, 6, False, False),
@@ -311,7 +311,7 @@ def test_a_decision_carried_over_keeps_its_version_clock_and_start():
     for _ in range(5):
         rollout = worker.sample()["slow"]
         headers.append([getattr(rollout, name).item() for name in ("version", "clock", "first", "length")])
-        worker.set_weights({"slow": worker.seats["slow"].policy})
+        worker.set_weights({"slow": worker.policies["slow"].policy})
     # Its first decision is complete with step 3. It then decides at 3 with version 1, complete with step 6, ... The
     # 4th, made at 9, is complete with the end at 10, where it waits already in the next episode.
     assert headers == [[0, 0, True, 1], [1, 1, False, 1], [2, 2, False, 1], [3, 3, False, 1], [4, 4, True, 1]]
@@ -322,7 +322,7 @@ def test_a_decision_pending_while_its_policy_learns_is_older_than_its_fragment()
     worker = play(Slow, ["main"], {"quick": "main", "slow": "main"}, T=4, decisions=2)
     first = worker.sample()["main"]
     assert [(d.slot, d.obs[0]) for d in decisions_of(first)] == [(0, 0), (0, 1)]
-    worker.set_weights({"main": worker.seats["main"].policy})
+    worker.set_weights({"main": worker.policies["main"].policy})
     second = worker.sample()["main"]
     slow = second.slot.tolist().index(1)
     assert second.version.tolist()[slow] == 0  # played before the update
@@ -397,7 +397,7 @@ def test_an_agent_keeps_its_slot_from_episode_to_episode():
     # b acts second in every episode; its fragments go on over the ends of games instead of being cut by them
     worker = play(CountingAEC, T=4, decisions=48)
     rollout = worker.sample()["main"]
-    assert worker.seats["main"].store.num_slots == 3
+    assert worker.policies["main"].store.num_slots == 3
     assert rollout.num_cut <= 3
     assert len(rollout.slot) <= 48 // 4 + 3
 
@@ -463,9 +463,9 @@ def test_a_turn_based_game_agrees_with_an_independent_replay(policies):
     decisions = {}
     while len(worker.finished) < 30:
         for name, rollout in worker.sample().items():
-            kind = worker.env.kinds[worker.seats[name].kind]
+            kind = worker.env.kinds[worker.policies[name].kind]
             for d in decisions_of(rollout):
-                lane, column = divmod(int(worker.seats[name].row_of_slot[d.slot]), len(kind.agents))
+                lane, column = divmod(int(worker.policies[name].row_of_slot[d.slot]), len(kind.agents))
                 decisions.setdefault((lane, kind.agents[column]), []).append(d)
     assert len(decisions) == 2 * lanes
     actions = {key: [d.action for d in found] for key, found in decisions.items()}
@@ -502,7 +502,7 @@ def test_an_agent_that_changes_its_policy_is_cut_and_nothing_is_lost():
     # each episode is a new life in the slot: 7 decisions from clock 0 on, or 10
     assert [d.clock for d in found["a"]][:21] == [*range(7)] * 3
     assert [d.clock for d in found["b"]][:20] == [*range(10)] * 2
-    assert len(worker.seats["a"].taken) == len(worker.seats["b"].taken) == 1
+    assert len(worker.policies["a"].taken) == len(worker.policies["b"].taken) == 1
 
 
 def test_a_mapping_function_is_asked_once_an_agent_and_episode():
@@ -541,7 +541,7 @@ def test_nothing_is_kept_of_a_frozen_policy():
     worker = play(MultiAgentArena, ["agent1", "agent2"], T=4, frozen=["agent2"], config={"max_timesteps": 5})
     for _ in range(3):
         assert set(worker.sample()) == {"agent1"}
-    assert worker.seats["agent2"].store is None
+    assert worker.policies["agent2"].store is None
     assert set(worker.finished[0].policies.values()) == {"agent1", "agent2"}
 
 
@@ -564,7 +564,7 @@ def test_rollouts_are_made_with_the_weights_that_were_set(native):
 def test_weights_reach_the_worker_by_set_weights_alone():
     worker = play(Counting, T=4, config={"terminate_at": 7})
     worker.sample()
-    seat = worker.seats["main"]
+    seat = worker.policies["main"]
     mine = Dice(seat.policy.obs_spec, seat.policy.action_spec)
     mine.weight.data.fill_(3.0)
     assert seat.policy.weight.item() == 0.0
@@ -585,12 +585,13 @@ def test_actions_of_a_slot_do_not_depend_on_how_many_lanes_there_are():
 # --- watching and measuring -----------------------------------------------------------------------------------------
 
 
-def test_whoever_watches_sees_the_reset_and_every_step():
+def test_a_worker_can_be_asked_for_one_step_after_the_other():
     worker = play(Counting, T=100, config={"terminate_at": 3})
+    worker.reset()
     seen = []
-    worker.after_step = lambda worker: seen.append(float(worker.now.rows[0].obs["obs"][0, 0]))
-    worker.sample(max_env_steps=4)
-    worker.sample(max_env_steps=1)
+    for _ in range(6):
+        seen.append(float(worker.now.rows[0].obs["obs"][0, 0]))
+        worker.sample(max_env_steps=1)
     assert seen == [0, 1, 2, 0, 1, 2]
 
 
@@ -642,7 +643,7 @@ def test_a_worker_goes_on_from_its_saved_state_as_if_nothing_had_happened(make, 
 def test_a_state_with_other_policies_is_refused():
     worker, other = (play(Counting, T=4, config={"terminate_at": 7}) for _ in range(2))
     worker.sample()
-    policy = worker.seats["main"].policy
+    policy = worker.policies["main"].policy
     other.add_policy("extra", Dice(policy.obs_spec, policy.action_spec), Demand(4))
     with pytest.raises(KeyError, match=r"state has policies \['main'\], expected \['extra', 'main'\]"):
         other.load_state_dict(worker.state_dict())
@@ -651,7 +652,7 @@ def test_a_state_with_other_policies_is_refused():
 def test_every_attribute_is_declared_saved_or_fixed():
     worker = play(CountingAEC, T=4)
     worker.sample()
-    for part in (worker, *worker.seats.values(), *worker.desks, *(seat.store for seat in worker.seats.values())):
+    for part in (worker, *worker.policies.values(), *worker.tables, *(seat.store for seat in worker.policies.values())):
         assert set(vars(part)) == {*part.saved_names(), *part.fixed_names()}
 
 

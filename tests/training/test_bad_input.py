@@ -124,8 +124,8 @@ def test_an_unknown_environment_is_answered_with_the_nearest():
     )
     message = told(EnvError, lambda: Trainer("CartPole-v7"))
     assert "did you mean 'CartPole-v0' or 'CartPole-v1'?" in message
-    message = told(EnvError, lambda: Trainer("rookery.envs.arena:MultiAgentArea"))
-    assert message.endswith("module rookery.envs.arena has no 'MultiAgentArea'; did you mean 'MultiAgentArena'?")
+    message = told(EnvError, lambda: Trainer("rookery.tasks.arena:MultiAgentArea"))
+    assert message.endswith("module rookery.tasks.arena has no 'MultiAgentArea'; did you mean 'MultiAgentArena'?")
 
 
 # --- when to stop -----------------------------------------------------------------------------------------------

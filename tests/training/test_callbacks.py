@@ -122,9 +122,9 @@ def test_callbacks_are_called_in_the_order_they_were_given_and_share_the_episode
 
 def test_a_callback_that_overrides_nothing_about_episodes_costs_nothing():
     trainer = arena(callbacks=[Callback(), Diary()])
-    assert trainer.pool.worker.watch is None
-    assert not trainer.env.want_infos
-    assert arena(callbacks=[Callback(), Fields()]).pool.worker.watch.hooks[0].__class__ is Fields
+    assert trainer.pool.worker.listeners is None
+    assert trainer.env.keep_infos == "none"
+    assert arena(callbacks=[Callback(), Fields()]).pool.worker.listeners._told["on_episode_step"][0].__class__ is Fields
 
 
 def test_callbacks_change_no_weights():
@@ -190,7 +190,7 @@ def test_what_a_callback_counts_in_an_episode_survives_a_restart_in_the_middle_o
     expected = [without_time(through.train_iteration().row()) for _ in range(8)]
     first = arena(callbacks=[Fields()], env_config={"max_timesteps": 50})
     found = [without_time(first.train_iteration().row()) for _ in range(4)]
-    assert 0 < first.pool.worker.watch.episodes[0].length < 50
+    assert 0 < first.pool.worker.listeners.episodes[0].length < 50
     second = Trainer.load(first.save(tmp_path / "half"), callbacks=[Fields()])
     found += [without_time(second.train_iteration().row()) for _ in range(4)]
     assert found == expected
@@ -205,7 +205,7 @@ def test_user_data_that_cannot_be_saved_is_lost_and_nothing_else(tmp_path):
     trainer = arena(callbacks=[Keeps()])
     trainer.train_iteration()
     restored = Trainer.load(trainer.save(tmp_path / "saved"), callbacks=[Keeps()])
-    assert all(episode.user_data == {} for episode in restored.pool.worker.watch.episodes)
+    assert all(episode.user_data == {} for episode in restored.pool.worker.listeners.episodes)
     trainer.train_iteration()
     restored.train_iteration()
     assert weights(restored) == weights(trainer)

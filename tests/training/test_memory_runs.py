@@ -8,10 +8,12 @@ import signal
 import pytest
 from lives import FAST, Restless, Turns, Walk, digest, either, make, rows, weights
 
+from each_step import after_each_step
 from rookery import A2CConfig, ConfigError, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import SWITCH, best_build, kernel_threads
 from rookery.core.runtime import torch_threads
+from selection import slow, slow_except
 
 ITERATIONS = 4
 ALL = {"previous_action": True, "previous_reward": True, "frames": 3}
@@ -92,7 +94,7 @@ def stopped_and_taken_up(folder, steps, make_it):
                 if worker.vector_steps == step:
                     trainer.interrupt.number = signal.SIGINT
 
-            trainer.pool.worker.after_step = come
+            after_each_step(trainer.pool.worker, come)
             with contextlib.suppress(Interrupted):
                 trainer.train({"iterations": ITERATIONS})
             assert trainer.pool.worker.vector_steps == step or trainer.iteration == ITERATIONS
@@ -106,7 +108,7 @@ def stopped_and_taken_up(folder, steps, make_it):
 STEPS = (10, 25, 59)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_except("scan", "recall and lstm", "two policies, late agents", of=CASES))
 def test_stopping_in_the_middle_of_episodes_and_fragments_changes_nothing(name, tmp_path, uninterrupted):
     expected = uninterrupted(name)
     assert stopped_and_taken_up(tmp_path, STEPS, lambda: run(name, run_dir=tmp_path)) == expected
@@ -114,7 +116,9 @@ def test_stopping_in_the_middle_of_episodes_and_fragments_changes_nothing(name, 
     assert all(row["exact"] for row in expected[2])
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru", "scan", "recall and lstm", "two policies, late agents"])
+@pytest.mark.parametrize(
+    "name", slow_except("gru", of=["lstm", "gru", "scan", "recall and lstm", "two policies, late agents"])
+)
 def test_without_kernels_too(name, tmp_path, monkeypatch):
     monkeypatch.setenv(SWITCH, "0")
     best_build.cache_clear()
@@ -130,7 +134,7 @@ def test_without_kernels_too(name, tmp_path, monkeypatch):
         best_build.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["batched", "two policies, late agents", "attention"])
+@pytest.mark.parametrize("name", slow_except("batched", of=["batched", "two policies, late agents", "attention"]))
 def test_the_same_again_is_the_same_and_another_seed_is_not(name, uninterrupted):
     with run(name) as same, run(name, seed=6) as other:
         for trainer in (same, other):
@@ -143,11 +147,11 @@ def test_the_same_again_is_the_same_and_another_seed_is_not(name, uninterrupted)
     ("name", "how", "helpers"),
     [
         ("recall and lstm", "serial", 0),
-        ("recall and lstm", "processes", 1),
-        ("recall and lstm", "processes", 2),
-        ("recall and lstm", "threads", 2),
+        slow("recall and lstm", "processes", 1),
+        slow("recall and lstm", "processes", 2),
+        slow("recall and lstm", "threads", 2),
         ("two policies, late agents", "processes", 2),
-        ("turns", "threads", 2),
+        slow("turns", "threads", 2),
     ],
 )
 def test_helpers_and_threads_change_nothing(name, how, helpers, tmp_path, uninterrupted):
@@ -170,7 +174,9 @@ def test_threads_of_kernels_change_nothing(name):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", ["recall and lstm", "attention", "two policies, late agents"])
+@pytest.mark.parametrize(
+    "name", slow_except("recall and lstm", of=["recall and lstm", "attention", "two policies, late agents"])
+)
 def test_evaluation_changes_nothing(name, uninterrupted):
     with run(name, evaluation_every=1, evaluation_episodes=3) as trainer:
         for _ in range(ITERATIONS):
@@ -179,7 +185,9 @@ def test_evaluation_changes_nothing(name, uninterrupted):
         assert weights(trainer) == uninterrupted(name)[1]
 
 
-@pytest.mark.parametrize("name", ["recall and lstm", "turns", "two policies, late agents"])
+@pytest.mark.parametrize(
+    "name", slow_except("recall and lstm", of=["recall and lstm", "turns", "two policies, late agents"])
+)
 def test_playing_ahead_repeats_and_can_be_stopped(name, tmp_path):
     config = config_of(name, sampling__staleness=1, env__implementation="serial")
     if name == "two policies, late agents":
@@ -236,13 +244,13 @@ def test_an_episode_that_cannot_be_taken_up_is_forgotten(tmp_path):
             if worker.vector_steps == 9:
                 trainer.interrupt.number = signal.SIGINT
 
-        trainer.pool.worker.after_step = come
+        after_each_step(trainer.pool.worker, come)
         with pytest.raises(Interrupted):
             trainer.train({"iterations": 2})
         odd = [lane.env.odd for lane in trainer.env._lanes]
     assert 0 < sum(odd) < 6
     with Trainer.load(tmp_path, resume=True) as trainer:
-        memory = trainer.pool.worker.seats["main"].memory
+        memory = trainer.pool.worker.policies["main"].memory
         assert memory.starts.tolist() == odd
         assert memory.memory.any(1).all()
         remembered = memory.before(None)

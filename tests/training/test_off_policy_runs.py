@@ -11,6 +11,7 @@ from lives import FAST, LIVELY, PRIORITIZED, REPLAYING, Forks, Walk, Weary, dige
 
 from rookery import Linear, MultiAgentArena, Trainer
 from rookery.algorithms.algorithm import Algorithm
+from selection import slow
 
 APART = {"agent1": "a", "agent2": "b"}
 
@@ -90,7 +91,7 @@ def test_schedules_go_by_env_steps_of_the_run():
         learner = trainer.learners["main"]
         assert (learner.env_steps, learner.horizon) == (240, 240)
         assert float(learner.policy.head.epsilon) == pytest.approx(0.2)
-        played = trainer.pool.worker.seats["main"].policy
+        played = trainer.pool.worker.policies["main"].policy
         assert float(played.head.epsilon) == pytest.approx(0.2)
 
 
@@ -116,10 +117,10 @@ def test_who_plays_is_the_algorithms_behaviour(monkeypatch):
 # --- who steps the environment ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [("processes", 1), ("processes", 2), ("threads", 2)], ids=str)
-def test_helpers_change_nothing(how):
+@pytest.mark.parametrize(("how", "count"), [("processes", 1), slow("processes", 2), ("threads", 2)])
+def test_helpers_change_nothing(how, count):
     found = []
-    for implementation, helpers in (("serial", None), how):
+    for implementation, helpers in (("serial", None), (how, count)):
         config = {"env.implementation": implementation, "sampling.helpers": helpers, "sampling.iteration_steps": 100}
         with make(Forks, cfg=PRIORITIZED, config=config) as trainer:
             trainer.train({"iterations": 2})
@@ -182,8 +183,8 @@ def test_nothing_is_stored_of_a_rest_and_its_rewards_belong_to_the_decision_befo
         expected = np.ones(24, np.float32)
         expected[[9, 19]] = 1.0 + 20 * 0.1
         np.testing.assert_allclose(piece["reward"], expected, rtol=1e-6)
-        assert (trainer.env_steps, trainer.pool.lane_steps) == (25, 65)
-        assert trainer.pool.counters()["resting_steps"] == 40
+        assert (trainer.env_steps, trainer.lane_steps) == (25, 65)
+        assert trainer.counters["resting_steps"] == 40
         batch = memory.sample(64, n_step=1, gamma=0.9, beta=1.0)
         seen, then = (tree[""].ravel() if "" in tree else next(iter(tree.values())).ravel()
                       for tree in (batch.obs, batch.next_obs))  # fmt: skip
@@ -243,8 +244,7 @@ def test_an_evaluation_goes_through_rests():
         assert 11 <= result.length_mean <= 40, "resting steps are none of an episode's"
 
 
-@pytest.mark.parametrize("staleness", [0, 1])
-@pytest.mark.parametrize("how", ["processes", "threads"])
+@pytest.mark.parametrize(("how", "staleness"), [("processes", 1), slow("processes", 0), ("threads", 0), ("threads", 1)])
 def test_helpers_change_nothing_where_copies_rest(how, staleness):
     found = []
     for implementation, helpers in (("serial", None), (how, 1)):
@@ -256,7 +256,7 @@ def test_helpers_change_nothing_where_copies_rest(how, staleness):
         }
         with make(Weary, cfg=REPLAYING, config=config) as trainer:
             trainer.train({"iterations": 2})
-            assert trainer.pool.counters()["resting_steps"] > 10
+            assert trainer.counters["resting_steps"] > 10
             found.append((weights(trainer), trainer.env_steps))
     assert found[0] == found[1]
 
@@ -273,7 +273,7 @@ def test_a_rest_of_all_copies_ends_as_it_would_have_without_being_stopped(tmp_pa
             with trainer:
                 trainer.train({"iterations": number})
                 if number == 1:
-                    assert trainer.pool.resting
+                    assert trainer.resting
                 found.append((digest(trainer), weights(trainer), rows(folder)))
     assert found[0] == found[-1]
 
@@ -282,4 +282,4 @@ def test_walks_do_not_rest():
     with make(Walk, cfg=LIVELY, config={"sampling.iteration_steps": 30}) as trainer:
         result = trainer.train_iteration()
         assert "resting_steps" not in result.counters
-        assert not trainer.pool.resting
+        assert not trainer.resting

@@ -14,9 +14,11 @@ import torch
 from gymnasium import spaces
 from lives import CASES, FAST, Walk, digest, make, rows, weights
 
+from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.rollout import pool
+from selection import slow_except
 
 ITERATIONS = 4
 AHEAD = {"sampling.staleness": 1}
@@ -39,7 +41,7 @@ def slowed(trainer, learning=0.0, playing=0.0):
 
         learner.training_step = step
     if playing:
-        trainer.pool.worker.after_step = lambda worker: time.sleep(playing)
+        after_each_step(trainer.pool.worker, lambda worker: time.sleep(playing))
     return trainer
 
 
@@ -97,7 +99,7 @@ def test_steps_and_episodes_are_counted_when_their_rollout_is_handed_over():
             trainer.pool.settle()
             assert trainer.pool.worker.env_steps == (iteration + 1) * 24 * 3
             assert result.env_steps == trainer.env_steps == trainer.learners["main"].env_steps == iteration * 24 * 3
-            assert result.episodes + trainer.pool.num_finished <= result.episodes + len(trainer.pool.worker.finished)
+            assert trainer.finished == []
 
 
 def test_no_episode_is_lost_or_counted_twice():
@@ -105,7 +107,7 @@ def test_no_episode_is_lost_or_counted_twice():
         for _ in range(6):
             result = trainer.train_iteration()
         trainer.pool.settle()
-        waiting = len(trainer.pool.worker.finished)
+        waiting = len(trainer.pool.ready.finished)
         assert result.episodes + waiting == int(trainer.env.episode.sum())
 
 
@@ -139,14 +141,14 @@ class Picture(Walk):
 
 @pytest.mark.parametrize(("env", "threads"), [("CartPole-v1", 1), (Picture, 2)])
 def test_playing_ahead_has_the_threads_of_acting_however_late_it_begins(env, threads, monkeypatch):
-    run, found = pool._Ahead.run, []
+    run, found = pool._PlayAhead.run, []
 
     def late(ahead):
         time.sleep(0.05)  # by now learning has begun
-        monkeypatch.setattr(ahead.worker, "after_step", lambda worker: found.append(torch.get_num_threads()))
+        after_each_step(ahead.worker, lambda worker: found.append(torch.get_num_threads()))
         run(ahead)
 
-    monkeypatch.setattr(pool._Ahead, "run", late)
+    monkeypatch.setattr(pool._PlayAhead, "run", late)
     with slowed(overlapping(env, threads=2), learning=0.1) as trainer:
         trainer.train_iteration()
         trainer.pool.settle()
@@ -187,13 +189,13 @@ def test_a_policy_met_while_playing_ahead_is_made_by_the_trainers_thread_when_it
         arguments = {"policies": {"a": FAST, "b": FAST, "c": FAST}, "policy_mapping": by_name}
         with slowed(overlapping(Arrivals, **arguments), **delays) as trainer:
             threads = {}
-            introduce = trainer.pool.worker.introduce
+            introduce = trainer.introduce
 
-            def note(name, kind, introduce=introduce, threads=threads):
-                threads[name] = threading.current_thread()
-                introduce(name, kind)
+            def note(kinds, introduce=introduce, threads=threads):
+                threads.update(dict.fromkeys(kinds, threading.current_thread()))
+                introduce(kinds)
 
-            trainer.pool.worker.introduce = note
+            trainer.introduce = note
             known = []
             for _ in range(6):
                 trainer.train_iteration()
@@ -217,7 +219,7 @@ RESUMED = [
 ]
 
 
-@pytest.mark.parametrize("name", RESUMED)
+@pytest.mark.parametrize("name", slow_except("normalizers, evaluation", "turns, late agents", of=RESUMED))
 def test_stopping_anywhere_changes_nothing(name, tmp_path):
     outcomes = []
     # the first step; the last and the next of a fragment of 24; twice in a later rollout
@@ -231,7 +233,7 @@ def test_stopping_anywhere_changes_nothing(name, tmp_path):
                     if worker.vector_steps == stop:
                         trainer.interrupt.number = signal.SIGINT
 
-                trainer.pool.worker.after_step = come
+                after_each_step(trainer.pool.worker, come)
                 with contextlib.suppress(Interrupted):
                     trainer.train({"iterations": ITERATIONS})
             trainer = Trainer.load(folder, resume=True)
@@ -249,14 +251,14 @@ def test_stopping_between_iterations_keeps_what_was_played_ahead(tmp_path):
     with overlapping("CartPole-v1", run_dir=tmp_path / "parts") as trainer:
         trainer.train({"iterations": 2})
         trainer.pool.settle()
-        (ready,) = trainer.pool.ready.values()
+        (ready,) = trainer.pool.ready.rollouts.values()
     for iteration in range(3, ITERATIONS + 1):
         with Trainer.load(tmp_path / "parts", resume=True) as trainer:
             if iteration == 3:
-                (kept,) = trainer.pool.ready.values()
+                (kept,) = trainer.pool.ready.rollouts.values()
                 assert torch.equal(kept.logp, ready.logp)
                 assert torch.equal(kept.obs["obs"], ready.obs["obs"])
-                assert trainer.pool.due == ["main"]
+                assert trainer.pool.waiting == ["main"]
             trainer.train({"iterations": iteration})
             found = digest(trainer)
     assert found == expected
@@ -337,7 +339,9 @@ def test_close_ends_playing_ahead_after_the_step_under_way():
     trainer = overlapping(Walk, cfg=FAST.replace(fragment_length=2000, minibatch_size=6000, epochs=1))
     here = threading.current_thread()
     # 2000 of them would take 10 s
-    trainer.pool.worker.after_step = lambda worker: time.sleep(0.0 if threading.current_thread() is here else 0.005)
+    after_each_step(
+        trainer.pool.worker, lambda worker: time.sleep(0.0 if threading.current_thread() is here else 0.005)
+    )
     trainer.train_iteration()
     playing = trainer.pool._ahead
     trainer.close()

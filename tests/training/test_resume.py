@@ -32,6 +32,7 @@ from lives import (
     weights,
 )
 
+from each_step import after_each_step
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
@@ -41,6 +42,7 @@ from rookery.native.actor import NativeActor
 from rookery.native.forward import NetworkKernels
 from rookery.replay.buffer import ReplayBuffer
 from rookery.training import evaluation as evaluation_module
+from selection import slow_except
 
 ITERATIONS = 6
 
@@ -73,7 +75,36 @@ def outcome(trainer, folder):
     return digest(trainer), weights(trainer), rows(folder)
 
 
-@pytest.mark.parametrize("name", CASES)
+STOPPED_ANYWHERE = [
+    "one policy",
+    "serial, by state",
+    "normalizers, evaluation",
+    "random mapping, batched",
+    "random mapping, serial",
+    "iterations of fixed length",
+    "by actions",
+    "turns, late agents",
+    "tictactoe",
+    "memory",
+    "memories, late agents",
+    "dqn",
+    "dqn, prioritized, by actions",
+    "sac",
+    "ppo and dqn",
+    "dqn, late agents",
+    "resting",
+    "mujoco",
+]
+"""Cases that are stopped at several steps, not half way alone."""
+
+HALF_WAY = [
+    "a frozen policy", "a2c", "by its own word", "composite actions", "frozen lake", "ppo with a penalty", "reinforce",
+    "td3",
+]  # fmt: skip
+"""In ``make test``, with others for the other steps."""
+
+
+@pytest.mark.parametrize("name", slow_except(*HALF_WAY, of=CASES))
 def test_stopping_half_way_changes_nothing(name, tmp_path, uninterrupted):
     expected = uninterrupted(name)
     with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
@@ -107,32 +138,17 @@ def interrupted_at(trainer, step, ending=False):
         if worker.vector_steps == step if not ending else worker.vector_steps > step and worker.now.ended.any():
             trainer.interrupt.number = signal.SIGINT
 
-    trainer.pool.worker.after_step = come
+    after_each_step(trainer.pool.worker, come)
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "one policy",
-        "serial, by state",
-        "normalizers, evaluation",
-        "random mapping, batched",
-        "random mapping, serial",
-        "iterations of fixed length",
-        "by actions",
-        "turns, late agents",
-        "tictactoe",
-        "memory",
-        "memories, late agents",
-        "dqn",
-        "dqn, prioritized, by actions",
-        "sac",
-        "ppo and dqn",
-        "dqn, late agents",
-        "resting",
-        "mujoco",
-    ],
-)
+    slow_except(
+        "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
+        "dqn, prioritized, by actions", "resting",
+        of=STOPPED_ANYWHERE,
+    ),
+)  # fmt: skip
 def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, uninterrupted):
     expected = uninterrupted(name)
     # the first step; the middle, the last and the next step of a fragment of 24; twice in one iteration; later ones
@@ -154,17 +170,19 @@ def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, un
 def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monkeypatch, uninterrupted):
     name = "normalizers, evaluation"
     expected = uninterrupted(name)
-    play = evaluation_module.play
+    player = evaluation_module.player
     with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
 
+        def come(worker):
+            if worker.vector_steps == 30:
+                trainer.interrupt.number = signal.SIGTERM
+
         def stopped(*arguments, **options):
-            def come(worker):
-                if worker.vector_steps == 30:
-                    trainer.interrupt.number = signal.SIGTERM
+            worker = player(*arguments, **options)
+            after_each_step(worker, come)
+            return worker
 
-            return play(*arguments, **options, after_step=come)
-
-        monkeypatch.setattr(evaluation_module, "play", stopped)
+        monkeypatch.setattr(evaluation_module, "player", stopped)
         with pytest.raises(Interrupted, match="SIGTERM"):
             trainer.train({"iterations": ITERATIONS})
         assert trainer.iteration == 1  # the second iteration has learned, and is not over
@@ -176,6 +194,7 @@ def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monke
         assert outcome(trainer, tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_a_run_can_be_stopped_after_every_iteration(tmp_path, uninterrupted):
     name = "random mapping, serial"
     expected = uninterrupted(name)
@@ -372,13 +391,13 @@ def test_players_of_an_episode_that_is_given_up_are_all_cut_off(tmp_path):
         interrupted_at(trainer, 7)
         with pytest.raises(Interrupted):
             trainer.train({"iterations": 3})
-        store = trainer.pool.worker.seats["main"].store
+        store = trainer.pool.worker.policies["main"].store
         decided = store._filled.copy()
         assert decided.sum() == 14  # one a step and lane: x, y and z in two lanes
         assert len(decided) == 6
         assert store._pending.sum() == 4  # one of three is on turn
     with Trainer.load(tmp_path, resume=True) as trainer:
-        store = trainer.pool.worker.seats["main"].store
+        store = trainer.pool.worker.policies["main"].store
         assert store.complete == 14
         assert not store._pending.any()
         rollouts = caught_rollouts(trainer)
@@ -396,9 +415,9 @@ def test_a_state_of_another_environment_is_refused(tmp_path):
     with make("CartPole-v1") as trainer:
         trainer.train_iteration()
         trainer.save(tmp_path / "batched")
-    with pytest.raises(Exception, match="the saved state is of another environment, or of other settings"):
+    with pytest.raises(Exception, match="another environment"):
         Trainer.load(tmp_path / "batched", config={"env.implementation": "serial"})
-    with pytest.raises(Exception, match="the saved state is of another environment, or of other settings"):
+    with pytest.raises(Exception, match="another environment"):
         Trainer.load(tmp_path / "batched", num_envs=5)
 
 
@@ -413,12 +432,12 @@ DIFFERS = {
     "Forward._last_place": "likewise",
     "Adam.on_kernels": "set with every gradient",
     "RMSprop.on_kernels": "likewise",
-    "Seat._source": "found again when weights are next handed out",
-    "Seat._mine": "likewise",
-    "Seat._theirs": "likewise",
-    "Desk.routes": "found out again from the desks in the next step",
-    "Desk.acted": "of the last step; the next one sets it before it is read",
-    "Desk.all_acted": "likewise",
+    "WorkerPolicy._source": "found again when weights are next handed out",
+    "WorkerPolicy._mine": "likewise",
+    "WorkerPolicy._theirs": "likewise",
+    "RowTable.routes": "found out again in the next step",
+    "RowTable.acted": "of the last step; the next one sets it before it is read",
+    "RowTable.all_acted": "likewise",
     "SlotStore._at": "of the last step; the next one sets it before it is read",
     "SlotStore._due": "likewise",
     "SlotStore._lines": "views of its storage, made when first needed",
@@ -427,7 +446,6 @@ DIFFERS = {
     "ActionNoise._steps": "follows from the streams and the vector step",
     "ActionNoise._slots": "likewise",
     "ActionNoise._number": "likewise",
-    "EpisodeWatch.acting": "of the last step; the next one sets it before it is read",
     "Episode.info": "what the environment said beside the last step",
     "Measure._env": "made when first needed; every evaluation resets it",
     "Rows.reward": "of the last step: it has been recorded",
@@ -708,16 +726,16 @@ RICH = {
 """Trainers in whose state nothing is zero by chance, one or another."""
 
 TWICE = {
-    "Trainer.policies": "the learners hold them too, and nobody changes a frozen one",
+    "Run.policies": "the learners hold them too, and nobody changes a frozen one",
     "Algorithm.policy": "the trainer's policies and the learner's network hold it too",
     "RolloutWorker.layout": "set from the environment",
-    "Seat.number": "policies are introduced in the same order, if they all are before playing",
-    "Trainer.frozen": "likewise",
+    "WorkerPolicy.number": "policies are introduced in the same order, if they all are before playing",
+    "Run.frozen": "likewise",
     "Ring.first": "the rows that a memory gets back say it too",
     "Ring.observations": "likewise, of all but pictures, which tests/replay/ looks at",
     "DQN.exploration": "noisy layers keep nothing there; of the others a resumed run asks",
     "Exploration.metrics": "likewise",
-    "Trainer.threads": "the same rule gives the same number on the same machine; a test below asks for it",
+    "Run.threads": "the same rule gives the same number on the same machine; a test below asks for it",
 }
 """Names that are saved and that no test below misses, with the reason."""
 
@@ -726,6 +744,7 @@ def subclasses(cls):
     return {cls, *(found for child in cls.__subclasses__() for found in subclasses(child))}
 
 
+@pytest.mark.slow
 def test_every_name_that_is_saved_would_be_missed(tmp_path, monkeypatch):
     # the proof that the comparison above sees what it should: each saved name is left out once
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # there are hundreds of files

@@ -13,7 +13,7 @@ from lives import make, rows
 
 from rookery import ConfigError, Trainer
 from rookery.core.files import FileError
-from rookery.training.metrics_file import append_row, cut_rows
+from rookery.report.metrics_file import append_row, cut_rows
 from rookery.training.run_dir import RunDir
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rookery import ConfigError
-from rookery.training.results import IterationResult, PolicyResult
+from rookery.report.results import IterationResult, PolicyResult
 from rookery.training.stopping import Stop
 
 

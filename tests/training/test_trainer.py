@@ -36,7 +36,7 @@ from rookery.core.native import best_build
 from rookery.core.state import Stateful
 from rookery.native.actor import NativeActor
 from rookery.native.forward import NetworkKernels
-from rookery.training.results import interval
+from rookery.report.results import interval
 
 FAST = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32)
 SOFT = {"batch_size": 8, "learning_starts": 16, "updates_per_step": 0.25, "replay": {"capacity": 200}}
@@ -124,7 +124,7 @@ def test_a_learner_goes_on_from_its_state_as_if_nothing_had_happened():
         learner.load_state_dict(old.learners[name].state_dict())
     assert weights(new) == weights(old)
     assert digest(new.policies["main"].state_dict()) == digest(old.policies["main"].state_dict())
-    (rollout,) = old.pool.sample(10_000).values()
+    (rollout,) = old.pool.sample(10_000).rollouts.values()
     for trainer in (old, new):
         trainer.learners["main"].training_step(rollout)
     assert weights(new) == weights(old)
@@ -149,9 +149,9 @@ def test_a_frozen_policy_keeps_its_weights_and_nothing_it_does_is_stored():
     after(trainer)
     result = trainer.train_iteration()
     assert digest(trainer.policies["b"].state_dict()) == before
-    assert digest(trainer.pool.worker.seats["b"].policy.state_dict()) == before
+    assert digest(trainer.pool.worker.policies["b"].policy.state_dict()) == before
     assert digest(trainer.policies["a"].state_dict()) != learning
-    assert trainer.pool.worker.seats["b"].store is None
+    assert trainer.pool.worker.policies["b"].store is None
     assert "b" not in trainer.learners
     assert (result.policies["b"].decisions, result.policies["b"].learning) == (0, {})
     assert result.policies["a"].decisions == 4 * 64
@@ -175,10 +175,10 @@ def test_a_mapping_function_deals_agents_to_policies_episode_by_episode():
     config = {"env.config": {"max_timesteps": 8}, "sampling.num_envs": 1}
     cfg = FAST.replace(fragment_length=32)
     trainer = Trainer(MultiAgentArena, cfg, policies=["a", "b"], policy_mapping=mapping, config=config, seed=0)
-    trainer.pool.sample(max_env_steps=24)
+    sample = trainer.pool.sample(max_env_steps=24)
     assert asked[:6] == [(agent, 0, index) for index in range(3) for agent in ("agent1", "agent2")]
-    finished = trainer.pool.drain_finished()
-    assert [episode.policies for episode in finished[:2]] == [
+    trainer.count_played(sample)
+    assert [episode.policies for episode in sample.finished[:2]] == [
         {"agent1": "a", "agent2": "b"},
         {"agent1": "b", "agent2": "a"},
     ]
@@ -477,7 +477,7 @@ FORGETTABLE = {
     "White": "noise that remembers nothing",
     "JudgedActor": "holds networks that the learner saves",
     "CategoricalActor": "likewise",
-    "PlainLeaf": "rows of a replay memory, which lie in files of their own (`Memories`)",
+    "PlainLeaf": "rows of a replay memory, which lie in files of their own (`SavedReplays`)",
     "Pool": "places of such rows; made again when they are restored",
     "Steady": "likewise; a faster way to add rows",
     "Views": "likewise",
@@ -557,12 +557,12 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
     names = {type(thing).__name__ for thing in stateful.values()}
     assert names >= {
         "Trainer",
-        "WorkerPool",
+        "LocalPool",
         "RolloutWorker",
-        "Seat",
+        "WorkerPolicy",
         "SlotStore",
         "SlotMemory",
-        "Desk",
+        "RowTable",
         "PPO",
         "A2C",
         "Reinforce",
@@ -570,11 +570,11 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
         "SAC",
         "TD3",
         "ReplayBuffer",
-        "Memories",
+        "SavedReplays",
         "Windows",
         "ReturnScale",
         "Progress",
-        "EpisodeWatch",
+        "EpisodeListeners",
         "Episode",
     }
     forgotten = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rookery import tune
-from rookery.tune.journal import History, read
+from rookery.tune.journal import ExperimentState, read
 
 
 class Climb(tune.Trainable):
@@ -44,7 +44,7 @@ def climb(folder, trainable=Climb, **settings):
 
 
 def history_of(folder):
-    return History.of(folder, read(folder))
+    return ExperimentState.of(folder, read(folder))
 
 
 def outcome(folder):

@@ -35,7 +35,7 @@ def test_the_scope_decides_which_trial_is_the_best(hill):
     assert (analysis.best(scope="best").name, analysis.best(scope="best").row["iteration"]) == ("00000", 2)
     assert analysis.best(scope="mean").score == 4.0  # (1 + 9 + 2) / 3, and (3 + 4) / 2 = 3.5
     assert analysis.best(mode="min").name == "00002"
-    assert Analysis(hill.folder, scope="best").best_trial.name == "00000"
+    assert Analysis(hill.folder, scope="best").best().name == "00000"
 
 
 def test_any_column_of_the_rows_can_judge_if_it_is_said_whether_more_is_better(hill):
@@ -57,8 +57,7 @@ def test_a_trial_tells_its_life(hill):
     assert (failed.status, failed.error, failed.iteration) == (Status.ERROR, "ValueError: too steep", 1)
     assert failed.row == {"iteration": 1, "seconds": 2.0, "env_steps": 100, "score": 0.5, "loss": 9.5}
     assert failed.config == {"lr": 0.9, "n": 4}  # what trials have in common, with the domain replaced
-    assert analysis.configs["00000"] == {"lr": 0.1, "n": 4}
-    assert analysis.results["00001"]["loss"] == 7.0
+    assert analysis["00001"].row["loss"] == 7.0
     assert analysis.is_finished and not analysis.is_running
     with pytest.raises(ConfigError, match="there is no trial '00009'"):
         analysis["00009"]
@@ -87,7 +86,7 @@ def test_suggestions_are_ordered_by_their_mean_over_seeds(tmp_path):
     made.trial("00002-1", {"lr": 3})
     analysis = Analysis(made.folder)
     assert [(one.number, one.score) for one in analysis.suggestions()] == [(1, 7.0), (0, 5.0), (2, 99.0)]
-    low, high = analysis.best_suggestion.intervals[0]
+    low, high = analysis.suggestions()[0].intervals[0]
     assert (low, high) == pytest.approx((7 - 12.706204736, 7 + 12.706204736))  # deviation sqrt(2), over sqrt(2)
     assert analysis.best().name == "00001-1"  # and not the lucky 10 of 00000, nor 99 of a suggestion not yet finished
 
@@ -186,8 +185,7 @@ def test_the_best_training_is_loaded_with_its_settings_and_weights(tmp_path):
     best = analysis.best(mode="max")
     assert best.config["algorithm"]["lr"] == 0.01
     assert best.config["sampling"]["num_envs"] == 2
-    assert analysis.best_config == best.config
-    assert analysis.best_checkpoint == folder / "checkpoints" / "000002"
+    assert best.checkpoint == folder / "checkpoints" / "000002"
     with best.load() as loaded:
         assert all((tensor == weights[name]).all() for name, tensor in loaded.policies["main"].state_dict().items())
     assert best.policy().state_dict().keys() == weights.keys()

@@ -10,7 +10,7 @@ from simulation import OPTIMUM, Simulation, hill, on_curve, replay, samples
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.tune.scheduler import FIFO, Action, FIFOConfig
-from rookery.tune.schedulers.asha import ASHA, ASHAConfig, Rung, rung_ages
+from rookery.tune.schedulers.asha import ASHA, ASHAConfig, RungScores, rung_ages
 
 STOP = Action.STOP
 
@@ -62,12 +62,12 @@ def test_who_is_in_the_top_half_of_those_before_goes_on():
 
 
 def test_a_quarter_goes_on_with_a_reduction_of_four():
-    rung = Rung(4)
+    rung = RungScores(4)
     assert [rung.admits(score) for score in (5, 4, 3, 2, 4.5, 1, 0, 4.8)] == [True] + [False] * 6 + [True]
 
 
 def test_equal_scores_decide_nothing():
-    rung = Rung(4)
+    rung = RungScores(4)
     assert [rung.admits(-200.0) for _ in range(8)] == [True] * 8
     assert [rung.admits(score) for score in (-100, -150, -120, -200, -300)] == [True, True, True, False, False]
 

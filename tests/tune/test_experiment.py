@@ -80,7 +80,7 @@ def test_a_trial_is_the_training_that_its_parameters_make(tmp_path):
 
 def test_policies_have_domains_of_their_own(tmp_path):
     policies = {"pol1": SMALL.replace(lr=tune.grid_search([1e-3, 2e-3])), "pol2": SMALL.replace(lr=3e-3)}
-    train(tmp_path / "x", None, "rookery.envs.arena:MultiAgentArena", policies=policies,
+    train(tmp_path / "x", None, "rookery.tasks.arena:MultiAgentArena", policies=policies,
           policy_mapping={"agent1": "pol1", "agent2": "pol2"}, stop={"iterations": 1})  # fmt: skip
     configs = [yaml_layer(t.folder / "config.yaml").values for t in history_of(tmp_path / "x").trials.values()]
     assert [config["policies"]["pol1"]["lr"] for config in configs] == [1e-3, 2e-3]
@@ -242,8 +242,8 @@ def test_seconds_are_a_metric_of_trainings_too(tmp_path, capsys):
         ({"mode": "upwards"}, "mode.*'max' or 'min'"),
         ({"stop": {}}, "stop: nothing ends"),
         ({"metric": ("a", "b", "c"), "mode": ("max", "min")}, "one for each of the 3 metrics"),
-        ({"metric": ()}, "tune.metric = .*must name a column"),
-        ({"scheduler": tune.OptunaConfig()}, "tune.scheduler.*is none"),
+        ({"metric": ()}, "tune: metric = .*must name a column"),
+        ({"scheduler": tune.OptunaConfig()}, "tune: scheduler = OptunaConfig: is no scheduler"),
     ],
 )
 def test_what_is_wrong_is_refused_before_any_trial_starts(tmp_path, settings, said):
@@ -325,7 +325,7 @@ def test_what_an_experiment_is_can_be_read_and_started_again(tmp_path):
 
 
 def test_no_experiment_is_said_to_be_none(tmp_path):
-    with pytest.raises(ConfigError, match="there is no experiment here"):
+    with pytest.raises(ConfigError, match="is not the folder of an experiment"):
         tune.resume(tmp_path)
 
 

@@ -12,8 +12,8 @@ from tensorboard.plugins.hparams.backend_context import Context
 from tensorboard.plugins.hparams.list_session_groups import Handler
 
 from rookery import tune
+from rookery.report.experiment_hparams import write_experiment, write_session
 from rookery.tune.analysis import Analysis
-from rookery.tune.seeing.hparams import write_experiment, write_session
 
 SPACE = {
     "algorithm.lr": {"loguniform": [0.0001, 0.01]},
@@ -34,7 +34,7 @@ def written(tmp_path):
     made.journal.close()
     write_experiment(tmp_path, SPACE, ["score"])
     for result in Analysis(tmp_path).trials:
-        write_session(result.trial, SPACE)
+        write_session(result.folder, result.number, result.params, result.status == "ERROR", SPACE)
     return tmp_path
 
 
@@ -90,7 +90,7 @@ def test_rows_of_a_training_are_not_written_again(tmp_path):
     made = Experiment(tmp_path, {"lr": {"uniform": [0, 1]}})
     made.whole("00000", {"lr": 0.5}, [1.0])
     (made.folders["00000"] / "events.out.tfevents.1").touch()
-    write_session(Analysis(tmp_path)["00000"].trial, {"lr": {"uniform": [0, 1]}})
+    write_session(made.folders["00000"], 0, {"lr": 0.5}, False, {"lr": {"uniform": [0, 1]}})
     events = EventAccumulator(str(made.folders["00000"]))
     events.Reload()
     assert events.Tags()["scalars"] == []

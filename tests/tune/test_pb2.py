@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from statistics import median
 from typing import Any
@@ -16,8 +17,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.tune import space as tune
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig
-from rookery.tune.schedulers.gaussian_process import GaussianProcess, Kernel, fit
-from rookery.tune.schedulers.pb2 import PB2, PB2Config, highest, share
+from rookery.tune.schedulers.pb2 import PB2, GaussianProcess, Kernel, PB2Config, fit, highest, share
 from rookery.tune.schedulers.pbt import PBT, PBTConfig
 
 SPACE = {"algorithm.lr": tune.loguniform(1e-5, 1e-1), "algorithm.clip": tune.uniform(0, 1)}
@@ -172,7 +172,7 @@ def test_a_gain_is_counted_from_the_score_that_was_taken_over() -> None:
     exploit = scheduler.drained(["a", "b"])["a"]
     scheduler.on_result("a", 20.0, 8.0)
     scheduler.on_result("b", 25.0, 2.0)
-    first, second = scheduler.stretches
+    first, second = scheduler.intervals
     assert (first.trial, first.time, first.score, first.gain) == ("a", 10.0, 5.0, 3.0)  # from 5, not from 1
     assert isinstance(exploit, Exploit)
     assert first.params == exploit.params
@@ -203,7 +203,10 @@ def test_points_that_others_go_on_with_are_avoided() -> None:
 
 def test_only_numbers_change_and_everything_else_comes_from_the_donor() -> None:
     space = {**SPACE, "algorithm.model.hidden": tune.choice([[32], [64]]), "algorithm.epochs": tune.randint(1, 9)}
-    space |= {"algorithm.double": tune.choice([True, False]), "sampling.num_envs": tune.qrandint(8, 64, 8)}
+    space |= {
+        "algorithm.double": tune.choice([True, False]),
+        "sampling.num_envs": replace(tune.qrandint(8, 64, 8), fixed=True),
+    }
     scheduler = pb2(space, quantile=0.25)
     assert list(scheduler.axes) == ["algorithm.lr", "algorithm.clip", "algorithm.epochs"]
     exploits = population(scheduler, lambda params, i: params["algorithm.clip"], 4)

@@ -9,11 +9,8 @@ import pytest
 from experiments import Experiment
 
 from rookery.core.errors import ConfigError
-from rookery.tune.analysis import Analysis
-from rookery.tune.seeing.figures import Pictures
-from rookery.tune.seeing.lineage import ancestry, mutated, stages
-from rookery.tune.seeing.reporting import write_report
-from rookery.tune.seeing.scales import Scale, scale
+from rookery.report.experiment_figures import FigureDrawer, Scale, ancestry, changed_paths, scale
+from rookery.tune.analysis import Analysis, write_report
 
 SPACE = {"algorithm.lr": {"loguniform": [0.001, 1.0]}, "algorithm.net": {"choice": ["mlp", "cnn"]}}
 
@@ -71,11 +68,11 @@ def population(tmp_path):
 
 
 def test_a_clone_descends_from_its_donors(population):
-    lives = stages(Analysis(population).records, "iteration")
+    lives = Analysis(population).summary().stages
     assert [(stage.begin, stage.end, stage.params["lr"]) for stage in lives["00002"]] == [(0, 4, 0.03), (4, 6, 0.015)]
     line = [(stage.trial, begin, end) for stage, begin, end in ancestry(lives["00002"][-1])]
     assert line == [("00000", 0, 2), ("00001", 2, 4), ("00002", 4, 6)]
-    assert mutated(lives) == ["lr"]
+    assert changed_paths(lives) == ["lr"]
 
 
 def test_the_page_needs_nothing_else_and_shows_every_trial(searched, tmp_path):
@@ -143,7 +140,7 @@ def test_a_long_curve_is_thinned_but_keeps_its_end_and_its_gaps(tmp_path):
     made = Experiment(tmp_path / "long", SPACE)
     made.whole("00000", {"algorithm.lr": 0.1, "algorithm.net": "mlp"}, [float(n) for n in range(1000)])
     made.row("00000", 600, 7.0)  # it became a copy of one that was not as far
-    x, y = Pictures(Analysis(made.folder)).points(Analysis(made.folder)["00000"])
+    x, y = FigureDrawer(Analysis(made.folder).summary()).points(Analysis(made.folder)["00000"])
     assert 200 < len(x) < 400
     assert (x[-1], y[-1]) == (60000.0, 7.0)
     assert math.isnan(x[-2])
@@ -174,5 +171,5 @@ def test_an_axis_is_even_in_what_its_domain_is_even_in():
     assert nets.ticks() == [(0.25, "64,64"), (0.75, "128,128")]
     assert scale({"choice": [32, 8, 16]}, [8]).choices == ("8", "16", "32")
     assert scale({"uniform": [0.0, 1.0]}, [1.5]).high == 1.5  # a clone's value outside of its domain
-    assert scale({}, [0.1, 100.0]) == Scale(-1.0, 2.0, log=True)
+    assert scale({}, [0.1, 100.0]) == Scale(0.1, 100.0, log=True)
     assert scale({"uniform": [2.0, 2.0]}, [2.0]).ticks() == [(0.5, "2")]

@@ -20,6 +20,7 @@ from rookery.core.seeding import Streams
 from rookery.tune.journal import Journal, read
 from rookery.tune.scheduler import Action, Exploit, Scheduler, SchedulerConfig
 from rookery.tune.trial import Status
+from selection import slow, slow_except
 
 
 @pytest.fixture(autouse=True)
@@ -353,8 +354,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("before", [slow(True), False], ids=["before", "after"])
+@pytest.mark.parametrize("kind", slow_except("random", "hyperband", "pbt", of=KINDS))
 def test_killed_at_any_record_it_comes_to_the_same(tmp_path, kind, before):
     climb(tmp_path / "whole", **KINDS[kind])
     wanted = outcome(tmp_path / "whole")

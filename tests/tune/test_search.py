@@ -17,7 +17,7 @@ SPACE = {"algorithm.lr": tune.loguniform(1e-4, 1e-2), "size": tune.choice([[64, 
 
 def suggestions(space, num_samples, points=(), search=None, config=None, seed=0):
     cfg = TuneConfig(num_samples=num_samples, points=points)
-    return make_search(search or RandomConfig(), space, ["max"], cfg, Streams(seed), config)
+    return make_search(search or RandomConfig(), space, ["max"], cfg.num_samples, cfg.points, Streams(seed), config)
 
 
 def everything(asked):
@@ -211,10 +211,10 @@ class AsksForNothing(Scripted):
 @pytest.mark.parametrize(
     ("search", "says"),
     [
-        (OnlyAsks(), "has no tell; a search has ask(number)"),
-        (AsksForNothing(), "ask takes other arguments (too many positional arguments); a search has ask(number)"),
-        (Scripted, "test_search:Scripted is a class; give an object of it"),
-        (7, "search = 7 has no ask"),
+        (OnlyAsks(), "is no search, an object with ask(number)"),
+        (AsksForNothing(), "is no search"),
+        (Scripted, "test_search:Scripted: is no search, an object"),
+        (7, "search = 7: is no search"),
     ],
 )
 def test_what_is_no_search_is_refused(search, says):

@@ -17,7 +17,7 @@ from rookery.core.config import resolve
 from rookery.core.layers import Layer, override_layer, yaml_layer
 from rookery.core.seeding import Streams
 from rookery.training.settings import RunConfig, algorithm_class
-from rookery.tune.space import Choice, Float, Grid, Integer, Normal, cell, drawn, grid_size, written
+from rookery.tune.space import Choices, Float, Grid, Integer, Normal, cell, drawn, grid_size, written
 from rookery.tune.spec import domains_in, fill, known, outline, read_layer, split, split_layers
 
 QUICK = settings(max_examples=60, deadline=None)
@@ -149,7 +149,7 @@ def test_every_value_has_its_share_the_ends_too(domain, expected):
         (tune.qlograndint(2, 8, 2), Integer(2, 8, log=True, step=2)),
         (tune.randn(), Normal(0.0, 1.0)),
         (tune.qrandn(1, 2, 0.5), Normal(1.0, 2.0, 0.5)),
-        (tune.choice([1, "a", None]), Choice((1, "a", None))),
+        (tune.choice([1, "a", None]), Choices((1, "a", None))),
         (tune.grid_search([[64, 64], [128]]), Grid(([64, 64], [128]))),
     ],
     ids=str,

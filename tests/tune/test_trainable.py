@@ -15,11 +15,11 @@ from worker_cases import Counting, checkpoints, rows, start, step
 
 from rookery import tune
 from rookery.core.errors import ConfigError, RookeryError
+from rookery.tune.executor import Failed
+from rookery.tune.executors.in_process import InProcessExecutor
 from rookery.tune.jobs import trainable
 from rookery.tune.jobs.rows import flat, number_of, reached
-from rookery.tune.jobs.trainable import Trainable, trainable_job
-from rookery.tune.places.here import Here
-from rookery.tune.workers import Failed
+from rookery.tune.jobs.trainable import Trainable, TrainableJob
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def begin(tmp_path):
     made = []
 
     def begun(trainable, config=None, stop=None, save_every=0, params=None):
-        job = trainable_job(trainable, config or {}, stop or {}, save_every)
-        made.append(Here(job, 1.0, 0.0, None))
+        job = TrainableJob(trainable, config or {}, stop or {}, save_every)
+        made.append(InProcessExecutor(job, 1.0, 0.0, None))
         made[-1].begin(start(tmp_path, **(params or {})))
         return lambda known=0: step(made[-1], known=known)
 
@@ -229,7 +229,7 @@ def test_a_function_that_does_not_end_is_told_of(tmp_path, monkeypatch):
         finally:
             end.wait()
 
-    workers = Here(trainable_job(stubborn, {}, {}, 0), 1.0, 0.0, None)
+    workers = InProcessExecutor(TrainableJob(stubborn, {}, {}, 0), 1.0, 0.0, None)
     workers.begin(start(tmp_path))
     step(workers)
     workers.end("00000", save=False)
@@ -261,7 +261,7 @@ class Walking(Trainable):
 def test_a_class_that_is_taken_up_again_goes_on_as_if_it_had_not_stopped(begin, tmp_path):
     order = begin(Walking)
     whole = [order(known).row["place"] for known in range(6)]
-    again = Here(trainable_job(Walking, {}, {}, 0), 1.0, 0.0, None)
+    again = InProcessExecutor(TrainableJob(Walking, {}, {}, 0), 1.0, 0.0, None)
     again.begin(start(tmp_path, "00002"))
     for known in range(3):
         step(again, "00002", known)
@@ -327,12 +327,12 @@ def test_checkpoints_come_every_so_many_iterations_and_at_the_end(begin, tmp_pat
         ),
         (lambda: 3, {}, "must take one argument"),
         (lambda x, y: 3, {}, "must take one argument"),
-        (print, {"score": "high"}, "stop.score = 'high': not a number"),
+        (print, {"score": "high"}, "stop.score = 'high': must be"),
     ],
 )
 def test_what_cannot_be_tried_is_refused_before_anything_starts(trainable, stop, told):
     with pytest.raises(ConfigError, match=told):
-        trainable_job(trainable, {}, stop, 0)
+        TrainableJob(trainable, {}, stop, 0)
 
 
 def test_a_step_that_returns_no_row_is_told(begin):
@@ -345,7 +345,7 @@ def test_a_step_that_returns_no_row_is_told(begin):
 
 def test_the_description_is_that_of_the_fixed_part(begin):
     config = {"x": tune.uniform(0, 1), "path": Path, "n": 3}
-    described = trainable_job(Counting, config, {"count": 3}, 5).describe()
+    described = TrainableJob(Counting, config, {"count": 3}, 5).describe()
     assert described == {
         "kind": "trainable",
         "trainable": "worker_cases:Counting",

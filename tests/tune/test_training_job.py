@@ -18,11 +18,11 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import list_checkpoints
 from rookery.core.layers import Layer
 from rookery.training.checkpoint import read_checkpoint
+from rookery.tune.executor import Failed, Order, Stepped, Stopped
+from rookery.tune.executors.in_process import InProcessExecutor
+from rookery.tune.executors.processes import ProcessExecutor
 from rookery.tune.jobs.training_job import TrainingJob
-from rookery.tune.places.here import Here
-from rookery.tune.places.processes import Processes
 from rookery.tune.spec import domains_in, split_layers
-from rookery.tune.workers import Failed, Order, Stepped, Stopped
 
 TINY = PPOConfig(fragment_length=16, epochs=1, minibatch_size=32, model={"hidden": (8,)})
 LR = "algorithm.lr"
@@ -51,7 +51,7 @@ def here():
     made = []
 
     def workers(job):
-        made.append(Here(job, 1.0, 0.0, None))
+        made.append(InProcessExecutor(job, 1.0, 0.0, None))
         return made[-1]
 
     yield workers
@@ -94,7 +94,7 @@ def test_a_training_whose_process_was_killed_learns_what_an_undisturbed_one_lear
         event = step(workers, "whole", known)
     workers.end("whole", save=True)
 
-    others = Processes(job(callbacks=[DiesOnce(tmp_path / "mark")]), 1.0, 0.0, 1)
+    others = ProcessExecutor(job(callbacks=[DiesOnce(tmp_path / "mark")]), 1.0, 0.0, 1)
     try:
         others.begin(start(tmp_path, "killed", **params))
         assert [type(step(others, "killed", known)) for known in range(2)] == [Stepped, Stepped]
@@ -155,7 +155,7 @@ def test_a_stop_function_ends_a_trial_and_still_does_when_it_is_taken_up(here, t
 def test_an_interrupted_training_stops_within_its_iteration_and_goes_on_exactly(here, tmp_path):
     class Asks(Callback):
         def on_episode_step(self, episode):
-            if not asked and workers[0]._workplace._work.iteration == 1:
+            if not asked and workers[0]._trial_worker._work.iteration == 1:
                 asked.append(True)
                 workers[0].interrupt()
 
@@ -175,7 +175,7 @@ def test_an_interrupted_training_stops_within_its_iteration_and_goes_on_exactly(
 
 def test_sigterm_reaches_a_training_in_another_process(tmp_path):
     endless = job(env=Slippery, stop__iterations=10**6, sampling__iteration_steps=10**7)
-    workers = Processes(endless, 1.0, 0.0, 1)
+    workers = ProcessExecutor(endless, 1.0, 0.0, 1)
     settings = tmp_path / "00000" / "config.yaml"
     try:
         workers.begin(start(tmp_path))

@@ -12,9 +12,9 @@ import time
 
 from rookery import tune
 from rookery.core.files import list_checkpoints
+from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.job import Start
-from rookery.tune.jobs.trainable import FunctionJob, TrainableJob
-from rookery.tune.workers import Failed, Order, Stepped, Stopped
+from rookery.tune.jobs.trainable import TrainableJob
 
 PATIENCE = 60.0
 """Seconds after which a case gives up; never how long anything should take."""
@@ -199,7 +199,7 @@ def an_interrupted_trial_answers_its_order_and_saves(make, folder):
 
 
 def a_stopped_function_runs_its_finally_clauses(make, folder):
-    workers = make(FunctionJob(tidying, {"by": tune.uniform(0, 9)}, {}))
+    workers = make(TrainableJob(tidying, {"by": tune.uniform(0, 9)}, {}))
     workers.begin(start(folder, by=1))
     assert step(workers).row["score"] == 1
     workers.end("00000", save=True)

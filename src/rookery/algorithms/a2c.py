@@ -25,7 +25,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import ClosedForm, OutputGradients, RMSprop, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach
@@ -45,7 +45,7 @@ class A2CConfig(AlgorithmConfig):
     """Discount of the environment's reward."""
     gae_lambda: Fraction = 1.0
     """Decay of later errors in the advantage: 1 = the rewards of the fragment, then the value, as in the paper."""
-    fragment_length: PositiveInt = 5
+    fragment_length: Structural[PositiveInt] = 5
     """Decisions in a row of one slot (t_max) before its advantage is cut off with a value."""
     batch_size: PositiveInt | None = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
@@ -57,7 +57,7 @@ class A2CConfig(AlgorithmConfig):
     """Longest gradient; longer ones are scaled down. None = any."""
     normalize_advantage: bool = False
     """Advantages of each batch get mean 0 and standard deviation 1."""
-    scale_rewards: bool = False
+    scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     rms_alpha: Fraction = 0.99
     """Decay of RMSprop's mean square."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rookery.core.settings import Fraction, NonNegative, PositiveInt, Scheduled, Settings
+from rookery.core.settings import Fraction, NonNegative, PositiveInt, Scheduled, Settings, Structural
 
 
 @dataclass(frozen=True)
 class NoiseConfig(Settings):
     """What the noise of consecutive decisions has to do with each other."""
 
-    kind: Literal["white", "ou", "gsde"] = "white"
+    kind: Structural[Literal["white", "ou", "gsde"]] = "white"
     """``white`` = nothing (Gaussian noise); ``ou`` = it drifts (Ornstein-Uhlenbeck); ``gsde`` = it is a function of the
     state for a while (Raffin et al. 2021).
     """

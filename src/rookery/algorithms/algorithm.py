@@ -14,7 +14,7 @@ from rookery.core.batch import Demand, Rollout
 from rookery.core.errors import TrainingError
 from rookery.core.optim import Optimizer
 from rookery.core.seeding import Streams
-from rookery.core.settings import Settings
+from rookery.core.settings import Settings, Structural
 from rookery.core.state import Stateful
 from rookery.models.build import ModelConfig
 from rookery.models.heads import DistributionHead, HeadSpec
@@ -37,7 +37,7 @@ class AlgorithmConfig(Settings):
 
     algorithm: ClassVar[str]
     cheaper: ClassVar[Mapping[str, str]] = {}
-    model: ModelConfig
+    model: Structural[ModelConfig]
 
     @property
     def head(self) -> HeadSpec:

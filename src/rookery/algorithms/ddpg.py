@@ -30,7 +30,15 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import (
+    Fraction,
+    NonNegative,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Structural,
+)
 from rookery.models.build import ModelConfig
 from rookery.models.deterministic import Deterministic
 from rookery.models.distributions import Behavior
@@ -58,7 +66,7 @@ class DDPGConfig(AlgorithmConfig):
     """Decisions in a gradient step."""
     learning_starts: NonNegativeInt = 1000
     """Decisions in the memory before learning begins; until then actions are uniformly random."""
-    train_every: PositiveInt = 1
+    train_every: Structural[PositiveInt] = 1
     """Decisions, of all slots together, from one round of gradient steps to the next."""
     updates_per_step: NonNegative = 1.0
     """Gradient steps for each decision."""
@@ -66,7 +74,7 @@ class DDPGConfig(AlgorithmConfig):
     """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played."""
     exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)
     """The noise on actions while playing."""
-    critic: CriticConfig = field(default_factory=lambda: CriticConfig(number=1))
+    critic: Structural[CriticConfig] = field(default_factory=lambda: CriticConfig(number=1))
     """The critics."""
     max_grad_norm: PositiveFloat | None = None
     """Longest gradient; longer ones are scaled down. None = any."""

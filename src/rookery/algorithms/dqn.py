@@ -41,6 +41,7 @@ from rookery.core.settings import (
     PositiveInt,
     Scheduled,
     Settings,
+    Structural,
 )
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
@@ -81,7 +82,7 @@ class DQNConfig(AlgorithmConfig):
     """Decisions in a gradient step; sequences, if the policy remembers."""
     learning_starts: NonNegativeInt = 1000
     """Decisions in the memory before learning begins; until then actions are random."""
-    train_every: PositiveInt = 4
+    train_every: Structural[PositiveInt] = 4
     """Decisions from one round of gradient steps to the next; a vector step of all copies is the least."""
     updates_per_step: NonNegative = 0.25
     """Gradient steps for each decision: 0.25 = one for four."""
@@ -90,11 +91,11 @@ class DQNConfig(AlgorithmConfig):
     """
     n_step: PositiveInt = 1
     """Rewards in a target before the value takes over."""
-    dueling: bool = False
+    dueling: Structural[bool] = False
     """Whether the value of a state and the advantages of actions are streams of their own."""
-    dueling_hidden: tuple[PositiveInt, ...] = ()
+    dueling_hidden: Structural[tuple[PositiveInt, ...]] = ()
     """Widths of the layers that each of these streams has to itself."""
-    values: ValuesConfig = field(default_factory=ValuesConfig)
+    values: Structural[ValuesConfig] = field(default_factory=ValuesConfig)
     """What is learned of an action's value."""
     target: TargetConfig = field(default_factory=TargetConfig)
     """The target network."""

@@ -25,7 +25,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach
@@ -53,7 +53,7 @@ class PPOConfig(AlgorithmConfig):
     """Passes over the batch in an update (K)."""
     minibatch_size: PositiveInt = 128
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
-    fragment_length: PositiveInt = 128
+    fragment_length: Structural[PositiveInt] = 128
     """Decisions in a row of one slot (T) before its advantage is cut off with a value."""
     batch_size: PositiveInt | None = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
@@ -65,7 +65,7 @@ class PPOConfig(AlgorithmConfig):
     """Longest gradient; longer ones are scaled down. None = any."""
     normalize_advantage: bool = True
     """Advantages of each minibatch get mean 0 and standard deviation 1."""
-    scale_rewards: bool = False
+    scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     value_clip: PositiveFloat | None = None
     """How far the value may move in an update before its gradient stops; none = freely (it does not help: Engstrom

@@ -24,7 +24,7 @@ from rookery.core.ops import lambda_returns
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
@@ -49,7 +49,7 @@ class PQNConfig(AlgorithmConfig):
     """Passes over the batch in an update."""
     minibatch_size: PositiveInt = 128
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
-    fragment_length: PositiveInt = 32
+    fragment_length: Structural[PositiveInt] = 32
     """Decisions in a row of one slot before its target is cut off with a value."""
     batch_size: PositiveInt | None = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""

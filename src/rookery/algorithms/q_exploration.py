@@ -16,7 +16,7 @@ from rookery.algorithms.algorithm import Row
 from rookery.core.batch import TensorTree
 from rookery.core.flat import flatten
 from rookery.core.schedules import Linear
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Settings
+from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Settings, Structural
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful
 from rookery.models.distributions import Categorical
@@ -34,7 +34,7 @@ MEASURED_ON = 64  # decisions on which disturbed and undisturbed values are comp
 class ExplorationConfig(Settings):
     """How actions are tried out. Evaluation is greedy whatever stands here."""
 
-    kind: Literal["epsilon", "boltzmann", "noisy", "parameters"] = "epsilon"
+    kind: Structural[Literal["epsilon", "boltzmann", "noisy", "parameters"]] = "epsilon"
     """``epsilon`` = a random action now and then; ``boltzmann`` = by the softmax of the values; ``noisy`` = layers with
     learned noise (Fortunato et al. 2018); ``parameters`` = disturbed weights (Plappert et al. 2018).
     """

@@ -36,7 +36,15 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import (
+    Fraction,
+    NonNegative,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Structural,
+)
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
@@ -65,7 +73,7 @@ class SACConfig(AlgorithmConfig):
     """Decisions in a gradient step."""
     learning_starts: NonNegativeInt = 1000
     """Decisions in the memory before learning begins; until then actions are uniformly random."""
-    train_every: PositiveInt = 1
+    train_every: Structural[PositiveInt] = 1
     """Decisions, of all slots together, from one round of gradient steps to the next."""
     updates_per_step: NonNegative = 1.0
     """Gradient steps for each decision."""
@@ -85,13 +93,13 @@ class SACConfig(AlgorithmConfig):
     """
     entropy_share: Fraction = 0.5
     """With `discrete`: target entropy as a share of that of choosing evenly among the allowed actions."""
-    discrete: bool = False
+    discrete: Structural[bool] = False
     """Whether actions are one of several; critics then value all of them at once."""
     log_std: Literal["clamp", "tanh"] = "clamp"
     """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
     exploration: NoiseConfig = field(default_factory=NoiseConfig)
     """What the noise of consecutive decisions has to do with each other; how large it is, the policy says."""
-    critic: CriticConfig = field(default_factory=CriticConfig)
+    critic: Structural[CriticConfig] = field(default_factory=CriticConfig)
     """The critics."""
     max_grad_norm: PositiveFloat | None = None
     """Longest gradient; longer ones are scaled down. None = any."""

@@ -14,7 +14,7 @@ import typer
 from rookery.cli.runs import find_saved
 
 if TYPE_CHECKING:
-    from rookery.training.results import EvaluationResult
+    from rookery.report.results import EvaluationResult
 
 
 def evaluate(

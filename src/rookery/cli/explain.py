@@ -73,7 +73,7 @@ def explain(
         typer.echo(line)
 
 
-def history(provenance: Provenance) -> Resolved:
+def history(provenance: Provenance) -> Resolved[None]:
     """What is known of a run's settings, to be asked for explanations."""
     from ruamel.yaml import YAML
 
@@ -81,7 +81,7 @@ def history(provenance: Provenance) -> Resolved:
 
     reader = YAML(typ="safe", pure=True)
     read = {path: [(source, reader.load(text)) for source, text in given] for path, given in provenance.items()}
-    return Resolved(None, read, ())
+    return Resolved(None, read)
 
 
 def changed(provenance: Provenance) -> Iterable[str]:

@@ -30,7 +30,7 @@ def plot(
 
     rookery plot runs/CartPole-v1-ppo-s* --metric return_mean -o cartpole.png
     """
-    from rookery.training.curves import curve_of, draw, group
+    from rookery.report.curves import curve_of, draw, group
 
     if x not in AXES:
         raise ConfigError(f"command line: --x {x}: must be one of {', '.join(AXES)}{nearest(x, list(AXES))}")

@@ -35,16 +35,15 @@ def record(
 
     rookery record runs/MultiAgentArena-ppo-s0 --labels -o arena.webp
     """
-    from rookery.training import recording
+    from rookery.report.films import check_suffix
     from rookery.training.trainer import Trainer
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     saved = find_saved(run, checkpoint)
     target = output or saved.parent.parent / "videos" / f"{saved.name}.webp"
-    recording.check_suffix(target)
+    check_suffix(target)
     with Trainer.load(saved, console="quiet") as trainer:
-        result = recording.record(
-            trainer,
+        result = trainer.record(
             target,
             episodes=episodes,
             deterministic=not stochastic,

@@ -16,8 +16,8 @@ def timers(
     run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
 ) -> None:
     """Show where the time of a run went: seconds, share of the step above, calls, and file:line of each step."""
-    from rookery.core.source import find
     from rookery.core.timers import PLACES, Timers
+    from rookery.report.timers import timer_table
 
     sys.path.insert(0, "")  # where an algorithm of your own is looked for
     folder = find_run(run)
@@ -28,22 +28,22 @@ def timers(
         raise ConfigError(f"{folder / 'timers.json'}: nothing has been timed yet")
     names = {label: [name] for label, name in PLACES.items()}
     names["training_step"] = update_functions(read_provenance(folder)) or names["training_step"]
-    labels = ["  " * row.depth + row.label for row in rows]
-    width = max(map(len, labels))
-    typer.echo(f"{'':<{width}}  {'seconds':>10}  {'share':>7}  {'calls':>11}")
-    for label, row in zip(labels, rows, strict=True):
-        places = []
-        for name in names.get(row.label, ()):
-            try:
-                places.append(str(find(name)))
-            except ConfigError:  # the code of a run need not be here, or not be what it was
-                places.append(name)
-        line = f"{label:<{width}}  {row.seconds:>10,.2f}  {100 * row.share:>5.1f} %  {row.count:>11,}"
-        typer.echo(f"{line}  {', '.join(places)}".rstrip())
+    places = [", ".join(place_of(name) for name in names.get(row.label, ())) for row in rows]
+    typer.echo("\n".join(timer_table(rows, places)))
+
+
+def place_of(name: str) -> str:
+    """Returns file and line of a function; its name if the code is not here, or not what it was when the run was."""
+    from rookery.core.source import find
+
+    try:
+        return str(find(name))
+    except ConfigError:
+        return name
 
 
 def update_functions(provenance: Provenance) -> list[str]:
-    """``module:Class.training_step`` of the algorithms of a run's policies, read from the source."""
+    """Returns ``module:Class.training_step`` of the algorithms of a run's policies, read from the source."""
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.source import class_text
 

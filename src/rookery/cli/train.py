@@ -21,7 +21,7 @@ from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
 
 if TYPE_CHECKING:
-    from rookery.training.results import EvaluationResult, IterationResult
+    from rookery.report.results import EvaluationResult, IterationResult
     from rookery.training.trainer import Trainer
 
 LINE = "command line"
@@ -57,10 +57,7 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
     replay: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATH[:POLICY][*PART]",
-            help="Start from the replay of another run; with *0.5, draw half of each batch from it. Repeatable.",
-        ),
+        typer.Option(metavar="PATH[:POLICY][*PART]", help="Start from another run's replay; *0.5: half of each batch."),
     ] = None,
     memory: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # what --replay was called before
 ) -> None:
@@ -91,7 +88,7 @@ def train(
         ),
         override_layer(overrides, LINE),
     ]
-    with told_of_domains(layers):
+    with explain_domains(layers):
         run_name, seeded = identify(layers)
     folder = claim(run_dir, run_id, run_name, force)
     try:
@@ -105,7 +102,7 @@ def train(
 
 
 @contextmanager
-def told_of_domains(layers: Sequence[Layer]) -> Iterator[None]:
+def explain_domains(layers: Sequence[Layer]) -> Iterator[None]:
     """Where settings are wrong because they are those of an experiment, says so instead."""
     try:
         yield

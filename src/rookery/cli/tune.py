@@ -91,7 +91,7 @@ def run(
         Layer(LINE, given | stop_values(stop or [])),
         override_layer(overrides, LINE),
     ]
-    with told_how_to_go_on():
+    with exit_code_of_interrupts():
         outcome(experiment(config=layers, preset=preset, folder=folder_named(name), force=force), bool(json_rows))
 
 
@@ -115,7 +115,7 @@ def resume(
     console = "quiet" if quiet else "plain" if plain else "auto"
     changes = {"num_samples": num_samples, "workers": workers, "console": console}
     given = {setting: value for setting, value in changes.items() if value is not None}
-    with told_how_to_go_on():
+    with exit_code_of_interrupts():
         outcome(go_on(find_experiment(folder), **given), False)
 
 
@@ -131,7 +131,7 @@ def folder_named(name: str | None) -> Path | None:
 
 
 @contextmanager
-def told_how_to_go_on() -> Iterator[None]:
+def exit_code_of_interrupts() -> Iterator[None]:
     """After Ctrl-C, exits with 128 and the number of the signal; after a second one, says what is kept."""
     try:
         yield

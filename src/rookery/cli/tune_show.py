@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from rookery.cli.runs import JOURNAL, NEWEST, ROOT
 from rookery.core.errors import ConfigError, nearest
-
-if TYPE_CHECKING:
-    from rookery.tune.analysis import Analysis
 
 
 def show(
@@ -40,26 +36,17 @@ def show(
 
     rookery tune show runs/lr -o report.html
     """
-    from rookery.tune.analysis import Analysis
-    from rookery.tune.seeing.reporting import write_report
+    from rookery.report.experiment_table import draw_table
+    from rookery.tune.analysis import Analysis, write_report
 
     analysis = Analysis(find_experiment(folder), metric, mode, scope)
-    print_table(analysis)
+    console = Console(highlight=False)
+    summary = analysis.summary()
+    console.print(draw_table(summary, console, len(analysis) + NEWEST, framed=False))
     typer.echo(f"\n{analysis.outcome()}")
     if output is not None:
         write_report(analysis, output)
         typer.echo(f"report: {output}")
-
-
-def print_table(analysis: Analysis) -> None:
-    """All trials as a table, as wide as the terminal."""
-    from rookery.tune.seeing.table import Facts, TrialTable
-
-    console = Console(highlight=False)
-    title = str(analysis.experiment.get("title") or analysis.folder.name)
-    facts = Facts(title, str(analysis.folder), analysis.metrics, analysis.modes, analysis.scope)
-    trials = [replace(result.trial, rows=list(result.history)) for result in analysis.trials]
-    console.print(TrialTable(facts).draw(console, trials, 0, len(trials) + NEWEST, framed=False))
 
 
 def find_experiment(folder: Path) -> Path:

@@ -80,7 +80,7 @@ def die_with(driver: int, line: socket.socket, by_signal: bool) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def told_end(process: subprocess.Popen[bytes]) -> str:
+def describe_end(process: subprocess.Popen[bytes]) -> str:
     """How a child ended that does not answer any more, in words: ``was killed by SIGKILL``."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(1.0)

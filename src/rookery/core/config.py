@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, field, replace
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, get_args, get_origin
+from itertools import accumulate
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from rookery.core.errors import ConfigError
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
 from rookery.core.settings import (
     FEW,
     LIST,
+    Fixed,
     Settings,
     advice,
     alternatives,
@@ -26,6 +28,7 @@ from rookery.core.settings import (
     default_of,
     describe,
     fields_of,
+    fixed_of,
     hints_of,
     is_undecided,
     object_name,
@@ -33,6 +36,8 @@ from rookery.core.settings import (
     settings_class,
     show,
 )
+
+C = TypeVar("C")
 
 DEFAULT = "default"
 """The source of a value that nobody set."""
@@ -57,18 +62,27 @@ class Polymorphic:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class Resolved(Generic[C]):
     """The outcome of `resolve`.
 
     Attributes:
         config: The root settings.
         history: For each path, every (source, value), lowest first; the last one won.
         notes: Lines a user should read once: overrides without effect.
+        fixed: The settings and sections that are marked as keeping their value, by path, with the reason.
+        inherited: The settings of policies that come from the section all policies start from.
     """
 
-    config: Any
+    config: C
     history: Mapping[str, list[tuple[str, Any]]]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    fixed: Mapping[str, Fixed] = field(default_factory=dict)
+    inherited: frozenset[str] = frozenset()
+
+    def why_fixed(self, path: str) -> Fixed | None:
+        """Gives the mark of a setting, or of the section it stands in; None if it may change."""
+        way = accumulate(path.split("."), "{}.{}".format)
+        return next((self.fixed[known] for known in way if known in self.fixed), None)
 
     def explain(self, path: str) -> str:
         """Who set `path`: the value that won, then those it beat. For a section, of each setting in it.
@@ -114,8 +128,8 @@ class Resolved:
 
 
 def resolve(
-    schema: type[Settings], layers: Sequence[Layer], classes: Callable[[str], type[Settings]] | None = None
-) -> Resolved:
+    schema: type[C], layers: Sequence[Layer], classes: Callable[[str], type[Settings]] | None = None
+) -> Resolved[C]:
     """Merges layers into the settings of a run.
 
     Args:
@@ -127,263 +141,289 @@ def resolve(
     Raises:
         ConfigError: With one line for each problem of any layer: ``source: path = value: what is allowed; a hint``.
     """
-    merge = _Merge(tuple(layers), classes)
-    config = merge.section(schema, "", [(i, nested(layer.values)) for i, layer in enumerate(layers)], None, "")
-    problems = merge.problems + [merge.about_unknown(*item) for item in merge.unknown]
-    if problems:
-        raise ConfigError(*problems)
-    return Resolved(config, merge.history, tuple(merge.notes))
+    merge = _Merge(classes)
+    trees = [_Said(layer, rank, "", nested(layer.values)) for rank, layer in enumerate(layers)]
+    config = merge.section(schema, "", trees, None)
+    for said in merge.unknown:
+        merge.refuse_unknown(said)
+    if merge.problems:
+        raise ConfigError(*merge.problems)
+    return Resolved(config, merge.history, tuple(merge.notes), merge.fixed, frozenset(merge.inherited))
 
 
-_Parts = list[tuple[int, Any]]
-"""What the layers say about one path: (number of the layer, value), lowest first."""
+@dataclass(frozen=True)
+class _Said:
+    """What one layer says at one path.
+
+    Attributes:
+        layer: The layer.
+        rank: The place of the layer among all; the highest wins.
+        path: The path in the layer.
+        value: The value there.
+        inherited: Whether it was said of the section that a policy starts from, where its mistakes are named.
+    """
+
+    layer: Layer
+    rank: int
+    path: str
+    value: Any
+    inherited: bool = False
+
+    def at(self, key: Any, value: Any) -> _Said:
+        """Gives what the layer says at a key of the mapping here."""
+        return replace(self, path=f"{self.path}.{key}" if self.path else str(key), value=value)
+
+    def without(self, *keys: str) -> _Said:
+        """Gives the mapping here without some keys."""
+        return replace(self, value={key: value for key, value in self.value.items() if key not in keys})
+
+    @property
+    def source(self) -> str:
+        """The most exact source known, for the history."""
+        return f"{self.layer.where(self.path)} as {self.path}" if self.inherited else self.layer.where(self.path)
+
+
+def _inside(parts: list[_Said], key: Any) -> list[_Said]:
+    """Gives what layers say at a key, of those that have it."""
+    return [said.at(key, said.value[key]) for said in parts if key in said.value]
+
+
+class _Chosen(NamedTuple):
+    """A section whose class was chosen by name, as a policy that names no other class starts from it."""
+
+    cls: type[Settings]
+    said: list[_Said]
+    start: Any
+    name: Any  # of the class that is chosen where nobody names one
 
 
 class _Merge:
     """One call of `resolve`: walks the schema once, with all layers side by side.
 
-    Methods take the path they stand at, what the layers say there, the value to `start` from, and the path it is
-    inherited from (empty where defaults are the schema's own). They return MISSING where a problem left no value.
+    Methods take the path they stand at, what layers say there (lowest first), and the default to `start` from. They
+    return MISSING where a problem left no value.
     """
 
-    def __init__(self, layers: tuple[Layer, ...], classes: Callable[[str], type[Settings]] | None) -> None:
-        self.layers = layers
+    def __init__(self, classes: Callable[[str], type[Settings]] | None) -> None:
         self.classes = classes
         self.problems: list[str] = []
-        self.unknown: list[tuple[int, str, Any]] = []
+        self.unknown: list[_Said] = []
         self.notes: list[str] = []
         self.history: dict[str, list[tuple[str, Any]]] = {}
-        self.winner: dict[str, int] = {}  # the number of the layer that set a path, where one did
-        self.chosen: dict[str, type[Settings]] = {}  # the class of each polymorphic section
-        self.built: dict[str, Any] = {}
+        self.fixed: dict[str, Fixed] = {}
+        self.inherited: set[str] = set()
+        self.rank: dict[str, int] = {}  # of the layer that set a path itself, where one did
+        self.chosen: dict[str, _Chosen] = {}
 
-    def section(self, cls: type[Settings], path: str, parts: _Parts, start: Any, inherits: str) -> Any:
-        """The settings of a known class; `start` is an instance to change, or None for a new one."""
+    def section(self, cls: type, path: str, parts: list[_Said], start: Settings | None) -> Any:
+        """Gives the settings of a known class; `start` is an instance to change, or None for a new one."""
         fields, hints = fields_of(cls), hints_of(cls)
-        dot = f"{path}." if path else ""
-        self.unknown += [(i, f"{dot}{key}", part[key]) for i, part in parts for key in part if key not in fields]
-        values: dict[str, Any] = {} if start is None else {name: getattr(start, name) for name in fields}
-        given: set[str] = set() if start is None else set(start.given)
-        complete = True
-        last = {name for name in fields if (marker := _marker(hints[name])) and marker.inherits}  # after what they need
-        for name in [*(name for name in fields if name not in last), *(name for name in fields if name in last)]:
-            found = [(i, part[name]) for i, part in parts if name in part]
-            default = values[name] if start is not None else default_of(fields[name])
-            source = f"{inherits}.{name}" if inherits else ""
-            value = self.value(hints[name], f"{dot}{name}", found, default, source)
-            if value is MISSING:
-                complete = False
-                continue
-            values[name] = value
-            if found:
-                given.add(name)
-        if not complete:
+        own = [said for said in parts if not said.inherited]
+        self.unknown += [said.at(key, said.value[key]) for said in own for key in said.value if key not in fields]
+        values: dict[str, Any] = {}
+        given = set() if start is None else set(start.given)
+        late = {name for name in fields if (marker := polymorphic(hints[name])) and marker.inherits}
+        for name in sorted(fields, key=late.__contains__):  # last what starts from another section
+            found = _inside(parts, name)
+            default = default_of(fields[name]) if start is None else getattr(start, name)
+            values[name] = self.field(cls, name, f"{path}.{name}" if path else name, found, default)
+            given |= {name} if found else set()
+        if any(value is MISSING for value in values.values()):
             return MISSING
         try:
             return build(cls, values, frozenset(given))
         except (ConfigError, ValueError) as error:  # of a __post_init__
             lines = error.problems if isinstance(error, ConfigError) else (str(error),)
-            sources = dict.fromkeys(self.layers[i].source for i, part in parts if part)
+            sources = dict.fromkeys(said.layer.source for said in parts if said.value)
             self.problems += [f"{', '.join(sources) or DEFAULT}: {path or cls.__name__}: {line}" for line in lines]
             return MISSING
 
-    def value(self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str) -> Any:
-        """The value of a field, whatever its kind."""
-        marker = _marker(hint)
-        if _mapping_hint(hint) is not None:
-            return self.mapping(hint, path, parts, start, inherits, marker)
-        if marker or settings_class(hint):
-            return self.subsection(hint, path, parts, None if start is MISSING else start, inherits, marker)
-        if hint is Any and parts and type(parts[-1][1]) is dict:  # a mapping inside a free mapping merges by key
-            plain = max((at for at, (_, part) in enumerate(parts) if type(part) is not dict), default=-1)
-            return self.mapping(hint, path, parts[plain + 1 :], start, inherits, None)
-        return self.leaf(hint, path, parts, start, inherits)
+    def field(self, cls: type, name: str, path: str, parts: list[_Said], start: Any) -> Any:
+        """Gives the value of a field of a class."""
+        if mark := fixed_of(cls, name):
+            self.fixed[path] = mark
+        return self.value(hints_of(cls)[name], path, parts, start)
 
-    def leaf(self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str) -> Any:
-        """A value that is taken whole."""
-        self.begin(path, start, inherits)
-        value = start
-        for i, raw in parts:
-            read, wrong = _read(hint, raw)
+    def value(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
+        """Gives a value of a type, whatever its kind."""
+        if mapping_hint(hint) is not None:
+            return self.mapping(hint, path, parts, start)
+        if polymorphic(hint) or settings_class(hint):
+            return self.subsection(hint, path, parts, None if start is MISSING else start)
+        if bare(hint) is Any and parts and type(parts[-1].value) is dict:  # a mapping in a free mapping merges by key
+            plain = max((at for at, said in enumerate(parts) if type(said.value) is not dict), default=-1)
+            return self.mapping(hint, path, parts[plain + 1 :], start)
+        return self.leaf(hint, path, parts, start)
+
+    def leaf(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
+        """Gives a value that is taken whole."""
+        self.begin(path, start)
+        for said in parts:
+            read, wrong = _read(hint, said.value)
             if wrong:
-                self.refuse(i, path, raw, wrong)
+                self.refuse(said, wrong)
             else:
-                value = read
-                self.set(i, path, read)
-        if value is MISSING and not parts:
+                start = read
+                self.set(said, path, read)
+        if start is MISSING and not parts:
             self.problems.append(f"{path} is missing: it must be {describe(hint)}")
-        return value
+        return start
 
-    def mapping(
-        self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str, marker: Polymorphic | None
-    ) -> Any:
-        """A dict, merged by key; a dict whose keys are not plain names is taken whole."""
-        key_hint, inner = _mapping_hint(hint) or (str, Any)
-        start = {} if start is MISSING or not isinstance(start, Mapping | None) else start
-        kept, start = self.switched(hint, path, parts, start)
+    def mapping(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
+        """Gives a dict, merged by key; a dict whose keys are not plain names is taken whole."""
+        key_hint, inner = mapping_hint(hint) or (str, Any)
+        kept, start = self.switched(hint, path, parts, start if isinstance(start, Mapping | None) else {})
         if start is None and not kept:
             return None
-        keys = list(dict.fromkeys([*(start or {}), *(key for _, part in kept for key in part)]))
-        plain = [key for key in keys if isinstance(key, str) and key and "." not in key]
-        if marker:
+        start = start or {}
+        keys = list(dict.fromkeys([*start, *(key for said in kept for key in said.value)]))
+        odd = [key for key in keys if not isinstance(key, str) or not key or "." in key]
+        if marker := polymorphic(hint):
             inner = Annotated[Any, marker]
-            for i, part in kept:
-                for key in part.keys() - set(plain):
-                    self.refuse(i, f"{path}.{key}", part[key], "the name of an entry must be a text without dots")
-        elif len(plain) < len(keys):
-            return self.leaf(hint, path, parts, start, inherits)
+            for said in (said for key in odd for said in _inside(kept, key)):
+                self.refuse(said, "the name of an entry must be a text without dots")
+        elif odd:
+            return self.leaf(hint, path, parts, start)
         values: dict[str, Any] = {}
-        for key in plain:
-            here = f"{path}.{key}"
-            found = [(i, part[key]) for i, part in kept if key in part]
+        for key in (key for key in keys if key not in odd):
+            found = _inside(kept, key)
             if found and (wrong := check(key_hint, key)[1]):
-                self.refuse(found[-1][0], here, found[-1][1], f"the key {wrong}")
+                self.refuse(found[-1], f"the key {wrong}")
                 continue
-            source = f"{inherits}.{key}" if inherits else ""
-            value = self.value(inner, here, found, (start or {}).get(key, MISSING), source)
+            value = self.value(inner, f"{path}.{key}", found, start.get(key, MISSING))
             if value is not MISSING:
                 values[key] = value
         if not keys:
-            self.begin(path, MISSING if kept else {}, inherits)
-            for i, _ in kept:
-                self.set(i, path, {})
+            self.begin(path, MISSING if kept else {})
+            for said in kept:
+                self.set(said, path, {})
         return values
 
-    def subsection(
-        self, hint: Any, path: str, parts: _Parts, start: Any, inherits: str, marker: Polymorphic | None
-    ) -> Any:
-        """A section of settings, whose class may depend on what it says."""
+    def subsection(self, hint: Any, path: str, parts: list[_Said], start: Any) -> Any:
+        """Gives a section of settings, whose class may depend on what it says."""
         kept, start = self.switched(hint, path, parts, start)
         if start is None and not kept and optional(hint):
-            self.begin(path, None, inherits)
+            self.begin(path, None)
             return None
-        if marker and marker.entry:
-            return self.entry(marker, marker.entry, path, kept, start)
-        if marker:
-            if marker.inherits:
-                inherits, start = marker.inherits, None
-            cls = self.choose(path, kept, start, inherits, marker)
-            if cls is None:
+        if marker := polymorphic(hint):
+            return self.entry(marker, path, kept) if marker.entry else self.choose(marker, path, kept, start)
+        declared = settings_class(hint)
+        assert declared is not None
+        cls = type(start) if isinstance(start, declared) else declared
+        for said in kept:
+            made = said.value.get(CLASS, cls)
+            if not issubclass(made, declared):
+                self.refuse(replace(said, value=made), f"must be {describe(hint)}")
                 return MISSING
-            if inherits == marker.inherits and inherits:
-                inherits = inherits if cls is self.chosen.get(inherits) else ""
-                start = self.built.get(inherits)
-        else:
-            declared = settings_class(hint)
-            assert declared is not None
-            cls = type(start) if isinstance(start, declared) else declared
-            for i, part in kept:
-                made = part.get(CLASS, declared)
-                if not issubclass(made, declared):
-                    self.refuse(i, path, made, f"must be {describe(hint)}")
-                    return MISSING
-                cls = made if CLASS in part else cls
-        parts = [(i, {key: value for key, value in part.items() if key != CLASS}) for i, part in kept]
-        value = self.section(cls, path, parts, start if type(start) is cls else None, inherits)
-        self.built[path] = None if value is MISSING else value
-        if marker and marker.inherits:
-            self.note_shadowed(path, marker.inherits)
-        return value
+            cls = made
+        return self.section(cls, path, [said.without(CLASS) for said in kept], start if type(start) is cls else None)
 
-    def choose(self, path: str, kept: _Parts, start: Any, inherits: str, marker: Polymorphic) -> type[Settings] | None:
-        """The class of a polymorphic section; leaves in `kept` only what was meant for it, without the name."""
-        here, default = f"{path}.name", ""
-        if inherits:
-            cls = self.chosen.get(inherits)
+    def choose(self, marker: Polymorphic, path: str, parts: list[_Said], start: Any) -> Any:
+        """Gives the settings of a section whose key ``name`` chooses the class; notes what was said for another."""
+        here, common = f"{path}.name", self.chosen.get(marker.inherits)
+        cls: type[Settings] | None = None
+        name: Any = MISSING
+        if common is not None:
+            cls, name, start = common.cls, common.name, common.start
+            parts = [*(replace(said, inherited=True) for said in common.said), *parts]
         elif isinstance(start, Settings):
-            cls = type(start)
-        else:
-            cls, default = (self.lookup(marker.default)[0] if marker.default else None), marker.default
-        start_name = MISSING if cls is None else default or self.name_of(cls)
-        self.begin(here, start_name, f"{inherits}.name" if inherits else "")
-        meant: list[type[Settings] | None] = []
-        by, failed = -1, False
-        for i, part in kept:
-            named, wrong = part.get(CLASS), ""
-            if named is None and part.get("name") is not None:
-                named, wrong = self.lookup(part["name"])
+            cls, name = type(start), self.name_of(type(start))
+        elif marker.default:
+            cls, name = self.lookup(marker.default)[0], marker.default
+        self.begin(here, name)
+        self.fixed[here] = Fixed.STRUCTURAL
+        named: list[type[Settings] | None] = []
+        last, failed = None, False
+        for said in parts:
+            called, found, wrong = said.value.get("name"), said.value.get(CLASS), ""
+            if found is None and called is not None:
+                found, wrong = self.lookup(called)
             if wrong:
                 failed = True
-                self.refuse(i, here, part["name"], wrong)
-            elif named is not None:
-                cls, by = named, i
-                self.set(i, here, part["name"] if isinstance(part.get("name"), str) else self.name_of(named))
-            meant.append(named)
-        if cls is None and not failed and not (inherits and inherits not in self.chosen):
+                self.refuse(said.at("name", called), wrong)
+            elif found is not None:
+                cls, last = found, said.at("name", called)
+                self.set(last, here, called if isinstance(called, str) else self.name_of(found))
+            named.append(found)
+        if cls is None and not failed and not marker.inherits:
             self.problems.append(f"{here} is missing: it chooses what {path} is")
         if cls is None or failed:
-            return None
-        self.chosen[path] = cls
-        for at in reversed(range(len(kept))):
-            i, part = kept[at]
-            named = meant[at]
-            if named is not None and not issubclass(cls, named):
+            return MISSING
+        same = common is not None and cls is common.cls
+        kept = []
+        for said, found in zip(parts, named, strict=True):
+            if (found is None or issubclass(cls, found)) and (same or not said.inherited):
+                kept.append(said.without("name", CLASS))
+            elif not said.inherited and found is not None and last is not None:
                 self.notes.append(
-                    f"{self.layers[i].where(path)}: {path} is for {self.name_of(named)} and not used, because "
-                    f"{self.layers[by].where(here)} chose {self.name_of(cls)}"
+                    f"{said.source}: {path} is for {self.name_of(found)} and not used, because {last.source} chose "
+                    f"{self.name_of(cls)}"
                 )
-                del kept[at]
-            else:
-                kept[at] = (i, {key: value for key, value in part.items() if key != "name"})
-        return cls
+        value = self.section(cls, path, kept, start if type(start) is cls and (same or common is None) else None)
+        self.chosen[path] = _Chosen(cls, [] if value is MISSING else parts, start, name)
+        if marker.inherits:
+            inside = [known for known in self.history if known.startswith(f"{path}.")]
+            self.inherited |= {known for known in inside if same and known not in self.rank and known != here}
+            self.note_shadowed(inside, path, marker.inherits)
+        return value
 
-    def entry(self, marker: Polymorphic, cls: type[Settings], path: str, kept: _Parts, start: Any) -> Any:
-        """Settings that inherit, with the keys of `cls` beside them."""
-        inside = marker.inherits.rpartition(".")[2]
+    def entry(self, marker: Polymorphic, path: str, parts: list[_Said]) -> Any:
+        """Gives settings that start from another section, with the keys of `Polymorphic.entry` beside them."""
+        cls, inside = marker.entry, marker.inherits.rpartition(".")[2]
+        assert cls is not None
         own = [name for name in fields_of(cls) if name != inside]
-        around: _Parts = []
-        settings: _Parts = []
-        for i, part in kept:
-            if part.get(CLASS) is cls:  # an object of the entry's class: its settings move up, beside its other fields
-                held = part.get(inside) or {}
+        kept = []
+        for said in parts:
+            if said.value.get(CLASS) is cls:  # an object of the entry's class: its settings move up, beside its fields
+                held = said.value.get(inside) or {}
                 if not isinstance(held, Mapping | Settings):
-                    self.refuse(i, path, held, "must be a section of settings")
+                    self.refuse(replace(said, value=held), "must be a section of settings")
                     return MISSING
-                part = {name: part[name] for name in own if name in part} | mapping_of(held)
-            around.append((i, {name: part[name] for name in own if name in part}))
-            settings.append((i, {key: value for key, value in part.items() if key not in own}))
-        value = self.subsection(Any, path, settings, None, "", Polymorphic(marker.default, marker.inherits))
-        values: dict[str, Any] = {inside: value}
-        given = {inside} if any(part for _, part in settings) else set()
+                beside = {name: said.value[name] for name in own if name in said.value}
+                said = replace(said, value=beside | mapping_of(held))
+            kept.append(said)
+        settings = [said.without(*own) for said in kept]
+        values = {inside: self.choose(replace(marker, entry=None), path, settings, None)}
+        given = {inside} if any(said.value for said in settings) else set()
         for name in own:
-            found = [(i, part[name]) for i, part in around if name in part]
-            default = default_of(fields_of(cls)[name]) if start is None else getattr(start, name)
-            values[name] = self.value(hints_of(cls)[name], f"{path}.{name}", found, default, "")
+            found = _inside(kept, name)
+            values[name] = self.field(cls, name, f"{path}.{name}", found, default_of(fields_of(cls)[name]))
             given |= {name} if found else set()
-        return MISSING if MISSING in values.values() else build(cls, values, frozenset(given))
+        return MISSING if any(value is MISSING for value in values.values()) else build(cls, values, frozenset(given))
 
-    def switched(self, hint: Any, path: str, parts: _Parts, start: Any) -> tuple[_Parts, Any]:
-        """The mappings among `parts`: null switches an optional section off, and is an empty one elsewhere."""
-        kept: _Parts = []
-        for i, part in parts:
-            if part is None and optional(hint):
+    def switched(self, hint: Any, path: str, parts: list[_Said], start: Any) -> tuple[list[_Said], Any]:
+        """Gives the mappings among `parts`: null switches an optional section off, and is an empty one elsewhere."""
+        kept: list[_Said] = []
+        for said in parts:
+            value = said.value
+            if value is None and optional(hint):
                 kept, start = [], None
-                self.begin(path, MISSING, "")
-                self.set(i, path, None)
-            elif part is None:
-                kept.append((i, {}))
-            elif isinstance(part, Mapping) or (isinstance(part, Settings) and _mapping_hint(hint) is None):
+                self.begin(path, MISSING)
+                self.set(said, path, None)
+            elif value is None:
+                kept.append(replace(said, value={}))
+            elif isinstance(value, Mapping) or (isinstance(value, Settings) and mapping_hint(hint) is None):
                 self.history.pop(path, None)
-                kept.append((i, mapping_of(part)))
+                kept.append(replace(said, value=mapping_of(value)))
             else:
                 wanted = "a section of settings" if bare(hint) is Any else describe(hint)
-                self.refuse(i, path, part, f"must be {wanted}{advice(hint, part)}")
+                self.refuse(said, f"must be {wanted}{advice(hint, value)}")
         return kept, start
 
-    def begin(self, path: str, start: Any, inherits: str) -> None:
-        """Begins the history of a path: with its default, or with the history of the path it inherits from."""
-        if inherits in self.history:
-            before = self.history[inherits]
-            self.history[path] = [(s if s == DEFAULT else f"{s} as {inherits}", value) for s, value in before]
-        elif path not in self.history:
-            self.history[path] = [] if start is MISSING else [(DEFAULT, start)]
+    def begin(self, path: str, start: Any) -> None:
+        """Begins the history of a path with its default, if there is one."""
+        self.history.setdefault(path, [] if start is MISSING else [(DEFAULT, start)])
 
-    def set(self, i: int, path: str, value: Any) -> None:
-        self.history[path].append((self.layers[i].where(path), value))
-        self.winner[path] = i
+    def set(self, said: _Said, path: str, value: Any) -> None:
+        """Adds a value to the history of a path."""
+        self.history[path].append((said.source, value))
+        if not said.inherited:
+            self.rank[path] = said.rank
 
-    def refuse(self, i: int, path: str, value: Any, why: str) -> None:
-        self.problems.append(f"{self.layers[i].where(path)}: {path} = {show(value)}: {why}")
+    def refuse(self, said: _Said, why: str) -> None:
+        """Notes a problem; one of an inherited value was noted where it was said."""
+        if not said.inherited:
+            self.problems.append(f"{said.source}: {said.path} = {show(said.value)}: {why}")
 
     def lookup(self, name: Any) -> tuple[type[Settings] | None, str]:
         """The config class of a name, and what is wrong with the name."""
@@ -408,22 +448,21 @@ class _Merge:
         short = cls.__name__.removesuffix("Config").lower()
         return short if self.lookup(short)[0] is cls else object_name(cls)
 
-    def note_shadowed(self, path: str, inherits: str) -> None:
+    def note_shadowed(self, inside: list[str], path: str, inherits: str) -> None:
         """Notes each value of an entry that beats a value of the common section from a higher layer."""
-        for here, i in self.winner.items():
+        for here in inside:
             above = f"{inherits}{here[len(path) :]}"
-            if here.startswith(f"{path}.") and self.winner.get(above, -1) > i:
+            if here in self.rank and self.rank.get(above, -1) > self.rank[here]:
                 (own, value), (common, beaten) = self.history[here][-1], self.history[above][-1]
                 self.notes.append(f"{here} = {flow(value)} ({own}) wins over {above} = {flow(beaten)} ({common})")
 
-    def about_unknown(self, i: int, path: str, value: Any) -> str:
-        """The line for a key that is no setting."""
-        section = path.rpartition(".")[0]
+    def refuse_unknown(self, said: _Said) -> None:
+        """Notes a key that is no setting, with the path that was meant."""
+        section = said.path.rpartition(".")[0]
         dot = f"{section}." if section else ""
         near = dict.fromkeys(known[len(dot) :].split(".")[0] for known in self.history if known.startswith(dot))
         listed = f"; known here: {', '.join(near)}" if len(near) <= FEW else ""
-        hint = f"{_suggestion(path, self.history)}{listed}" or LIST
-        return f"{self.layers[i].where(path)}: {path} = {show(value)}: there is no such setting{hint}"
+        self.refuse(said, f"there is no such setting{f'{_suggestion(said.path, self.history)}{listed}' or LIST}")
 
 
 def _suggestion(path: str, known: Iterable[str]) -> str:
@@ -464,12 +503,13 @@ def _read(hint: Any, raw: Any) -> tuple[Any, str]:
     return check(hint, raw)
 
 
-def _marker(hint: Any) -> Polymorphic | None:
+def polymorphic(hint: Any) -> Polymorphic | None:
+    """Gives the marker of a field whose class is chosen by name; None for other fields."""
     parts = [part for part in (hint, *alternatives(hint)) if get_origin(part) is Annotated]
     return next((item for part in parts for item in get_args(part)[1:] if isinstance(item, Polymorphic)), None)
 
 
-def _mapping_hint(hint: Any) -> tuple[Any, Any] | None:
+def mapping_hint(hint: Any) -> tuple[Any, Any] | None:
     """The key and value types of a dict field, or of a dict or None; None for other fields."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
     if len(kinds) != 1 or (get_origin(kinds[0]) or kinds[0]) not in (dict, Mapping):

@@ -179,12 +179,13 @@ def _link(content: Linked, path: Path) -> None:
     except OSError as error:
         if error.errno not in UNLINKABLE:
             raise
-        found = _write(path, _pieces_of(content.path))
+        found = _write(path, pieces_of(content.path))
     if found != (content.size, content.sha256):
         raise FileError(f"{content.path}: its content is not what was written (SHA-256 differs)")
 
 
-def _pieces_of(path: Path) -> Iterator[bytes]:
+def pieces_of(path: Path) -> Iterator[bytes]:
+    """Yields the content of a file."""
     with path.open("rb") as file:
         while piece := file.read(PIECE):
             yield piece

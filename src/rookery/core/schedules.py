@@ -21,8 +21,8 @@ from rookery.core.errors import ConfigError, nearest
 
 
 @dataclass(frozen=True)
-class Linear:
-    """A straight line from `start` to `end`, flat afterwards.
+class _Ramp:
+    """What Linear and Exponential have in common: a way from one value to another, flat afterwards.
 
     Attributes:
         start: Value at step 0.
@@ -35,49 +35,51 @@ class Linear:
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        _normalize(self, "linear")
+        name = f"{type(self).__name__.lower()} schedule"
+        object.__setattr__(self, "start", _number(name, "start", self.start))
+        object.__setattr__(self, "end", _number(name, "end", self.end))
+        if self.steps is not None:
+            steps = _number(name, "steps", self.steps)
+            if steps < 1 or not steps.is_integer():
+                raise ConfigError(f"{name}: steps must be a whole number of at least 1, not {self.steps}")
+            object.__setattr__(self, "steps", int(steps))
 
     @property
     def values(self) -> tuple[float, ...]:
         """The extreme values; all others lie between them."""
         return (self.start, self.end)
 
+    def part(self, step: float, horizon: float | None) -> float:
+        """Gives how much of the way is over at `step`, in [0, 1]; 0 if neither `steps` nor the horizon is known."""
+        steps = self.steps or horizon
+        if steps is None:
+            return 0.0
+        return min(max(step / steps, 0.0), 1.0) if steps > 0 else 1.0
+
+
+class Linear(_Ramp):
+    """A straight line from `start`, at step 0, to `end`, at step `steps` (None: at the run's last), flat afterwards."""
+
     def at(self, step: float, horizon: float | None) -> float:
-        """The value at `step`; `start` for ever if neither `steps` nor the horizon is known."""
-        part = _part(step, self.steps or horizon)
+        """Gives the value at `step`; `start` for ever if neither `steps` nor the horizon is known."""
+        part = self.part(step, horizon)
         return self.end if part == 1.0 else self.start + (self.end - self.start) * part
 
 
-@dataclass(frozen=True)
-class Exponential:
-    """From `start` to `end` by a constant factor a step, flat afterwards; both are above 0.
-
-    Attributes:
-        start: Value at step 0.
-        end: Value from step `steps` on.
-        steps: Length in steps; None for the horizon of the run.
-    """
-
-    start: float
-    end: float
-    steps: int | None = None
+class Exponential(_Ramp):
+    """As Linear, but by a constant factor a step; `start` and `end` are above 0."""
 
     def __post_init__(self) -> None:
-        _normalize(self, "exponential")
+        super().__post_init__()
         if not (self.start > 0 and self.end > 0):
             raise ConfigError(
                 f"exponential schedule: start and end must be above 0, not {self.start} and {self.end}; "
                 "a linear schedule may reach 0"
             )
 
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The extreme values; all others lie between them."""
-        return (self.start, self.end)
-
     def at(self, step: float, horizon: float | None) -> float:
-        """The value at `step`; `start` for ever if neither `steps` nor the horizon is known."""
-        part = _part(step, self.steps or horizon)
+        """Gives the value at `step`; `start` for ever if neither `steps` nor the horizon is known."""
+        part = self.part(step, horizon)
         return float(self.start ** (1.0 - part) * self.end**part)
 
 
@@ -109,7 +111,7 @@ class Piecewise:
         return tuple(y for _, y in self.points)
 
     def at(self, step: float, horizon: float | None) -> float:
-        """The value at `step`."""
+        """Gives the value at `step`."""
         after = bisect_right(self.points, step, key=lambda point: point[0])
         if after == 0 or after == len(self.points):
             return self.points[max(after - 1, 0)][1]
@@ -125,7 +127,7 @@ _KEYS = ("start", "end", "steps", "shape", "points")
 
 
 def read_schedule(written: Mapping[Any, Any]) -> Schedule:
-    """The schedule that a mapping from a file or the command line describes.
+    """Reads the schedule that a mapping from a file or the command line describes.
 
     Raises:
         ConfigError: If keys are missing or unknown, or a value is wrong.
@@ -148,7 +150,7 @@ def read_schedule(written: Mapping[Any, Any]) -> Schedule:
 
 
 def write_schedule(schedule: Schedule) -> dict[str, Any]:
-    """The mapping that `read_schedule` turns into an equal schedule."""
+    """Gives the mapping that `read_schedule` turns into an equal schedule."""
     if isinstance(schedule, Piecewise):
         return {"points": [list(point) for point in schedule.points]}
     written: dict[str, Any] = {"start": schedule.start, "end": schedule.end}
@@ -157,25 +159,6 @@ def write_schedule(schedule: Schedule) -> dict[str, Any]:
     if schedule.steps is not None:
         written["steps"] = schedule.steps
     return written
-
-
-def _part(step: float, steps: float | None) -> float:
-    """How much of the schedule is over, in [0, 1]."""
-    if steps is None:
-        return 0.0
-    return min(max(step / steps, 0.0), 1.0) if steps > 0 else 1.0
-
-
-def _normalize(schedule: Linear | Exponential, shape: str) -> None:
-    """Makes start and end floats and steps an int, or says what is wrong with them."""
-    name = f"{shape} schedule"
-    object.__setattr__(schedule, "start", _number(name, "start", schedule.start))
-    object.__setattr__(schedule, "end", _number(name, "end", schedule.end))
-    if schedule.steps is not None:
-        steps = _number(name, "steps", schedule.steps)
-        if steps < 1 or not steps.is_integer():
-            raise ConfigError(f"{name}: steps must be a whole number of at least 1, not {schedule.steps}")
-        object.__setattr__(schedule, "steps", int(steps))
 
 
 def _number(name: str, key: str, value: Any) -> float:

@@ -19,6 +19,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
+from enum import Enum
 from functools import cache, reduce
 from numbers import Integral
 from operator import or_
@@ -44,7 +45,7 @@ class _Scheduled:
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         from pydantic_core import PydanticCustomError, core_schema
 
-        plain = _union(hint for hint in get_args(source) if hint is not Any)
+        plain = _union(part for part in get_args(source) if part is not Any)
         closed = _closed(plain)
 
         def read(value: Any) -> Schedule:
@@ -67,6 +68,22 @@ class _Scheduled:
 
 Scheduled = Annotated[T | Any, _Scheduled()]
 """A field that takes a value or a schedule: ``Scheduled[PositiveFloat]``. `Settings.at` turns it into a number."""
+
+
+class Fixed(Enum):
+    """Says why a setting keeps its value in the middle of a run; all others may change between two runs, and by PBT."""
+
+    STRUCTURAL = "structural"
+    """It decides what is trained on, or the shapes of weights, of memories and of experience that is not complete."""
+    AT_START = "at start"
+    """It is read when a run begins, and what was read is in each checkpoint: a run that goes on has the default."""
+
+
+Structural = Annotated[T, Fixed.STRUCTURAL]
+"""A field of kind `Fixed.STRUCTURAL`: ``Structural[PositiveInt]``. A section may be one, with everything in it."""
+
+AtStart = Annotated[T, Fixed.AT_START]
+"""A field of kind `Fixed.AT_START`: ``AtStart[str | None]``. Its default says that nothing is to be read."""
 
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
@@ -204,6 +221,13 @@ def hints_of(cls: type) -> dict[str, Any]:
     return get_type_hints(cls, include_extras=True)
 
 
+@cache
+def fixed_of(cls: type, name: str) -> Fixed | None:
+    """How a field of a config class is marked, where it or a field of this name in a parent class is."""
+    marks = (item for base in cls.__mro__ for item in get_args(hints_of(base).get(name))[1:])
+    return next((item for item in marks if isinstance(item, Fixed)), None)
+
+
 def default_of(field: dataclasses.Field[Any]) -> Any:
     """The default of a field; ``dataclasses.MISSING`` if a value must be given."""
     return field.default if field.default_factory is MISSING else field.default_factory()
@@ -330,7 +354,7 @@ def _closed(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         limits = [
             Ge(limit.gt) if isinstance(limit, Gt) else Le(limit.lt) if isinstance(limit, Lt) else limit  # type: ignore[arg-type]
-            for limit in _limits(hint)
+            for limit in limits_of(hint)
         ]
         return _annotated(get_args(hint)[0], limits)
     return _union(_closed(part) for part in alternatives(hint)) if len(alternatives(hint)) > 1 else hint
@@ -344,7 +368,7 @@ def _union(hints: Iterable[Any]) -> Any:
     return reduce(or_, hints)
 
 
-def _limits(hint: Any) -> list[Any]:
+def limits_of(hint: Any) -> list[Any]:
     """The single limits of an annotated type, whether they stand alone, in an Interval or in pydantic's Field."""
     found: list[Any] = []
     for item in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
@@ -370,6 +394,18 @@ def optional(hint: Any) -> bool:
     return types.NoneType in alternatives(hint)
 
 
+def is_scheduled(hint: Any) -> bool:
+    """Says whether a field takes a schedule in place of its value."""
+    parts = [part for part in (hint, *get_args(bare(hint))) if get_origin(part) is Annotated]
+    return any(isinstance(item, _Scheduled) for part in parts for item in get_args(part)[1:])
+
+
+def plain_parts(hint: Any) -> tuple[Any, ...]:
+    """Gives the types of a union but schedules; a tuple of one for other types."""
+    scheduled = is_scheduled(hint)
+    return tuple(part for part in alternatives(hint) if not (scheduled and part is Any))
+
+
 def settings_class(hint: Any) -> type[Settings] | None:
     """The config class of a field that holds nested settings, or such settings or None."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
@@ -392,12 +428,9 @@ _WORDS = {
 
 
 def describe(hint: Any) -> str:
-    """What a field of this type may hold, in words: "a number above 0 and at most 1"."""
-    parts = alternatives(hint)
-    if len(parts) > 1:
-        scheduled = any(isinstance(item, _Scheduled) for item in get_args(hint)[1:])
-        words = [describe(part) for part in parts if not (scheduled and part is Any)]
-        return " or ".join(words + ["a schedule of it"] * scheduled)
+    """Says what a field of this type may hold: "a number above 0 and at most 1"."""
+    if len(alternatives(hint)) > 1:
+        return " or ".join([*map(describe, plain_parts(hint)), *["a schedule of it"] * is_scheduled(hint)])
     inner = bare(hint)
     origin, args = get_origin(inner), get_args(inner)
     if origin is Literal:
@@ -407,7 +440,7 @@ def describe(hint: Any) -> str:
             return f"a list, each {describe(args[0])}"
         return f"a list of {len(args)}: {', '.join(describe(arg) for arg in args)}"
     if inner in _WORDS:
-        return f"{_WORDS[inner]}{_range(_limits(hint))}"
+        return f"{_WORDS[inner]}{_range(limits_of(hint))}"
     if isinstance(inner, type) and origin is None:
         return f"a section of settings ({inner.__name__})" if issubclass(inner, Settings) else f"a {inner.__name__}"
     return _WORDS.get(origin, str(inner))

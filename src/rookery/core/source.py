@@ -64,14 +64,13 @@ def class_text(name: str, attribute: str) -> str:
 
 
 def field_texts(name: str) -> dict[str, str]:
-    """The docstrings under the fields of a class, by field."""
-    body = _definition(name)[1].body
-    texts = {}
-    for line, following in itertools.pairwise(body):
+    """Reads the docstrings under the fields of a class and of its bases, by field."""
+    texts: dict[str, str] = {}
+    for line, following in itertools.chain(*(itertools.pairwise(node.body) for _, node in _lineage(name))):
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(following, ast.Expr):
             value = following.value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                texts[line.target.id] = " ".join(value.value.split())
+                texts.setdefault(line.target.id, " ".join(value.value.split()))
     return texts
 
 

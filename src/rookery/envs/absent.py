@@ -16,7 +16,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, ObsSpec, action_spec, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
+from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step, VectorEnv
 
 
 class AbsentEnv:
@@ -34,8 +34,8 @@ class AbsentEnv:
         self.episode = np.zeros(self.num_lanes, dtype=np.int64)
         self.exact: bool = described["exact"]
         self.notes: tuple[str, ...] = ()
-        self.want_infos = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.keep_infos: KeepInfos = "none"
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
         self.counters: dict[str, int] = {}
         self._state: dict[str, Any] = {}
 

@@ -22,7 +22,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError, nearest
 from rookery.core.processor import usable_cores
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step
+from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step
 
 SIZE = 84
 """Height and width of a picture."""
@@ -300,8 +300,8 @@ class BatchedAtari:
         self.exact = True
         self.name = f"Atari {rules.game}, batched"
         self.notes: tuple[str, ...] = ()
-        self.want_infos = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.keep_infos: KeepInfos = "none"
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
         self.counters: dict[str, int] = {}
         self._num_actions = int(action_space.n)
         self._plan: SeedPlan | None = None

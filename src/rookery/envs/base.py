@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 
 SeedPlan = Callable[[int, int], int]
 """The seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``."""
+
+KeepInfos = Literal["none", "ended", "all"]
+"""Of which lanes an environment keeps the infos of a step: of none, of those whose episode ended in it, or of all."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,8 @@ class VectorEnv(Protocol):
         exact: Whether an episode depends only on its seed and the actions, so that runs repeat bit for bit.
         name: What runs, in words a user knows, for messages and logs.
         notes: Lines a user should read once (parts of a space that were dropped, say).
-        want_infos: Whether to keep `infos`; off unless somebody asks for them.
-        infos: What each lane said beside its last step, by agent; empty where nothing is said or kept.
+        keep_infos: Of which lanes to keep `infos`; ``none`` unless somebody asks for them.
+        infos: What lanes said beside the last step, by lane and then by agent; empty where nothing is said or kept.
         counters: What went wrong so far and was borne, by the name it has in the result row.
     """
 
@@ -123,8 +126,8 @@ class VectorEnv(Protocol):
     exact: bool
     name: str
     notes: tuple[str, ...]
-    want_infos: bool
-    infos: Sequence[Mapping[str, Any]]
+    keep_infos: KeepInfos
+    infos: Mapping[int, Mapping[str, Any]]
     counters: dict[str, int]
 
     def reset(self, seeds: SeedPlan) -> Step:

@@ -1,25 +1,34 @@
-"""`BatchedEnv`: what our environments that step many copies in one call are, beside their rules."""
+"""`BatchedEnv`: what environments of ours that step many copies by a few array operations have in common."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from rookery.envs.base import Kind, Rows, SeedPlan, Step
+from rookery.core.errors import EnvError
+from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step
 
 
-class BatchedEnv:
-    """The face of a `VectorEnv` of one kind: exact, never laid out anew, without infos. Rules are a subclass's.
+class BatchedEnv(ABC):
+    """An exact `VectorEnv` of one kind with a choice of actions, without infos; a subclass adds the rules.
 
-    Args:
-        num_lanes: Copies.
-        kind: Their agents.
-        name: What it is called in messages.
+    Attributes:
+        saved: Names of the attributes that change, beside `episode`: arrays, which keep their place, and numbers.
     """
 
+    saved: ClassVar[tuple[str, ...]]
+
     def __init__(self, num_lanes: int, kind: Kind, name: str) -> None:
+        """Makes the slab of a vector env.
+
+        Args:
+            num_lanes: Number of copies.
+            kind: Agents of a copy; row ``lane * len(kind.agents) + agent`` is theirs.
+            name: Name of the environment in messages.
+        """
         self.num_lanes = num_lanes
         self.kinds: tuple[Kind, ...] = (kind,)
         self.layout = 0
@@ -27,13 +36,127 @@ class BatchedEnv:
         self.exact = True
         self.name = name
         self.notes: tuple[str, ...] = ()
-        self.want_infos = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.keep_infos: KeepInfos = "none"
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
         self.counters: dict[str, int] = {}
+        self._num_actions = kind.action.sizes[0]
         self._seeds: SeedPlan | None = None
         self._rows = Rows.allocate(kind, num_lanes)
         self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
         self._no_obs = kind.obs.allocate(0)
+        self._no_rows = np.zeros(0, dtype=np.int64)
 
-    def close(self) -> None:
-        """Nothing is held; there because every vector env has it."""
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane.
+
+        Args:
+            seeds: Seeds of these and of all later episodes.
+        """
+        self._seeds = seeds
+        self.episode[:] = 0
+        self._begin(np.arange(self.num_lanes))
+        return self._show_start()
+
+    @abstractmethod
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once.
+
+        Args:
+            actions: One array ``[rows]`` of integers.
+
+        Raises:
+            EnvError: If `reset` was not called, or the actions have another shape, type or range.
+        """
+
+    @abstractmethod
+    def _begin(self, lanes: np.ndarray) -> None:
+        """Starts the episodes of some lanes that `episode` numbers."""
+
+    @abstractmethod
+    def _show(self) -> None:
+        """Writes the observations of the present state."""
+
+    @abstractmethod
+    def _timestep(self, lane: int) -> int:
+        """Returns the steps of a lane's episode so far."""
+
+    @abstractmethod
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns a copy of the state of every lane."""
+        return {name: np.copy(value) if np.ndim(value) else value for name, value in self._changing().items()}
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state instead of `reset`.
+
+        Args:
+            state: State that `state_dict` gave.
+            seeds: Seeds of all later episodes.
+
+        Returns:
+            The step that the lanes show, and for each lane whether its episode is lost, which it never is.
+
+        Raises:
+            EnvError: If the state is of another environment.
+        """
+        mine = self._changing()
+        if {name: np.shape(value) for name, value in state.items()} != {name: np.shape(mine[name]) for name in mine}:
+            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
+        self._seeds = seeds
+        for name in ("episode", *self.saved):
+            value = state[name.lstrip("_")]
+            if np.ndim(value):
+                getattr(self, name)[...] = value
+            else:
+                setattr(self, name, value)
+        return self._show_start(), np.zeros(self.num_lanes, dtype=bool)
+
+    def close(self) -> None:  # noqa: B027  (most environments hold nothing)
+        """Does nothing; a subclass that holds something frees it here."""
+
+    def _changing(self) -> dict[str, Any]:
+        return {name.lstrip("_"): getattr(self, name) for name in ("episode", *self.saved)}
+
+    def _seed(self, lane: int) -> int:
+        """Returns the seed of the episode that `episode` numbers in a lane."""
+        assert self._seeds is not None, "reset() or load_state_dict() gave them"
+        return self._seeds(lane, int(self.episode[lane]))
+
+    def _show_start(self) -> Step:
+        """Makes the slab that of a step in which nothing was earned and nothing ended."""
+        self._rows.waiting[:], self._rows.reward[:] = True, 0.0
+        self._clear_ends()
+        self._show()
+        return self._step
+
+    def _clear_ends(self) -> None:
+        """Makes the slab that of a step in which nothing ended."""
+        rows = self._rows
+        for flags in (rows.terminated, rows.truncated, self._step.ended):
+            flags.fill(False)
+        rows.final_index, rows.final_obs = self._no_rows, self._no_obs
+        self._step.any_end = False
+
+    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
+        """Returns the actions of the one kind, if they can be played."""
+        if self._seeds is None:
+            raise EnvError(f"{self.name}: step() before reset()")
+        if len(actions) != 1:
+            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
+        action = actions[0]
+        if action.shape != self._rows.reward.shape or action.dtype.kind not in "iu":
+            raise EnvError(
+                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
+                f"expected {self._rows.reward.shape} integers, one for each agent of each lane"
+            )
+        if action.item(action.argmin()) < 0 or action.item(action.argmax()) >= self._num_actions:  # faster than min
+            row = int(np.flatnonzero((action < 0) | (action >= self._num_actions))[0])
+            lane, agent = divmod(row, len(self.kinds[0].agents))
+            raise EnvError(
+                f"{self.name}: lane {lane}, seed {self._seed(lane)}, episode {int(self.episode[lane])}, "
+                f"step {self._timestep(lane)}: action {action[row]} of {self.kinds[0].agents[agent]} is not from 0 to "
+                f"{self._num_actions - 1}"
+            )
+        return action

@@ -41,14 +41,14 @@ SCALES = 1.7
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What was found.
+class HelperChoice:
+    """The choice of who steps an environment.
 
     Attributes:
-        implementation: ``serial``, ``threads`` or ``processes``.
-        helpers: How many beside the caller.
-        reason: Why, in a line; empty where there is nothing to tell.
-        measured: The settings that say so, by path; empty if they were given.
+        implementation: Name of the back end: ``serial``, ``threads`` or ``processes``.
+        helpers: Number of helpers beside the caller.
+        reason: Reason of the choice in a line; empty where there is none to tell.
+        measured: Settings that say so, by path; empty if they were given.
     """
 
     implementation: str
@@ -57,12 +57,12 @@ class Choice:
     measured: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _measured(implementation: str, helpers: int, reason: str = "") -> Choice:
+def _measured(implementation: str, helpers: int, reason: str = "") -> HelperChoice:
     values = {"env.implementation": implementation} if helpers else {}
-    return Choice(implementation, helpers, reason, {**values, "sampling.helpers": helpers})
+    return HelperChoice(implementation, helpers, reason, {**values, "sampling.helpers": helpers})
 
 
-def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> Choice:
+def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> HelperChoice:
     """Looks at throwaway copies of an environment, for at most about 0.2 seconds beyond building one.
 
     Args:

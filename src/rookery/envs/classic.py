@@ -1,7 +1,5 @@
 """CartPole-v1 as a `VectorEnv`: all lanes stepped by a few array operations, with Gymnasium's numbers bit for bit.
 
-`BatchedStatelessCartPole` is the same without the velocities.
-
 The equations are those of Florian, "Correct equations for the dynamics of the cart-pole system" (2007), without
 friction, integrated by explicit Euler steps in float64. Sums and products stand in the order in which Gymnasium's
 CartPole-v1 forms them, and episodes are drawn from their seeds as it draws them: an episode is the same here and there.
@@ -17,7 +15,6 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.bulk_seeding import generator_of, seed_words
-from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, SeedPlan, Step
 from rookery.envs.batched import BatchedEnv
@@ -38,19 +35,20 @@ SEEDS_A_LANE = 8
 
 
 class BatchedCartPole(BatchedEnv):
-    """Many CartPole-v1 in one: a `VectorEnv` of one agent, one row a lane.
+    """Many copies of CartPole-v1 in one: a `VectorEnv` of one agent, a row a lane.
 
     An observation is position, velocity, angle and angular velocity, float32; action 0 pushes left, 1 right. The reward
     is 1 for every step. As in Gymnasium, a pole that falls in the very last step is both terminated and truncated; it
     is then not among the `final_index` rows, since it has no future.
 
     Attributes:
-        title: What one copy is called.
-        shows_velocities: Whether they are part of an observation.
+        title: Name of one copy.
+        shows_velocities: Whether the velocities are part of an observation.
     """
 
     title: ClassVar[str] = "CartPole-v1"
     shows_velocities: ClassVar[bool] = True
+    saved = ("_motion", "_began", "_clock", "_deadline")
 
     def __init__(
         self,
@@ -63,10 +61,10 @@ class BatchedCartPole(BatchedEnv):
         """Makes `num_lanes` cart-poles.
 
         Args:
-            num_lanes: Copies.
-            sutton_barto_reward: The reward is -1 for the step that terminates and 0 for others.
+            num_lanes: Number of copies.
+            sutton_barto_reward: Whether the reward is -1 for the step that terminates and 0 for others.
             render_mode: ``"rgb_array"`` or None; pictures are drawn either way.
-            max_episode_steps: Steps after which an episode is truncated.
+            max_episode_steps: Number of steps after which an episode is truncated.
 
         Raises:
             ValueError: If a setting is out of range.
@@ -85,7 +83,6 @@ class BatchedCartPole(BatchedEnv):
         self._rewards = (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)  # while it goes on, when it terminates
         self._coming: dict[tuple[int, int], np.ndarray] = {}  # of a lane and episode to come, the words of its seed
 
-        self._no_rows = np.zeros(0, dtype=np.int64)
         self._clock = 0  # vector steps since reset
         self._began = np.zeros(num_lanes, dtype=np.int64)  # the clock when a lane's episode began
         self._deadline = 0  # the clock at which the next episode reaches its time limit
@@ -119,51 +116,25 @@ class BatchedCartPole(BatchedEnv):
         constants = (GRAVITY, HALF_POLE, POLE_MASS_LENGTH, 4.0 / 3.0)
         self._constants = tuple(np.full(num_lanes, value) for value in constants)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where every lane is."""
-        return {
-            "motion": self._motion.copy(),
-            "episode": self.episode.copy(),
-            "began": self._began.copy(),
-            "clock": self._clock,
-            "deadline": self._deadline,
-        }
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane.
+
+        Args:
+            seeds: Seeds of these and of all later episodes.
+        """
+        self._coming, self._clock, self._deadline = {}, 0, self.max_episode_steps
+        return super().reset(seeds)
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; no lane is ever lost.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
-        if set(state) != set(self.state_dict()) or state["motion"].shape != self._motion.shape:
-            raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
-        self._seeds, self._clock, self._deadline = seeds, state["clock"], state["deadline"]
+        """Goes on from a state instead of `reset`; see `BatchedEnv.load_state_dict`."""
         self._coming = {}
-        self._motion[:], self.episode[:], self._began[:] = state["motion"], state["episode"], state["began"]
-        self._rows.waiting[:] = True
-        self._rows.reward[:] = 0.0
-        self._clear_ends()
-        self._obs_by_state[...] = self._state_by_obs
-        return self._step, np.zeros(self.num_lanes, dtype=bool)
-
-    def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        self._seeds, self._coming = seeds, {}
-        self._clock = 0
-        self.episode[:] = 0
-        self._begin(np.arange(self.num_lanes), seeds)
-        self._deadline = self.max_episode_steps
-        self._rows.waiting[:] = True
-        self._rows.reward[:] = 0.0
-        self._clear_ends()
-        self._obs_by_state[...] = self._state_by_obs
-        return self._step
+        return super().load_state_dict(state, seeds)
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once.
 
         Args:
-            actions: One array ``[lanes]`` of integers, 0 or 1.
+            actions: One array ``[lanes]`` of integers: 0 pushes left, 1 right.
 
         Raises:
             EnvError: If `reset` was not called, or the actions have another shape, type or range.
@@ -179,7 +150,7 @@ class BatchedCartPole(BatchedEnv):
         return self._step
 
     def _move(self, action: np.ndarray) -> bool:
-        """Moves every lane on by a step and shows it; whether one of them fell."""
+        """Moves every lane on by a step and shows it; returns whether one of them fell."""
         self._accelerate(action)
         np.multiply(self._slope, self._tau, self._change)
         np.add(self._state, self._change, self._state)
@@ -189,7 +160,7 @@ class BatchedCartPole(BatchedEnv):
         return True in self._fallen.tobytes()
 
     def _move_one(self, action: int) -> bool:
-        """The same for a single lane, number by number: that costs a quarter of operations on arrays of one."""
+        """Does the same for a single lane, number by number: a quarter of the cost of operations on arrays of one."""
         position, angle, velocity, turning = self._state.ravel().tolist()
         sin, cos = np.sin(angle).item(), np.cos(angle).item()  # NumPy's, whose last bits are not those of `math`
         thrust = ((FORCE if action else -FORCE) + POLE_MASS_LENGTH * (turning * turning) * sin) / TOTAL_MASS
@@ -238,25 +209,24 @@ class BatchedCartPole(BatchedEnv):
         np.divide(work, self._total_masses[0], work)
         np.subtract(thrust, work, self._acceleration)
 
-    def _begin(self, lanes: np.ndarray, seeds: SeedPlan) -> None:
-        """Starts the episodes of some lanes that `episode` numbers: their states, not yet their observations."""
+    def _begin(self, lanes: np.ndarray) -> None:
         for lane, episode in zip(lanes.tolist(), self.episode[lanes].tolist(), strict=True):
             if (lane, episode) not in self._coming:
-                self._seed_ahead(seeds)
+                self._seed_ahead()
             rng = generator_of(self._coming.pop((lane, episode)))
             self._start_by_draw[..., lane] = rng.uniform(low=-0.05, high=0.05, size=(2, 2))
         self._began[lanes] = self._clock
 
-    def _seed_ahead(self, seeds: SeedPlan) -> None:
+    def _seed_ahead(self) -> None:
         """Seeds the episodes that come next in every lane, all at once: to seed one alone costs as much as a step."""
+        seeds = self._seeds
+        assert seeds is not None, "reset() or load_state_dict() gave them"
         num = max(SEEDS_AT_ONCE // self.num_lanes, SEEDS_A_LANE)
         coming = [(lane, first + k) for lane, first in enumerate(self.episode.tolist()) for k in range(num)]
         self._coming = dict(zip(coming, seed_words([seeds(*episode) for episode in coming]), strict=True))
 
     def _end(self) -> None:
         """Marks the lanes that fell or reached the time limit and starts their next episodes."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
         rows, ended = self._rows, self._step.ended
         np.logical_or(self._fallen[0], self._fallen[1], rows.terminated)
         rows.reward[rows.terminated] = self._rewards[1]
@@ -267,55 +237,23 @@ class BatchedCartPole(BatchedEnv):
             rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
             rows.final_obs = {"obs": rows.obs["obs"][rows.final_index]}
         self.episode += ended
-        self._begin(ended.nonzero()[0], self._seeds)
-        self._obs_by_state[...] = self._state_by_obs
+        self._begin(ended.nonzero()[0])
+        self._show()
         self._deadline = self._began.item(self._began.argmin()) + self.max_episode_steps
         self._step.any_end = True
 
-    def _clear_ends(self) -> None:
-        """Makes the slab that of a step in which nothing ended."""
-        rows = self._rows
-        for flags in (rows.terminated, rows.truncated, self._step.ended):
-            flags.fill(False)
-        rows.final_index = self._no_rows
-        rows.final_obs = self._no_obs
-        self._step.any_end = False
+    def _show(self) -> None:
+        self._obs_by_state[...] = self._state_by_obs
 
-    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
-        """The actions of the one kind, if they can be played."""
-        if self._seeds is None:
-            raise EnvError(f"{self.name}: step() before reset()")
-        if len(actions) != 1:
-            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
-        action = actions[0]
-        if action.shape != self._began.shape or action.dtype.kind not in "iu":
-            raise EnvError(
-                f"{self.name}: actions of shape {action.shape} and type {action.dtype}; "
-                f"expected {self._began.shape} integers, one for each lane"
-            )
-        if action.item(action.argmin()) < 0 or action.item(action.argmax()) > 1:  # faster than min and max
-            lane = int(np.flatnonzero((action < 0) | (action > 1))[0])
-            episode = int(self.episode[lane])
-            raise EnvError(
-                f"{self.name}: lane {lane}, seed {self._seeds(lane, episode)}, episode {episode}, "
-                f"step {self._clock - self._began[lane]}: action {action[lane]} of agent is not 0 or 1"
-            )
-        return action
+    def _timestep(self, lane: int) -> int:
+        return int(self._clock - self._began[lane])
 
     def render(self, lane: int) -> np.ndarray:
-        """A picture ``[height, width, 3]`` uint8 of a lane."""
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         from rookery.envs import drawing  # only those who look pay for loading Pillow
 
         position, angle = self._position_and_angle[:, lane].tolist()
-        timestep = int(self._clock - self._began[lane])
-        return drawing.draw_cart_pole(position, angle, timestep, self.max_episode_steps)
-
-
-class BatchedStatelessCartPole(BatchedCartPole):
-    """Many `memory_tasks.StatelessCartPole` in one: an observation is position and angle alone."""
-
-    title = "StatelessCartPole"
-    shows_velocities = False
+        return drawing.draw_cart_pole(position, angle, self._timestep(lane), self.max_episode_steps)
 
 
 TWINS = {"CartPole-v1": BatchedCartPole}

@@ -1,4 +1,4 @@
-"""What a user calls an environment, made into a `VectorEnv`: the one place that decides style and implementation.
+"""Makes a `VectorEnv` from what a user calls an environment: the one place that decides style and implementation.
 
 `make_env` builds it, `env_name` names it, `random_rows` plays a throwaway one to see what its observations look like.
 """
@@ -34,21 +34,21 @@ from rookery.envs.vector.threads import threads_env
 IMPLEMENTATIONS = ("auto", "batched", "serial", "processes", "threads")
 
 HELPED = ("processes", "threads")
-"""Those of them that have helpers."""
+"""Implementations that have helpers."""
 
 OURS = {
-    "MultiAgentArena": "rookery.envs.arena:MultiAgentArena",
+    "MultiAgentArena": "rookery.tasks.arena:MultiAgentArena",
     "Atari": "rookery.envs.atari:Atari",
-    "StatelessCartPole": "rookery.envs.memory_tasks:StatelessCartPole",
-    "RepeatAfterMe": "rookery.envs.memory_tasks:RepeatAfterMe",
-    "RepeatPrevious": "rookery.envs.memory_tasks:RepeatPrevious",
-    "Autoencode": "rookery.envs.memory_tasks:Autoencode",
-    "CountRecall": "rookery.envs.memory_tasks:CountRecall",
-    "CueCorridor": "rookery.envs.memory_tasks:CueCorridor",
-    "TwoCues": "rookery.envs.memory_tasks:TwoCues",
-    "Sorter": "rookery.envs.sorter:Sorter",
+    "StatelessCartPole": "rookery.tasks.memory_tasks:StatelessCartPole",
+    "RepeatAfterMe": "rookery.tasks.memory_tasks:RepeatAfterMe",
+    "RepeatPrevious": "rookery.tasks.memory_tasks:RepeatPrevious",
+    "Autoencode": "rookery.tasks.memory_tasks:Autoencode",
+    "CountRecall": "rookery.tasks.memory_tasks:CountRecall",
+    "CueCorridor": "rookery.tasks.memory_tasks:CueCorridor",
+    "TwoCues": "rookery.tasks.memory_tasks:TwoCues",
+    "Sorter": "rookery.tasks.sorter:Sorter",
 }
-"""Short names of environments that come with Rookery: name to import path."""
+"""Import paths of the environments that come with Rookery, by short name."""
 
 PROVIDERS = {
     "ALE/": ("ale_py", "ale-py"),
@@ -56,7 +56,7 @@ PROVIDERS = {
     "BabyAI-": ("minigrid", "minigrid"),
     "MinAtar/": ("rookery.envs.minatar", "minatar"),
 }
-"""Which module registers the ids that begin so, and the package that has it."""
+"""Module that registers the ids with a prefix, and the package that has it."""
 
 
 def make_env(
@@ -71,23 +71,23 @@ def make_env(
     render: bool = False,
     max_entities: int | None = None,
 ) -> VectorEnv:
-    """Many copies of an environment.
+    """Makes many copies of an environment.
 
     Args:
-        env: A Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or dict-style multi-agent
-            environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's `VectorEnv`s, or a callable
-            with an argument `num_envs` that makes one; the import path of one of these, ``my.module:MyEnv``; or a task
-            of EnvPool, ``envpool:Pong-v5``.
-        config: Keyword arguments of its constructor (of `gymnasium.make` for an id).
+        env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
+            dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
+            `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
+            ``my.module:MyEnv``; or a task of EnvPool, ``envpool:Pong-v5``.
+        config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
-        num_lanes: Copies.
-        implementation: ``"serial"`` steps copies in a loop, ``"batched"`` demands the environment's batched twin, or
-            the vector entry point it names, ``"auto"`` takes the twin where there is one, with the same numbers.
-            ``"processes"`` and ``"threads"`` say who the helpers are.
-        helpers: How many step shares of the copies beside the caller; None = 0 = all of them are stepped in a loop.
-        tolerance: What is borne from copies that raise, hang or die.
-        render: Build it so that `VectorEnv.render` gives pictures, where the environment can.
-        max_entities: Room for the elements of a ``Sequence`` in an observation; None: an `EntitySet` says its own.
+        num_lanes: Number of copies.
+        implementation: Name of the back end: ``"serial"`` steps copies in a loop, ``"batched"`` demands the
+            environment's batched twin, or the vector entry point it names, ``"auto"`` takes the twin where there is
+            one, with the same numbers. ``"processes"`` and ``"threads"`` say what the helpers are.
+        helpers: Number of helpers that step shares of the copies beside the caller; None or 0 = no helpers.
+        tolerance: Failures of copies (errors, hangs, deaths) that are tolerated.
+        render: Whether `VectorEnv.render` is to give pictures, where the environment can.
+        max_entities: Largest number of elements of a ``Sequence`` in an observation; None: an `EntitySet` says its own.
 
     Raises:
         EnvError: If there is no such environment, it cannot be built, or its spaces cannot be used.
@@ -125,7 +125,7 @@ def make_env(
 def has_single_copies(
     env: Any, config: Mapping[str, Any] | None, wrappers: Sequence[Any], num_lanes: int, implementation: str
 ) -> bool:
-    """Whether `make_env` would make copies that are stepped one by one, so that helpers could share them.
+    """Says whether `make_env` would make copies that are stepped one by one, so that helpers could share them.
 
     Raises:
         EnvError: If there is no such environment.
@@ -144,14 +144,14 @@ def lane_maker(
     render: bool = False,
     max_entities: int | None = None,
 ) -> Callable[[], Any]:
-    """What makes one copy a call, wrapped, in the adapter for its style: a `GymLane` or another `Lane`.
+    """Returns a function that makes one copy, wrapped, in the adapter for its style: a `GymLane` or another `Lane`.
 
     Args:
-        env: As for `make_env`, except a class of many copies.
-        config: Keyword arguments of its constructor.
-        wrappers: Applied in order.
-        render: Build it so that it draws pictures, where it can.
-        max_entities: As for `make_env`.
+        env: Name or maker of the environment, as for `make_env`, except a class of many copies.
+        config: Keyword arguments of the environment's constructor.
+        wrappers: Wrappers of the copy, innermost first.
+        render: Whether the copy is to draw pictures, where it can.
+        max_entities: Largest number of elements of a ``Sequence``, as for `make_env`.
 
     Raises:
         EnvError: If there is no such environment or wrapper; from the calls, if it cannot be built.
@@ -164,7 +164,7 @@ def lane_maker(
 
 
 def is_vector(env: Any) -> bool:
-    """Whether `env` names or is something that makes objects that play many copies.
+    """Says whether `env` names or is something that makes objects that play many copies.
 
     Raises:
         EnvError: If there is no such environment.
@@ -174,7 +174,7 @@ def is_vector(env: Any) -> bool:
 
 
 def env_name(env: Any) -> str:
-    """What to call an environment in messages and run ids: its id, or the name of its class, function or module."""
+    """Returns the name of an environment in messages and run ids: its id, or that of its class, function or module."""
     if isinstance(env, functools.partial):
         return env_name(env.func)
     if isinstance(env, ModuleType):
@@ -191,13 +191,13 @@ def env_name(env: Any) -> str:
 
 
 def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Generator) -> list[Tree]:
-    """Observations met while random actions are played, and the environment closed afterwards.
+    """Returns the observations that are met while random actions are played, and closes the environment.
 
     Args:
-        env: A throwaway environment.
+        env: Throwaway environment.
         seeds: Seeds of its episodes.
-        steps: Vector steps to play.
-        rng: Draws the actions: evenly among those allowed, or from the box.
+        steps: Number of vector steps to play.
+        rng: Generator of the actions, which are drawn evenly among those allowed, or from the box.
 
     Returns:
         For each kind of `env`, the observations of all rows that waited for an action, ``[N, ...]`` each.
@@ -222,15 +222,15 @@ def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Gene
 
 
 def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """Stored actions ``[num, *spec.shape]`` drawn evenly: choices among those allowed, flags like coins.
+    """Draws stored actions ``[num, *spec.shape]`` evenly: choices among those allowed, flags like coins.
 
     Bounded elements of a box are uniform in [-1, 1], others standard normal.
 
     Args:
-        spec: The layout of the actions.
-        num: How many.
-        mask: ``[num, flags]``, True where a choice is allowed, or None.
-        rng: Draws them.
+        spec: Layout of the actions.
+        num: Number of actions.
+        mask: Whether each choice is allowed, ``[num, flags]`` bool, or None.
+        rng: Generator of the actions.
     """
     if spec.kind == "composite":
         drawn = np.zeros((num, *spec.shape), spec.dtype)
@@ -259,7 +259,7 @@ def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.
 
 
 def _find(env: Any) -> Any:
-    """What makes one copy: a class, a callable, or a Gymnasium spec for an id."""
+    """Returns what makes one copy: a class, a callable, or a Gymnasium spec for an id."""
     if isinstance(env, str):
         return _find_name(env)
     if isinstance(env, ModuleType):
@@ -301,7 +301,7 @@ def _find_name(name: str) -> Any:
 
 
 def _like(name: str) -> str:
-    """A hint that names the ids and names of ours that are nearest to `name`: other versions of it first."""
+    """Returns a hint with the ids and names of ours that are nearest to `name`: other versions of it first."""
     known = [*OURS, *gymnasium.registry]
     base = re.sub(r"-v\d+$", "", name)
     versions = [other for other in known if re.sub(r"-v\d+$", "", other) == base]
@@ -360,12 +360,12 @@ def _find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
 
 
 def _is_vector_class(found: Any) -> bool:
-    """Whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`."""
+    """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`."""
     return inspect.isclass(found) and hasattr(found, "step") and "num_lanes" in _parameters(found)
 
 
 def _is_foreign(found: Any) -> bool:
-    """Whether `found` makes Gymnasium's kind of vector environment: by its class, or a function's `num_envs`."""
+    """Says whether `found` makes Gymnasium's kind of vector environment, by its class or a function's `num_envs`."""
     if inspect.isclass(found):
         return issubclass(found, gymnasium.vector.VectorEnv)
     return callable(found) and "num_envs" in _parameters(found)
@@ -379,7 +379,7 @@ def _parameters(maker: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def _twin(env: Any, found: Any) -> Any:
-    """The batched implementation with the same numbers, or None; a parent's does not count, its rules may differ."""
+    """Returns the batched twin with the same numbers, or None; a parent's does not count, its rules may differ."""
     if isinstance(found, gymnasium.envs.registration.EnvSpec):
         return TWINS.get(found.id)
     twin = vars(found).get("batched") if inspect.isclass(found) else None
@@ -387,7 +387,7 @@ def _twin(env: Any, found: Any) -> Any:
 
 
 def _vector_entry(found: Any) -> Any:
-    """What plays many copies when that is asked for, though perhaps with other numbers; None if there is nothing."""
+    """Returns what plays many copies if that is asked for, though perhaps with other numbers, or None."""
     if not isinstance(found, gymnasium.envs.registration.EnvSpec):
         return vars(found).get("vector_entry_point") if inspect.isclass(found) else None
     if found.vector_entry_point == "ale_py.vector_env:AtariVectorEnv":
@@ -398,7 +398,7 @@ def _vector_entry(found: Any) -> Any:
 
 
 def _why_no_twin(twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any]) -> str:
-    """Why the batched twin cannot be used; empty if it can."""
+    """Returns why the batched twin cannot be used; an empty text if it can."""
     if twin is None:
         return "this environment has no batched twin and no vector entry point"
     if wrappers:
@@ -426,7 +426,7 @@ def _build_vector(
 
 
 def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]], name: str, render: bool) -> Any:
-    """One copy, wrapped."""
+    """Makes one copy, wrapped."""
     is_id = isinstance(found, gymnasium.envs.registration.EnvSpec)
     # Gymnasium's own checker is left out of ids: the back end checks every step itself, and names the lane.
     make = functools.partial(gymnasium.make, found, disable_env_checker=True) if is_id else found
@@ -446,7 +446,7 @@ def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]
 
 
 def _takes_render_mode(found: Any) -> bool:
-    """Whether the constructor can be asked for pictures."""
+    """Says whether the constructor can be asked for pictures."""
     if isinstance(found, gymnasium.envs.registration.EnvSpec):
         if not isinstance(found.entry_point, str):
             return found.entry_point is not None and _takes_render_mode(found.entry_point)
@@ -472,7 +472,7 @@ def _build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exce
 
 
 def _extra(found: Any, error: Exception) -> str:
-    """How to install what a Gymnasium id needs, where the error does not say it."""
+    """Returns how to install what a Gymnasium id needs, where the error does not say it."""
     group = re.search(r"gymnasium\.envs\.(\w+)", str(getattr(found, "entry_point", "")))
     if "pip install" in str(error) or group is None:
         return ""
@@ -483,7 +483,7 @@ def _extra(found: Any, error: Exception) -> str:
 
 
 def _lane(env: Any, name: str, max_entities: int | None) -> Any:
-    """The adapter for the style `env` is written in."""
+    """Puts `env` into the adapter for its style."""
     lane: type[Lane] | type[GymLane]
     if callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "last", None)):
         lane = AECLane
@@ -505,7 +505,7 @@ def _lane(env: Any, name: str, max_entities: int | None) -> Any:
 
 
 def _resets_to_agents(env: Any) -> bool:
-    """Whether an environment that names no agents and is no Gymnasium env shows dicts by agent when it is reset."""
+    """Says whether an environment without names of agents, no Gymnasium one, resets to dicts by agent."""
     if isinstance(env, gymnasium.Env) or not callable(getattr(env, "reset", None)):
         return False
     space = getattr(env, "observation_space", None)

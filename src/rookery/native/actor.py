@@ -79,7 +79,7 @@ class NativeActor:
             self._trunk = net.trunk
             self._recurrence = net.playing(policy.memory_size - policy.memory.size)
         self._memory_size = policy.memory_size
-        self._look = policy.look
+        self._normalize = policy.normalize
         self._recall = policy.recall
         self._head = Head(build, layout_of(head))
         self._weights = (*policy.parameters(), *head.buffers())
@@ -178,7 +178,8 @@ class NativeActor:
         """A decision whose observations are widened by the past first."""
         assert self._recall is not None
         remembered = torch.from_numpy(memory)
-        seen, stacks = self._look({path: torch.from_numpy(array) for path, array in obs.items()}, remembered)
+        raw = {path: torch.from_numpy(array) for path, array in obs.items()}
+        seen, stacks = self._recall.look(raw, remembered, self._normalize)
         inputs = [seen[path].contiguous() for path in self._trunk.paths]
         decide((ADDRESS * len(inputs))(*[leaf.data_ptr() for leaf in inputs]), noise, memory)
         self._recall.remember(remembered, stacks, torch.from_numpy(action))

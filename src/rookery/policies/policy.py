@@ -155,15 +155,6 @@ class Policy(nn.Module):
         """The part ``[..., memory.size]`` that `memory` keeps of what is remembered, ``[..., memory_size]``."""
         return memory[..., self._recalled :]
 
-    def look(self, obs: TensorTree, memory: Tensor | None) -> tuple[TensorTree, TensorTree]:
-        """What the trunk sees, given raw observations ``[N, ...]`` and what is remembered ``[N, memory_size]``; and
-        what `recall.remember` takes.
-        """
-        if self.recall is None:
-            return self.normalize(obs), {}
-        assert memory is not None
-        return self.recall.look(obs, memory, self.normalize)
-
     def forward(self, obs: TensorTree, memory: Tensor | None = None) -> Behavior:
         """What each row's action is drawn from, given raw observations ``[N, ...]``; a mask among them is applied.
 
@@ -182,7 +173,11 @@ class Policy(nn.Module):
 
     def _advance(self, obs: TensorTree, memory: Tensor | None) -> tuple[Tensor, TensorTree, Tensor | None]:
         """Features, and of what is to be remembered: stacked observations, and what `memory` keeps."""
-        seen, stacks = self.look(obs, memory)
+        stacks: TensorTree = {}
+        if self.recall is None or memory is None:
+            seen = self.normalize(obs)
+        else:
+            seen, stacks = self.recall.look(obs, memory, self.normalize)
         features, learned = self.trunk(seen), None
         if self.memory is not None and memory is not None:
             features, learned = self.memory.advance(features, self.learned(memory))

@@ -1,6 +1,6 @@
-"""How much memory a replay buffer will take, and how much the machine has: checked before it is made.
+"""How much RAM a replay buffer will take, and how much the machine has: checked before it is made.
 
-The operating system hands out pages when they are first written, so that a memory takes little at the start, and more
+The operating system hands out pages when they are first written, so that a buffer takes little at the start, and more
 than there is only hours later. Then it is too late to say so.
 """
 
@@ -24,7 +24,7 @@ COLUMNS = 51
 """Bytes of a row's numbers besides observation and action: `replay/buffer.py:ReplayBuffer`."""
 
 _promised: weakref.WeakKeyDictionary[Sized, tuple[int, int]] = weakref.WeakKeyDictionary()
-"""Bytes that each memory will take when it is full, and the rows that it has then."""
+"""Bytes that each buffer will take when it is full, and the rows that it has then."""
 
 
 def leaf_bytes(leaf: Leaf, capacity: int, *, frame_stacks: bool) -> int:
@@ -38,7 +38,7 @@ def leaf_bytes(leaf: Leaf, capacity: int, *, frame_stacks: bool) -> int:
 def bytes_needed(
     obs: ObsSpec, action: ActionSpec, capacity: int, *, memory_size: int, memory_every: int, frame_stacks: bool
 ) -> int:
-    """Bytes that a full memory takes.
+    """Bytes that a full buffer takes.
 
     Not counted is what was seen where episodes were cut off, one observation each.
     """
@@ -81,10 +81,10 @@ def _left_in(group: Path) -> int | None:
 
 
 def reserve(owner: Sized, needed: int, capacity: int) -> None:
-    """Sees that there is memory for a replay buffer, besides what others will still take until they are full.
+    """Makes sure that there is RAM for a replay buffer, besides what others will still take until they are full.
 
     Args:
-        owner: The memory; when it is gone, so is what it was promised.
+        owner: The buffer; when it is gone, so is what it was promised.
         needed: Bytes it takes when it is full.
         capacity: Rows it has then.
 

@@ -24,7 +24,16 @@ from torch import Tensor
 
 from rookery.core.batch import Rollout, TensorTree, Transitions
 from rookery.core.errors import RookeryError
-from rookery.core.settings import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled, Settings
+from rookery.core.settings import (
+    AtStart,
+    Fraction,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Settings,
+    Structural,
+)
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import bytes_needed, reserve
@@ -44,10 +53,10 @@ PLAIN = ("action", "logp", "reward", "terminated", "truncated", "begins", "slot"
 class ReplayConfig(Settings):
     """What is remembered of a policy's play, and how it is drawn."""
 
-    kind: Literal["uniform", "prioritized"] = "uniform"
+    kind: Structural[Literal["uniform", "prioritized"]] = "uniform"
     """Whether all decisions are drawn alike, or in proportion to what there was to learn from them (Schaul 2016)."""
 
-    capacity: PositiveInt = 100_000
+    capacity: Structural[PositiveInt] = 100_000
     """Decisions kept; when there are more, the oldest go."""
 
     alpha: Annotated[float, Interval(ge=0, le=1)] = 0.6
@@ -59,16 +68,16 @@ class ReplayConfig(Settings):
     priority_eps: PositiveFloat = 1e-6
     """Of prioritized buffers: added to every priority, so that each decision can be drawn."""
 
-    frame_stacks: bool = True
+    frame_stacks: Structural[bool] = True
     """Whether pictures ``[K, H, W]`` that are the last K frames are stored frame by frame, each once."""
 
-    burn_in: NonNegativeInt = 0
+    burn_in: Structural[NonNegativeInt] = 0
     """Of policies that remember: decisions at the start of a sequence that only bring the buffer up to date."""
 
-    save: bool = True
+    save: Structural[bool] = True
     """Whether checkpoints hold the buffer."""
 
-    start_from: tuple[str, ...] = ()
+    start_from: AtStart[tuple[str, ...]] = ()
     """Runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``) whose decisions the buffer starts with."""
 
     mix: dict[str, PositiveFloat] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Several memories as one: each gives its part of every batch, and only a run's own one grows.
+"""Several replay buffers as one: each gives its part of every batch, and only a run's own one grows.
 
-With half of each batch from the own memory and half from what others played before, this is the symmetric sampling of
-RLPD (Ball et al. 2023, "Efficient Online Reinforcement Learning with Offline Data", algorithm 1). While the own memory
+With half of each batch from the own buffer and half from what others played before, this is the symmetric sampling of
+RLPD (Ball et al. 2023, "Efficient Online Reinforcement Learning with Offline Data", algorithm 1). While the own buffer
 is empty, all of a batch comes from the others.
 """
 
@@ -22,11 +22,11 @@ from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.sequences import SampledSequences
 
 SOURCE = 1 << 48
-"""Rows of the k-th of the other memories are known by their serial number plus k times this, k from 1."""
+"""Rows of the k-th of the other buffers are known by their serial number plus k times this, k from 1."""
 
 
 class Mixture(Stateful):
-    """Draws from several memories of the same spaces; used like a `ReplayBuffer`.
+    """Draws from several buffers of the same spaces; used like a `ReplayBuffer`.
 
     Args:
         own: What is played is added here.
@@ -47,43 +47,43 @@ class Mixture(Stateful):
         if not all(share > 0 for share in shares) or sum(shares) > 1 + 1e-9:
             raise ConfigError(
                 f"replay.mix has the shares {', '.join(map(str, shares))}: each must be above 0, and all together at "
-                "most 1; what is left is drawn from the run's own memory"
+                "most 1; what is left is drawn from the run's own buffer"
             )
         self.own = own
         self.others = tuple(others)
         self.shares = np.array([max(1.0 - sum(shares), 0.0), *shares])
         self.owed = np.zeros(len(self.shares))
-        """Parts of a row that each memory has still to give, so that the shares hold over many batches."""
+        """Parts of a row that each buffer has still to give, so that the shares hold over many batches."""
         self.marks = tuple(marks)
 
     def __len__(self) -> int:
-        return sum(len(memory) for memory in self.memories)
+        return sum(len(buffer) for buffer in self.buffers)
 
     @property
-    def memories(self) -> tuple[ReplayBuffer, ...]:
+    def buffers(self) -> tuple[ReplayBuffer, ...]:
         """All of them, the own one first."""
         return (self.own, *self.others)
 
     @property
     def total(self) -> int:
         """Rows there were ever to draw from."""
-        return self.own.total + sum(len(memory) for memory in self.others)
+        return self.own.total + sum(len(buffer) for buffer in self.others)
 
     @property
     def cfg(self) -> ReplayConfig:
-        """Settings of the own memory."""
+        """Settings of the own buffer."""
         return self.own.cfg
 
     def add(self, rollout: Rollout) -> None:
-        """Adds to the own memory."""
+        """Adds to the own buffer."""
         self.own.add(rollout)
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
-        """Decisions from all memories, those of the own one first; see `ReplayBuffer.sample`."""
+        """Decisions from all buffers, those of the own one first; see `ReplayBuffer.sample`."""
         parts = []
         for source, count in enumerate(self._deal(batch_size)):
             if count:
-                drawn = self.memories[source].sample(count, n_step=n_step, gamma=gamma, beta=beta)
+                drawn = self.buffers[source].sample(count, n_step=n_step, gamma=gamma, beta=beta)
                 parts.append(replace(drawn, row=drawn.row + source * SOURCE))
         return Transitions(
             obs=_joined_trees([part.obs for part in parts]),
@@ -96,27 +96,27 @@ class Mixture(Stateful):
         )
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
-        """Sequences from all memories, those of the own one first; see `ReplayBuffer.sample_sequences`."""
+        """Sequences from all buffers, those of the own one first; see `ReplayBuffer.sample_sequences`."""
         parts, rows = [], []
         for source, count in enumerate(self._deal(number)):
             if count:
-                drawn = self.memories[source].sample_sequences(count, length=length, beta=beta)
+                drawn = self.buffers[source].sample_sequences(count, length=length, beta=beta)
                 parts.append(drawn)
                 rows.append(drawn.row + source * SOURCE)
         rollout = _joined_rollouts([part.rollout for part in parts])
         return SampledSequences(rollout, _joined_weights([part.weight for part in parts]), torch.cat(rows))
 
     def update_priorities(self, row: Tensor, priority: Tensor) -> None:
-        """Notes how much there was to learn from rows, in the memories they came from."""
+        """Notes how much there was to learn from rows, in the buffers they came from."""
         source, serial = row.div(SOURCE, rounding_mode="floor"), row.remainder(SOURCE)
-        for number, memory in enumerate(self.memories):
+        for number, buffer in enumerate(self.buffers):
             mine = source == number
             if mine.any():
-                memory.update_priorities(serial[mine], priority[mine])
+                buffer.update_priorities(serial[mine], priority[mine])
 
     def _deal(self, batch_size: int) -> list[int]:
-        """How many rows of a batch each memory gives; those that are empty leave it to the others."""
-        shares = np.where([len(memory) > 0 for memory in self.memories], self.shares, 0.0)
+        """How many rows of a batch each buffer gives; those that are empty leave it to the others."""
+        shares = np.where([len(buffer) > 0 for buffer in self.buffers], self.shares, 0.0)
         if not shares.any():  # the shares of the others make a whole, or nobody has anything: the own one speaks
             return [batch_size, *(0 for _ in self.others)]
         due = self.owed + batch_size * shares / shares.sum()
@@ -129,15 +129,15 @@ class Mixture(Stateful):
     @property
     def priorities(self) -> list[tuple[float, np.ndarray]]:
         """Of each of the others, the largest priority so far, and what its rows are drawn in proportion to."""
-        return [(memory.largest, memory.priorities) for memory in self.others]
+        return [(buffer.largest, buffer.priorities) for buffer in self.others]
 
     @priorities.setter
     def priorities(self, values: list[tuple[float, np.ndarray]]) -> None:
         """Takes over what was saved of them."""
-        for memory, (largest, leaves) in zip(self.others, values, strict=True):
-            memory.largest = largest
-            if memory.tree is not None:
-                memory.tree.write(np.arange(memory.first, memory.total) % memory.capacity, leaves)
+        for buffer, (largest, leaves) in zip(self.others, values, strict=True):
+            buffer.largest = largest
+            if buffer.tree is not None:
+                buffer.tree.write(np.arange(buffer.first, buffer.total) % buffer.capacity, leaves)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave.
@@ -147,7 +147,7 @@ class Mixture(Stateful):
         """
         if tuple(state["marks"]) != self.marks:
             raise ConfigError(
-                f"replay.mix = {', '.join(self.cfg.mix)}: what these memories hold is not what it was when the "
+                f"replay.mix = {', '.join(self.cfg.mix)}: what these buffers hold is not what it was when the "
                 "checkpoint was written; mix what stays: a pinned checkpoint, or what rookery replay export made"
             )
         super().load_state_dict(state)

@@ -1,14 +1,14 @@
 """Episodes as others see them: what is noted of a finished one, and a running one as a user's code sees it.
 
-Nothing here runs while playing unless somebody asks for it, but for the note of a finished episode.
+Listeners are told of episodes. Who only wants to know that an episode began or ended costs nothing while it runs: what
+happened is read from what the worker counts anyway. Who overrides `on_episode_step` pays for each step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.envs.base import Step, VectorEnv
+from rookery.rollout.tables import RowTable
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,16 @@ class EpisodeResult:
 
 
 class Episode(Stateful):
-    """A running episode of one lane.
+    """A running episode of one lane, or one that has just ended.
+
+    Where no listener overrides `on_episode_step`, an episode is not followed: `obs`, `action` and `reward` then hold,
+    at its end, the agents that acted in its last step, were paid or were truncated in it.
 
     Attributes:
         lane: Which copy of the environment.
         index: Number of the episode in that lane, from 0.
         length: Environment steps so far.
+        parameters: Environment parameters of the episode.
         obs: The latest observation of each agent that had to act, as a tree (`core/spaces.py`); when the episode has
             ended, the final one of those that were truncated.
         action: The latest action of each agent, as the environment got it.
@@ -63,13 +68,15 @@ class Episode(Stateful):
         user_data: Yours: whatever you need until the episode ends. Plain values and arrays survive a restart.
     """
 
-    saved = ("index", "length", "obs", "action", "reward", "returns", "metrics", "histograms", "user_data")
+    saved = ("index", "length", "parameters", "obs", "action", "reward", "returns", "metrics", "histograms",
+             "user_data")  # fmt: skip
     fixed = ("lane", "info")
 
     def __init__(self, lane: int, index: int) -> None:
         self.lane = lane
         self.index = index
         self.length = 0
+        self.parameters: Mapping[str, float] = {}
         self.obs: dict[str, Tree] = {}
         self.action: dict[str, Any] = {}
         self.reward: dict[str, float] = {}
@@ -111,97 +118,133 @@ class Episode(Stateful):
         return metrics, histograms
 
 
-class EpisodeHooks(Protocol):
-    """What is called while episodes are played."""
+class EpisodeListener:
+    """Hears of the episodes that are played for training; a subclass overrides the methods that it needs."""
 
     def on_episode_start(self, episode: Episode) -> None:
         """An episode has begun; `episode.obs` holds what the first agents see."""
-        ...
 
     def on_episode_step(self, episode: Episode) -> None:
-        """The environment was stepped; also called for the last step."""
-        ...
+        """The environment was stepped; also called for the last step of an episode."""
 
     def on_episode_end(self, episode: Episode) -> None:
-        """The episode is over: the moment to fill `episode.metrics`."""
-        ...
+        """An episode is over: the moment to fill `episode.metrics` and `episode.histograms`."""
 
 
-class EpisodeWatch(Stateful):
-    """Keeps an `Episode` for each lane and calls the hooks.
+MOMENTS = ("on_episode_start", "on_episode_step", "on_episode_end")
+
+
+def moments_of(listener: Any) -> set[str]:
+    """The methods about episodes that a listener has of its own."""
+    return {
+        name for name in MOMENTS if getattr(type(listener), name, None) not in (None, getattr(EpisodeListener, name))
+    }
+
+
+class EpisodeListeners(Stateful):
+    """Tells listeners of the episodes of a worker.
 
     Args:
-        env: What is played.
-        hooks: Whom to call, in order.
+        env: The copies that are played.
+        listeners: Whom to tell, in order; each has the methods of `EpisodeListener`.
     """
 
     saved = ("episodes",)
-    fixed = ("env", "hooks", "acting")
+    fixed = ("env", "every_step", "_told")
 
-    def __init__(self, env: VectorEnv, hooks: Sequence[EpisodeHooks]) -> None:
+    def __init__(self, env: VectorEnv, listeners: Sequence[EpisodeListener]) -> None:
         self.env = env
-        self.hooks = hooks
-        self.episodes = [Episode(lane, 0) for lane in range(env.num_lanes)]
-        self.acting: list[tuple[int, str, Any]] = []  # lane, agent and action; rows may move while the env steps
-        env.want_infos = True
+        self._told = {name: [one for one in listeners if name in moments_of(one)] for name in MOMENTS}
+        self.every_step = bool(self._told["on_episode_step"])
+        """Whether episodes are followed step by step."""
+        self.episodes: list[Episode | None] = [None] * env.num_lanes
+        """The running episode of each lane; None where nobody has asked for it yet."""
+        env.keep_infos = "all" if self.every_step else "ended"
 
-    def load(self, state: dict[str, Any], lanes: np.ndarray) -> None:
-        """Takes over the episodes of the lanes marked in `lanes` ``[lanes]`` from what `state_dict` gave."""
+    def load_lanes(self, state: dict[str, Any], lanes: np.ndarray) -> None:
+        """Takes over the episodes of some lanes.
+
+        Args:
+            state: What `state_dict` gave.
+            lanes: ``[lanes]`` bool, of which.
+        """
         for lane in np.flatnonzero(lanes).tolist():
-            self.episodes[lane].load_state_dict(state["episodes"][lane])
+            if (saved := state["episodes"][lane]) is not None:
+                episode = self.episodes[lane] = Episode(lane, saved["index"])
+                episode.load_state_dict(saved)
 
     def begin(self, lane: int, step: Step) -> None:
-        """A lane starts its next episode, and shows its beginning."""
-        episode = self.episodes[lane] = Episode(lane, int(self.env.episode[lane]))
-        self._see(episode, step)
-        for hook in self.hooks:
-            hook.on_episode_start(episode)
+        """A lane starts its next episode, of which `step` shows the beginning."""
+        self.episodes[lane] = None
+        if self.every_step or self._told["on_episode_start"]:
+            episode = self.episodes[lane] = Episode(lane, int(self.env.episode[lane]))
+            self._see(episode, step)
+            self._tell("on_episode_start", episode)
 
-    def act(self, step: Step, actions: list[np.ndarray]) -> None:
-        """Notes the actions about to be played, for the rows that wait."""
-        self.acting = [
-            (row // len(kind.agents), kind.agents[row % len(kind.agents)], action)
-            for kind, rows, chosen in zip(self.env.kinds, step.rows, actions, strict=True)
-            for row, action in zip(np.flatnonzero(rows.waiting).tolist(), deepcopy(chosen), strict=True)
-        ]
+    def stepped(self, step: Step, tables: Sequence[RowTable], lengths: np.ndarray) -> None:
+        """Every lane was stepped. Called where episodes are followed, before `end`.
 
-    def after(self, step: Step) -> None:
-        """A vector step was played; episodes that ended in it end here."""
-        for episode in self.episodes:
-            episode.length += 1
-            episode.reward = {}
-            episode.info = self._infos(episode.lane)
-        for lane, agent, action in self.acting:
-            episode = self.episodes[lane]
-            episode.action[agent] = action
-            episode.reward[agent] = 0.0
-            episode.returns.setdefault(agent, 0.0)
-        for kind, rows in zip(self.env.kinds, step.rows, strict=True):
-            width = len(kind.agents)
-            for row in np.flatnonzero(rows.reward).tolist():
-                episode, agent = self.episodes[row // width], kind.agents[row % width]
-                reward = float(rows.reward[row])
-                episode.reward[agent] = reward
-                episode.returns[agent] = episode.returns.get(agent, 0.0) + reward
-            for position, row in enumerate(rows.final_index.tolist()):
-                final = {path: array[position].copy() for path, array in rows.final_obs.items()}
-                self.episodes[row // width].obs[kind.agents[row % width]] = final
-        for episode in self.episodes:
-            if not step.ended[episode.lane]:
+        Args:
+            step: What the environment showed.
+            tables: Who played its rows, one for each kind.
+            lengths: ``[lanes]`` environment steps of each lane's episode.
+        """
+        for lane, episode in enumerate(self.episodes):
+            assert episode is not None
+            episode.length = int(lengths[lane])
+            self._note(episode, step, tables)
+            if not step.ended[lane]:
                 self._see(episode, step)
-            for hook in self.hooks:
-                hook.on_episode_step(episode)
-            if step.ended[episode.lane]:
-                for hook in self.hooks:
-                    hook.on_episode_end(episode)
+            self._tell("on_episode_step", episode)
+
+    def end(self, result: EpisodeResult, step: Step, tables: Sequence[RowTable]) -> EpisodeResult:
+        """An episode has ended; returns its result with the metrics and histograms that listeners gave it.
+
+        Args:
+            result: What the worker noted of it.
+            step: The step that it ended in.
+            tables: Who played its rows, one for each kind.
+        """
+        episode = self.episodes[result.lane] or Episode(result.lane, result.index)
+        if not self.every_step:
+            episode.length, episode.returns = result.length, result.agents
+            self._note(episode, step, tables)
+        self._tell("on_episode_end", episode)
+        metrics, histograms = episode.measured()
+        return replace(result, metrics=metrics, histograms=histograms)
+
+    def _tell(self, moment: str, episode: Episode) -> None:
+        for listener in self._told[moment]:
+            getattr(listener, moment)(episode)
+
+    def _note(self, episode: Episode, step: Step, tables: Sequence[RowTable]) -> None:
+        """What happened to a lane in a step."""
+        episode.info = self.env.infos.get(episode.lane, {})
+        episode.reward = {}
+        for kind, rows, table in zip(self.env.kinds, step.rows, tables, strict=True):
+            first = episode.lane * len(kind.agents)
+            last = first + len(kind.agents)
+            for row, decided, position in table.decisions_of(first, last):
+                agent = kind.agents[row - first]
+                episode.action[agent] = kind.action.to_env(decided.action[position : position + 1].copy())[0]
+                episode.reward[agent] = float(rows.reward[row])
+                if not self.every_step:
+                    episode.obs[agent] = {path: array[position].copy() for path, array in decided.obs.items()}
+            for column in np.flatnonzero(rows.reward[first:last]).tolist():
+                episode.reward[kind.agents[column]] = float(rows.reward[first + column])
+            if self.every_step:
+                for row, agent in enumerate(kind.agents, first):
+                    if table.joined[row] or table.returns[row]:
+                        episode.returns[agent] = float(table.returns[row])
+            low, high = np.searchsorted(rows.final_index, (first, last)).tolist() if len(rows.final_index) else (0, 0)
+            for position in range(low, high):
+                agent = kind.agents[int(rows.final_index[position]) - first]
+                episode.obs[agent] = {path: array[position].copy() for path, array in rows.final_obs.items()}
 
     def _see(self, episode: Episode, step: Step) -> None:
+        """What those who must act next observe."""
         for kind, rows in zip(self.env.kinds, step.rows, strict=True):
-            width = len(kind.agents)
-            first = episode.lane * width
-            for row in np.flatnonzero(rows.waiting[first : first + width]).tolist():
-                seen = {path: array[first + row].copy() for path, array in rows.obs.items()}
-                episode.obs[kind.agents[row]] = seen
-
-    def _infos(self, lane: int) -> Mapping[str, Any]:
-        return self.env.infos[lane] if self.env.infos else {}
+            first = episode.lane * len(kind.agents)
+            for column in np.flatnonzero(rows.waiting[first : first + len(kind.agents)]).tolist():
+                seen = {path: array[first + column].copy() for path, array in rows.obs.items()}
+                episode.obs[kind.agents[column]] = seen

@@ -28,6 +28,7 @@ class ActionNoise:
         uniform: Uniform numbers a decision, in [0, 1); they come first.
         normal: Standard normal numbers a decision.
         device: Where the policy is; a block goes there at once.
+        first_slot: Number of slot 0 among those that the policy has in the whole run.
     """
 
     streams: Streams
@@ -35,6 +36,7 @@ class ActionNoise:
     uniform: int
     normal: int
     device: torch.device
+    first_slot: int = 0
 
     def __post_init__(self) -> None:
         self._number = -1
@@ -46,7 +48,8 @@ class ActionNoise:
         number, offset = divmod(vector_step, BLOCK)
         if number != self._number or num_slots > self._slots:
             self._slots = max(num_slots, self._slots)
-            self._steps = self._draw(self._slots, number).transpose(0, 1).contiguous().to(self.device).unbind()
+            block = self._draw(self.first_slot + self._slots, number)[self.first_slot :]
+            self._steps = block.transpose(0, 1).contiguous().to(self.device).unbind()
             self._number = number
         step = self._steps[offset]
         if slots is not None:

@@ -1,4 +1,4 @@
-"""From rows to fragments: where the decisions of one policy are kept until its learner takes them.
+"""The slots of one policy at a worker: what it remembers of them, what it decides there, and where that is kept.
 
 A *slot* is one agent of one lane. Each slot has its own clock: it writes its decisions down a column of the storage at
 its own pace, so agents that take turns, come late, die or come back are the normal case. A full column is followed by
@@ -13,16 +13,26 @@ same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout
+from rookery.core.device import Staging, device_of
 from rookery.core.native import readable
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
+from rookery.native.actor import native_actor
+from rookery.policies.policy import Policy
+from rookery.rollout.noise import ActionNoise
+
+OF_ROWS = ("obs", "action", "logp", "reward", "terminated", "truncated")
+"""What is kept of each row of a fragment."""
+
+OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
+"""What is kept of each fragment."""
 
 
 class Decisions:
@@ -34,9 +44,10 @@ class Decisions:
         logp: Room for the log-probabilities of these, ``[N]``.
         chosen: The actions for others to see: they are read-only there, because these may be the only ones kept.
         call: Whoever acts on these arrays may keep here how.
+        at: Rows and columns ``[N]`` of the storage that the arrays are to be copied to; None if they stand there.
     """
 
-    __slots__ = ("action", "call", "chosen", "logp", "obs")
+    __slots__ = ("action", "at", "call", "chosen", "logp", "obs")
 
     def __init__(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> None:
         self.obs = obs
@@ -45,6 +56,7 @@ class Decisions:
         self.chosen = action.view()
         self.chosen.flags.writeable = False
         self.call: Callable[[Tensor | None, np.ndarray | None], None] | None = None
+        self.at: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
     def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> Decisions:
@@ -54,22 +66,52 @@ class Decisions:
         return cls(obs, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
 
 
+class Outcome(NamedTuple):
+    """What became of N rows in a step.
+
+    Attributes:
+        reward: ``[N]`` what each earned.
+        terminated: ``[N]`` whose episode ended and has no future; None if no agent's ended.
+        truncated: ``[N]`` whose episode was cut off; None if no agent's ended.
+        waiting: ``[N]`` who must act next; None if all of them must.
+    """
+
+    reward: np.ndarray
+    terminated: np.ndarray | None
+    truncated: np.ndarray | None
+    waiting: np.ndarray | None
+
+    @property
+    def ended(self) -> np.ndarray | None:
+        """``[N]`` whose episode is over, either way; None if nobody's is."""
+        return None if self.terminated is None or self.truncated is None else self.terminated | self.truncated
+
+
 class SlotStore(Stateful):
     """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
 
-    The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen), and `outcome`
+    The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen), and `record`
     (rewards and ends), with `final` for truncated agents before it. When `ready`, `take` hands out what is complete;
     the next call of any of these begins to write over it.
     """
 
     saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
-             "_carried", "_finals", "_store", "_header", "_active", "_column", "_filled", "_pending", "_starts",
+             "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock", "_before")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "_at", "_lines", "_due", "_handed")
+    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "_lines", "_due",
+             "_handed")  # fmt: skip
 
     def __init__(
-        self, obs: ObsSpec, action: ActionSpec, demand: Demand, memory_size: int, memory_every: int = 1
+        self,
+        obs: ObsSpec,
+        action: ActionSpec,
+        demand: Demand,
+        memory_size: int,
+        memory_every: int = 1,
+        first_slot: int = 0,
     ) -> None:
+        self.first_slot = first_slot
+        """Number of slot 0 among the slots that the policy has in the whole run."""
         self.obs_spec = obs
         self.action_spec = action
         self.demand = demand
@@ -89,7 +131,6 @@ class SlotStore(Stateful):
         self._used = 0
         self._taken = False
         self._carried: dict[str, Any] | None = None
-        self._at: tuple[Any, Any] = (0, slice(0))  # rows and columns of the last `place` out of lockstep
         # views of the rows that are written in lockstep, and of their rewards, by `_base`; and the last of the latter
         self._lines: dict[int, list[tuple[Decisions, np.ndarray]]] = {}
         self._due = np.zeros(0, dtype=np.float32)
@@ -102,7 +143,6 @@ class SlotStore(Stateful):
         self._clock = np.zeros(0, dtype=np.int64)  # [slots] decisions in its life
         self._before = np.zeros((0, memory_size), dtype=np.float32)  # [slots, M] remembered before the last decision
         self._store = self._allocate(0)
-        self._header = _new_header(0)
         self._finals: dict[str, Any] = {"obs": obs.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
 
     # --- slots --------------------------------------------------------------------------------------------------------
@@ -141,7 +181,7 @@ class SlotStore(Stateful):
         self._leave_lockstep()
         if (column := self._column[slot]) >= 0:
             complete = self._filled[slot] - self._pending[slot]
-            self._header["length"][column] = complete
+            self._store["length"][column] = complete
             if self._pending[slot]:
                 for path, array in self._store["last_obs"].items():
                     array[column] = self._store["obs"][path][complete, column]
@@ -151,45 +191,37 @@ class SlotStore(Stateful):
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
-    @property
-    def num_columns(self) -> int:
-        """Fragments there is room for."""
-        return len(self._header["slot"])
-
     def _allocate(self, columns: int) -> dict[str, Any]:
-        length = self.demand.fragment_length
+        """Room for so many fragments; names, shapes and types as of `Rollout`, time first."""
+        steps, numbers = self.demand.fragment_length, np.int64
+        memories = -(-steps // self.memory_every) if self.memory_size else 0
         return {
-            "obs": self.obs_spec.allocate(length, columns),
+            "obs": self.obs_spec.allocate(steps, columns),
+            "action": np.zeros((steps, columns, *self.action_spec.shape), dtype=self.action_spec.dtype),
+            "logp": np.zeros((steps, columns), dtype=np.float32),
+            "reward": np.zeros((steps, columns), dtype=np.float32),
+            "terminated": np.zeros((steps, columns), dtype=bool),
+            "truncated": np.zeros((steps, columns), dtype=bool),
+            "memory": np.zeros((memories, columns, self.memory_size), dtype=np.float32),
             "last_obs": self.obs_spec.allocate(columns),
-            "action": np.zeros((length, columns, *self.action_spec.shape), dtype=self.action_spec.dtype),
-            "logp": np.zeros((length, columns), dtype=np.float32),
-            "reward": np.zeros((length, columns), dtype=np.float32),
-            "terminated": np.zeros((length, columns), dtype=bool),
-            "truncated": np.zeros((length, columns), dtype=bool),
-            "memory": np.zeros((self._memories, columns, self.memory_size), dtype=np.float32),
+            "first": np.zeros(columns, dtype=bool),
+            **{name: np.zeros(columns, dtype=numbers) for name in ("slot", "clock", "length", "version")},
         }
-
-    @property
-    def _memories(self) -> int:
-        """How often in a fragment what is remembered is kept."""
-        return -(-self.demand.fragment_length // self.memory_every) if self.memory_size else 0
 
     def _reserve(self, columns: int) -> None:
         """Sees that there is room for so many fragments; what is there stays."""
-        had = self.num_columns
+        had = len(self._store["slot"])
         if columns <= had:
             return
         expected = -(-(self.demand.decisions or 0) // self.demand.fragment_length)
-        size = max(columns, 2 * had if had else expected)
-        store, header = self._allocate(size), _new_header(size)
-        for path in store["obs"]:
-            store["obs"][path][:, :had] = self._store["obs"][path]
-            store["last_obs"][path][:had] = self._store["last_obs"][path]
-        for name in ("action", "logp", "reward", "terminated", "truncated", "memory"):
-            store[name][:, :had] = self._store[name]
-        for name, array in header.items():
-            array[:had] = self._header[name]
-        self._store, self._header = store, header
+        old, self._store = self._store, self._allocate(max(columns, 2 * had if had else expected))
+        for name, kept in self._store.items():
+            before = (slice(None), slice(had)) if name in (*OF_ROWS, "memory") else slice(had)
+            if isinstance(kept, dict):
+                for path, array in kept.items():
+                    array[before] = old[name][path]
+            else:
+                kept[before] = old[name]
         self._forget_views()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -215,8 +247,37 @@ class SlotStore(Stateful):
         """
         if self._taken:
             self._begin()
-        if slots is None and (self._lockstep or self._enter_lockstep()):
-            return self._place_row(slab, rows, memory)
+        if slots is not None or not (self._lockstep or self._enter_lockstep()):
+            return self._place_some(slots, slab, rows, memory)
+        size = self.num_slots
+        if self._row == self.demand.fragment_length:
+            for path, array in self._store["last_obs"].items():
+                array[self._base : self._base + size] = slab[path][rows]
+            self._store["length"][self._base : self._base + size] = self._row
+            self._clock += self._row
+            self._base += size
+            self._row = 0
+        if self._row == 0:
+            low, high = self._base, self._base + size
+            self._reserve(high)
+            self._used = high
+            self._open_columns(slice(low, high), slice(None))
+        lines = self._lines.get(self._base) or self._views()
+        decisions, self._due = lines[self._row]
+        for path, array in decisions.obs.items():
+            array[...] = slab[path][rows]
+        if memory is not None:
+            self._before[...] = memory
+            number, rest = divmod(self._row, self.memory_every)
+            if rest == 0:
+                self._store["memory"][number, self._base : self._base + size] = memory
+        self._row += 1
+        return decisions
+
+    def _place_some(
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None
+    ) -> Decisions:
+        """The same where not all slots decide, or do not stand at the same row."""
         self._leave_lockstep()
         slots = np.flatnonzero(self._active) if slots is None else slots
         full = (self._column[slots] < 0) | (self._filled[slots] == self.demand.fragment_length)
@@ -235,37 +296,17 @@ class SlotStore(Stateful):
         self._clock[slots] += 1
         self._starts[slots] = False
         self._pending[slots] = True
-        self._at = (row, column)
-        return Decisions.on(seen, self.obs_spec, self.action_spec)
-
-    def _place_row(self, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None) -> Decisions:
-        if self._row == self.demand.fragment_length:
-            size = self.num_slots
-            for path, array in self._store["last_obs"].items():
-                array[self._base : self._base + size] = slab[path][rows]
-            self._header["length"][self._base : self._base + size] = self._row
-            self._clock += self._row
-            self._base += size
-            self._row = 0
-        if self._row == 0:
-            low, high = self._base, self._base + self.num_slots
-            self._reserve(high)
-            self._used = high
-            header = self._header
-            header["slot"][low:high] = np.arange(self.num_slots)
-            header["clock"][low:high] = self._clock
-            header["first"][low:high] = self._starts
-            header["version"][low:high] = self.version
-        lines = self._lines.get(self._base) or self._views()
-        decisions, self._due = lines[self._row]
-        for path, array in decisions.obs.items():
-            array[...] = slab[path][rows]
-        if memory is not None:
-            self._before[...] = memory
-            number, rest = divmod(self._row, self.memory_every)
-            if rest == 0:
-                self._store["memory"][number, self._base : self._base + self.num_slots] = memory
+        decisions = Decisions.on(seen, self.obs_spec, self.action_spec)
+        decisions.at = (row, column)
         return decisions
+
+    def _open_columns(self, columns: slice | np.ndarray, slots: slice | np.ndarray) -> None:
+        """Notes whose fragments begin in these columns."""
+        header = self._store
+        header["slot"][columns] = self.first_slot + np.arange(self.num_slots)[slots]
+        header["clock"][columns] = self._clock[slots]
+        header["first"][columns] = self._starts[slots]
+        header["version"][columns] = self.version
 
     def _views(self) -> list[tuple[Decisions, np.ndarray]]:
         """Makes `_lines` of the present base; they serve until the storage grows."""
@@ -289,78 +330,62 @@ class SlotStore(Stateful):
         ending = before >= 0
         for path, array in self._store["last_obs"].items():
             array[before[ending]] = slab[path][rows][full][ending]
-        self._header["length"][before[ending]] = self._filled[fresh][ending]
+        self._store["length"][before[ending]] = self._filled[fresh][ending]
         self._reserve(self._used + len(fresh))
         column = np.arange(self._used, self._used + len(fresh))
         self._used += len(fresh)
         self._column[fresh] = column
         self._filled[fresh] = 0
-        header = self._header
-        header["slot"][column] = fresh
-        header["clock"][column] = self._clock[fresh]
-        header["first"][column] = self._starts[fresh]
-        header["version"][column] = self.version
+        self._open_columns(column, fresh)
 
     def answer(self, decisions: Decisions) -> None:
-        """Keeps what was decided since the last `place`, which gave these."""
-        if self._lockstep:  # they stand in the storage
-            self._row += 1
-        else:
-            self._store["action"][self._at] = decisions.action
-            self._store["logp"][self._at] = decisions.logp
+        """Keeps what was decided since the last `place`; not needed for decisions that stand in the storage."""
+        assert decisions.at is not None
+        self._store["action"][decisions.at] = decisions.action
+        self._store["logp"][decisions.at] = decisions.logp
 
-    def outcome_all(self, reward: np.ndarray, terminated: np.ndarray | None, truncated: np.ndarray | None) -> None:
-        """What became of the last decision of every slot, when all of them wait again.
+    def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
+        """Notes what became of slots in a step.
+
+        A decision is complete when its slot ends or waits again; what an agent gets before that is summed.
 
         Args:
-            reward: ``[slots]``.
-            terminated: ``[slots]``, or None if no agent ended.
-            truncated: ``[slots]``, or None if no agent ended.
+            slots: ``[N]`` which; None if these are all slots, in order.
+            outcome: What became of them.
         """
-        if not self._lockstep:
-            slots = np.flatnonzero(self._active)
-            none = np.zeros(len(slots), dtype=bool)
-            ended = none if terminated is None else terminated
-            cut = none if truncated is None else truncated
-            self.outcome(slots, reward, ended, cut, ~none)
+        if slots is not None or not self._lockstep:
+            self._record_some(slots, outcome)
             return
-        self._due[...] = reward
+        self._due[...] = outcome.reward
         self.complete += self.num_slots
-        if terminated is not None and truncated is not None:
+        if outcome.terminated is not None and outcome.truncated is not None:
             here = (self._row - 1, slice(self._base, self._base + self.num_slots))
-            self._store["terminated"][here] = terminated
-            self._store["truncated"][here] = truncated
-            self._starts = terminated | truncated
+            self._store["terminated"][here] = outcome.terminated
+            self._store["truncated"][here] = outcome.truncated
+            self._starts = outcome.terminated | outcome.truncated
         elif True in self._starts.tobytes():
             self._starts = np.zeros(self.num_slots, dtype=bool)
 
-    def outcome(
-        self,
-        slots: np.ndarray,
-        reward: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        waiting: np.ndarray,
-    ) -> None:
-        """What became of slots in a step, all arguments ``[N]``.
-
-        A decision is complete when its slot ends or waits again; what an agent gets before that is summed.
-        """
+    def _record_some(self, slots: np.ndarray | None, outcome: Outcome) -> None:
+        """The same where not all slots acted and wait again, or do not stand at the same row."""
         if self._taken:
             self._begin()
         self._leave_lockstep()
+        slots = np.flatnonzero(self._active) if slots is None else slots
+        reward, terminated, truncated, waiting = outcome
         due = self._pending[slots]
         self.rewards_without_decision += int(np.count_nonzero(reward[~due]))
         row, column = self._filled[slots][due] - 1, self._column[slots][due]
         self._store["reward"][row, column] += reward[due]
-        ended = terminated | truncated
-        if ended.any():
+        finished = due if waiting is None else due & waiting
+        if terminated is not None and truncated is not None:
+            ended = terminated | truncated
             self._store["terminated"][row, column] |= terminated[due]
             self._store["truncated"][row, column] |= truncated[due]
             self._starts[slots[ended]] = True
-        finished = slots[due & (ended | waiting)]
-        self._pending[finished] = False
-        self.complete += len(finished)
+            finished = finished | (due & ended)
+        self._pending[slots[finished]] = False
+        self.complete += int(np.count_nonzero(finished))
 
     def interrupt(self, slot: int, slab: Tree, row: int) -> None:
         """The episode of a slot cannot go on: its last decision counts as truncated, with what the slot saw last.
@@ -382,7 +407,7 @@ class SlotStore(Stateful):
         self._starts[slot] = True
 
     def final(self, slots: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
-        """Notes the last observations of truncated agents; comes before the `outcome` of the same step.
+        """Notes the last observations of truncated agents; comes before the `record` of the same step.
 
         Args:
             slots: ``[K]`` slots truncated in this step; those that decided nothing in the episode are passed over.
@@ -462,10 +487,10 @@ class SlotStore(Stateful):
         Returns:
             Fragments in the order in which they were begun, so that those of one slot come in the order of time.
         """
-        header, store = self._header, self._store
+        store = self._store
         if self._lockstep:
             columns = slice(self._base, self._base + self.num_slots)
-            header["length"][columns] = self._row
+            store["length"][columns] = self._row
             for path, array in store["last_obs"].items():
                 array[columns] = slab[path][row_of_slot]
             self._clock += self._row
@@ -473,45 +498,32 @@ class SlotStore(Stateful):
             self._close_open(slab, row_of_slot)
         self._taken = True
         self.complete = 0
-        whole = self._lockstep and not self._finals["count"] and self._row > 0
-        if not whole:
-            return self._rollout()
         at = self._base, self._row  # of which the same views serve as long as the storage does
-        if at not in self._handed:
-            self._handed[at] = self._rollout()
-        return self._handed[at]
-
-    def _rollout(self) -> Rollout:
-        """The valid rows of all columns in use, on this store's own memory."""
-        header, store = self._header, self._store
-        keep = np.flatnonzero(header["length"][: self._used] > 0)
-        pick: Any = slice(0, self._used) if len(keep) == self._used else keep
-        steps = int(header["length"][: self._used].max(initial=0))
-        boot = self._finals["index"][: self._finals["count"]]
-        if len(keep) != self._used:
-            place = np.cumsum(header["length"][: self._used] > 0) - 1
-            boot = np.stack((boot[:, 0], place[boot[:, 1]]), axis=1)
+        whole = self._lockstep and not self._finals["count"] and self._row > 0
+        if whole and at in self._handed:
+            return self._handed[at]
+        length, boot = store["length"][: self._used], self._finals["index"][: self._finals["count"]]
+        steps, pick = int(length.max(initial=0)), np.s_[: self._used] if length.all() else np.flatnonzero(length)
+        if not length.all():
+            boot = np.stack((boot[:, 0], (np.cumsum(length > 0) - 1)[boot[:, 1]]), axis=1)
         memories = -(-steps // self.memory_every)
-        rows = {
-            name: torch.from_numpy(store[name][:steps, pick])
-            for name in ("action", "logp", "reward", "terminated", "truncated")
-        }
-        return Rollout(
-            obs={path: torch.from_numpy(array[:steps, pick]) for path, array in store["obs"].items()},
-            **rows,
-            last_obs={path: torch.from_numpy(array[pick]) for path, array in store["last_obs"].items()},
-            final_obs={path: torch.from_numpy(array[: len(boot)]) for path, array in self._finals["obs"].items()},
+        rollout = Rollout(
+            **{name: _tensors_at(store[name], np.s_[:steps, pick]) for name in OF_ROWS},
+            **{name: _tensors_at(store[name], pick) for name in OF_FRAGMENTS},
+            final_obs=_tensors_at(self._finals["obs"], slice(len(boot))),
             boot_index=torch.from_numpy(boot),
-            **{name: torch.from_numpy(values[pick]) for name, values in header.items()},
             memory=torch.from_numpy(store["memory"][:memories, pick]) if self.memory_size else None,
             memory_every=self.memory_every,
         )
+        if whole:
+            self._handed[at] = rollout
+        return rollout
 
     def _close_open(self, slab: Tree, row_of_slot: np.ndarray) -> None:
         """Cuts every open fragment after its last complete decision; pending decisions are set aside."""
         slots = np.flatnonzero(self._active & (self._column >= 0))
         column, filled, pending = self._column[slots], self._filled[slots], self._pending[slots]
-        self._header["length"][column] = filled - pending
+        self._store["length"][column] = filled - pending
         due = slots[pending]
         at = (filled[pending] - 1, column[pending])
         for path, array in self._store["last_obs"].items():
@@ -524,8 +536,8 @@ class SlotStore(Stateful):
             self._carried = {
                 "slots": due,
                 "obs": {path: array[at] for path, array in self._store["obs"].items()},
-                "first": np.where(at[0] == 0, self._header["first"][at[1]], ended),
-                "version": np.where(at[0] == 0, self._header["version"][at[1]], self.version),
+                "first": np.where(at[0] == 0, self._store["first"][at[1]], ended),
+                "version": np.where(at[0] == 0, self._store["version"][at[1]], self.version),
                 "memory": self._before[due],
                 **{name: self._store[name][at] for name in ("action", "logp", "reward")},
             }
@@ -536,15 +548,18 @@ class SlotStore(Stateful):
         self._used, self._row, self._base = 0, 0, 0
         self._store["terminated"].fill(False)
         self._store["truncated"].fill(False)
-        self._header["length"].fill(0)
+        self._store["length"].fill(0)
         self._finals["count"] = 0
         if self._lockstep:
             return
         self._column[:] = -1
         self._filled[:] = 0
-        carried, self._carried = self._carried, None
-        if carried is None:
-            return
+        if self._carried is not None:
+            carried, self._carried = self._carried, None
+            self._go_on_with(carried)
+
+    def _go_on_with(self, carried: dict[str, Any]) -> None:
+        """Opens fragments with decisions that were pending when the others were taken."""
         slots = carried["slots"]
         column = np.arange(len(slots))
         self._used = len(slots)
@@ -557,14 +572,220 @@ class SlotStore(Stateful):
             self._store["memory"][0, column] = carried["memory"]
         self._column[slots] = column
         self._filled[slots] = 1
-        header = self._header
-        header["slot"][column] = slots
+        header = self._store
+        header["slot"][column] = self.first_slot + slots
         header["clock"][column] = self._clock[slots] - 1
         header["first"][column] = carried["first"]
         header["version"][column] = carried["version"]
 
 
-def _new_header(columns: int) -> dict[str, np.ndarray]:
-    header = {name: np.zeros(columns, dtype=np.int64) for name in ("slot", "clock", "length", "version")}
-    header["first"] = np.zeros(columns, dtype=bool)
-    return header
+class SlotMemory(Stateful):
+    """What a policy remembers of each of its slots between decisions, and behind it what its exploration carries.
+
+    Args:
+        width: Numbers kept of a slot (M).
+        reward_column: Which of them adds up what the last action earns, if any.
+    """
+
+    saved = ("memory", "starts")
+    fixed = ("reward_column",)
+
+    def __init__(self, width: int, reward_column: int | None) -> None:
+        self.memory = np.zeros((0, width), dtype=np.float32)
+        """``[slots, M]``."""
+        self.starts = np.zeros(0, dtype=bool)
+        """``[slots]`` whether a slot's next decision is the first of an episode."""
+        self.reward_column = reward_column
+
+    def open(self, slot: int) -> None:
+        """An agent takes a slot."""
+        if slot == len(self.starts):
+            self.starts = np.append(self.starts, True)
+            self.memory = np.concatenate((self.memory, np.zeros_like(self.memory, shape=(1, self.memory.shape[1]))))
+        self.starts[slot] = True
+
+    def before(self, slots: np.ndarray | None) -> np.ndarray:
+        """What is remembered ``[N, M]`` before the decisions of these slots (None = of all); nothing from before an
+        episode. Of all slots it is the memory itself.
+        """
+        starts = self.starts if slots is None else self.starts[slots]
+        if True in starts.tobytes():
+            forgotten = starts if slots is None else slots[starts]
+            self.memory[forgotten] = 0.0
+            self.starts[forgotten] = False
+        return self.memory if slots is None else self.memory[slots]
+
+    def keep(self, slots: np.ndarray | None, memory: np.ndarray) -> None:
+        """Takes over what is remembered after these decisions."""
+        if slots is not None:
+            self.memory[slots] = memory
+
+    def record(self, slots: np.ndarray | None, reward: np.ndarray, ended: np.ndarray | None) -> None:
+        """What became of slots (None = of all) in a step: ``[N]`` rewards, and whether their episodes ended (None = of
+        none).
+        """
+        if self.reward_column is not None:
+            self.memory[slice(None) if slots is None else slots, self.reward_column] += reward
+        if ended is not None:
+            self.starts[np.flatnonzero(ended) if slots is None else slots[ended]] = True
+
+
+class WorkerPolicy(Stateful):
+    """A policy as one worker plays it: weights of its own, slots, and experience that is still open.
+
+    Args:
+        name: What the mapping calls the policy.
+        number: Its place among the worker's policies, by which row tables know it.
+        policy: Weights and normalizer, of its own.
+        store: Where its decisions are kept; None if nobody learns from them.
+        noise: What its actions are drawn with.
+
+    Attributes:
+        staging: The way of observations to the policy and of actions back.
+        actor: Acts on kernels; None where only the policy's modules can.
+        memory: What it remembers of its slots, and what its exploration carries; None if it has neither.
+        kind: Number of the kind whose agents it plays; -1 before the first of them.
+        taken: ``[slots]`` whether an agent holds the slot.
+        row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
+        decided: Its decisions of the last step in which it acted.
+    """
+
+    saved = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
+    fixed = ("name", "noise", "staging", "actor", "decided", "_source", "_mine", "_theirs")
+    decided: Decisions
+
+    def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
+        self.name = name
+        self.number = number
+        self.kind = -1
+        self.policy = policy
+        self.store = store
+        self.noise = noise
+        self.staging = Staging(device_of(policy))
+        self.actor = native_actor(policy)
+        kept = policy.memory_size + policy.exploration_size
+        self.memory = SlotMemory(kept, policy.reward_column) if kept else None
+        self._source: Policy | None = None
+        self._mine: list[Tensor] = []
+        self._theirs: list[Tensor] = []
+        self.row_of_slot = np.zeros(0, dtype=np.int64)
+        self.taken = np.zeros(0, dtype=bool)
+        self.use_weights()
+
+    def set_weights(self, policy: Policy, version: int) -> None:
+        """Takes over weights and normalizer of a policy like its own.
+
+        Args:
+            policy: Whose.
+            version: Number of these weights.
+        """
+        if policy is not self._source:
+            self._source = policy  # to walk through modules takes longer than to copy
+            self._mine, self._theirs = _tensors(self.policy), _tensors(policy)
+        with torch.no_grad():
+            torch._foreach_copy_(self._mine, self._theirs)
+        if self.store is not None:
+            self.store.version = version
+        self.use_weights()
+
+    def use_weights(self) -> None:
+        """Acts by the policy's weights as they are now; comes after any change of them."""
+        if self.actor is not None:
+            self.actor.pack()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        super().load_state_dict(state)
+        self.use_weights()
+
+    def decide(
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
+    ) -> np.ndarray:
+        """Actions ``[N, ...]`` as they are stored, from one forward pass over rows of a slab; they are kept.
+
+        Args:
+            slots: ``[N]`` the slots that decide, each once; None if all of them do, in order.
+            slab: The step's observations.
+            rows: Which rows of the slab belong to `slots`, in the same order.
+            vector_step: Which one, for noise; None = the most probable actions.
+        """
+        policy, memory = self.policy, None if self.memory is None else self.memory.before(slots)
+        if self.store is None:
+            seen = {path: np.array(array[rows]) for path, array in slab.items()}  # the slab is written over
+            self.decided = decisions = Decisions.on(seen, policy.obs_spec, policy.action_spec)
+        else:
+            remembered = None if memory is None or not policy.memory_size else memory[:, : policy.memory_size]
+            self.decided = decisions = self.store.place(slots, slab, rows, remembered)
+        noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
+        self.act(decisions, noise, memory)
+        if self.memory is not None and memory is not None:
+            self.memory.keep(slots, memory)
+        if self.store is not None and decisions.at is not None:
+            self.store.answer(decisions)
+        return decisions.chosen
+
+    def act(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:
+        """Writes actions and their log-probabilities, from one forward pass.
+
+        Args:
+            decisions: What is seen, types as stored, and where to write.
+            noise: ``[N, noise.width]`` where the policy is, contiguous; None = the most probable actions.
+            memory: ``[N, M]`` what is remembered, and what exploration carries; changes in place.
+        """
+        if self.actor is not None:
+            if decisions.call is None:
+                decisions.call = self.actor.prepare(decisions.obs, decisions.action, decisions.logp)
+            decisions.call(noise, memory)
+            return
+        seen = self.staging.send({path: torch.from_numpy(array) for path, array in decisions.obs.items()})
+        remembered = None if memory is None else torch.from_numpy(memory).to(self.staging.device)
+        action, logp = self.staging.fetch(*self.policy.act(seen, noise, noise is None, remembered))
+        decisions.action[...], decisions.logp[...] = action, logp
+        if memory is not None and remembered is not None and remembered.device.type != "cpu":
+            memory[...] = remembered.cpu().numpy()
+
+    def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
+        """Notes what became of slots in a step; arguments as of `SlotStore.record`."""
+        if self.memory is not None:
+            self.memory.record(slots, outcome.reward, outcome.ended)
+        if self.store is not None:
+            self.store.record(slots, outcome)
+
+    def interrupt(self, slot: int, slab: Tree, row: int) -> None:
+        """The episode of a slot cannot go on; see `SlotStore.interrupt`."""
+        if self.memory is not None:
+            self.memory.starts[slot] = True
+        if self.store is not None:
+            self.store.interrupt(slot, slab, row)
+
+    def open_slot(self, row: int) -> int:
+        """Gives a row of the slab the lowest free slot; returns its number."""
+        free = np.flatnonzero(~self.taken)
+        slot = int(free[0]) if len(free) else len(self.taken)
+        if slot == len(self.taken):
+            self.taken = np.append(self.taken, False)
+            self.row_of_slot = np.append(self.row_of_slot, 0)
+        self.taken[slot] = True
+        self.row_of_slot[slot] = row
+        if self.store is not None:
+            self.store.open_slot(slot)
+        if self.memory is not None:
+            self.memory.open(slot)
+        return slot
+
+    def close_slot(self, slot: int) -> None:
+        """Frees a slot."""
+        self.taken[slot] = False
+        if self.store is not None:
+            self.store.close_slot(slot)
+
+
+def _tensors(policy: Policy) -> list[Tensor]:
+    return [*policy.parameters(), *policy.buffers()]
+
+
+def _tensors_at(kept: Any, at: Any) -> Any:
+    """Views of an array, or of each leaf of a tree, as tensors."""
+    if isinstance(kept, dict):
+        return {path: torch.from_numpy(array[at]) for path, array in kept.items()}
+    return torch.from_numpy(kept[at])

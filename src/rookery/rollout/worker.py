@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,38 @@ from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
 from rookery.policies.policy import Policy
-from rookery.rollout.hooks import EpisodeResult, EpisodeWatch
+from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.seats import Desk, Route, Seat, evenly
-from rookery.rollout.slots import SlotStore
+from rookery.rollout.slots import Outcome, SlotStore, WorkerPolicy
+from rookery.rollout.tables import RowTable
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What came of playing, and where it stands.
+
+    Attributes:
+        rollouts: Experience of each policy whose demand is met. Its tensors live in the worker's memory until it plays
+            on.
+        newcomers: Policies that agents are mapped to and that nobody has added yet, with the kind of these agents.
+            Nothing more is played until they are added.
+        finished: Episodes that ended, in the order they ended.
+        env_steps: Environment steps so far.
+        lane_steps: These, and those in which copies rested.
+        resting: Whether all copies rest, so that nothing comes of playing for now.
+        running_length: Mean length of the episodes that are running.
+        counters: What could not be learned from as it should, so far.
+    """
+
+    rollouts: dict[str, Rollout]
+    newcomers: dict[str, Kind]
+    finished: list[EpisodeResult]
+    env_steps: int
+    lane_steps: int
+    resting: bool
+    running_length: float
+    counters: dict[str, int]
 
 
 class RolloutWorker(Stateful):
@@ -34,18 +61,16 @@ class RolloutWorker(Stateful):
         mapping: Which policy plays which agent.
         streams: Random streams of the run.
         seeds: Seed of each episode.
-        introduce: Called with a policy's name and the kind of its agents when the first of them appears and no policy
-            of that name has been added; must call `add_policy`.
         timers: Where to count time.
         deterministic: Play the most likely action instead of a drawn one.
         interrupt: Sampling ends early, between two vector steps, when a signal has come.
     """
 
-    saved = ("seats", "desks", "layout", "env_steps", "vector_steps", "lengths", "finished", "version", "finals_stale",
-             "rewards_unclaimed")  # fmt: skip
-    # `now` is what the environment shows: it comes from the environment's own state, and `watch` goes with that
-    fixed = ("env", "mapping", "streams", "seeds", "introduce", "timers", "deterministic", "interrupt", "after_step",
-             "watch", "unwatched", "now")  # fmt: skip
+    saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "lengths", "finished", "version",
+             "finals_stale", "rewards_unclaimed", "asked")  # fmt: skip
+    # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
+    fixed = ("env", "mapping", "streams", "seeds", "timers", "deterministic", "interrupt", "listeners", "unheard",
+             "now", "_lost")  # fmt: skip
 
     def __init__(
         self,
@@ -53,7 +78,6 @@ class RolloutWorker(Stateful):
         mapping: PolicyMapping,
         streams: Streams,
         seeds: SeedPlan,
-        introduce: Callable[[str, Kind], None],
         timers: Timers,
         deterministic: bool = False,
         interrupt: Interrupt | None = None,
@@ -62,17 +86,15 @@ class RolloutWorker(Stateful):
         self.mapping = mapping
         self.streams = streams
         self.seeds = seeds
-        self.introduce = introduce
         self.timers = timers
         self.deterministic = deterministic
         self.interrupt = interrupt
-        self.after_step: Callable[[RolloutWorker], None] | None = None
-        self.watch: EpisodeWatch | None = None
-        self.unwatched: dict[str, Any] | None = None
-        """The state of a watch that is not here, until playing goes on."""
-        self.seats: dict[str, Seat] = {}
+        self.listeners: EpisodeListeners | None = None
+        self.unheard: dict[str, Any] | None = None
+        """The state of listeners that are not here, until playing goes on."""
+        self.policies: dict[str, WorkerPolicy] = {}
         self.now: Step | None = None
-        self.desks: list[Desk] = []
+        self.tables: list[RowTable] = []
         self.layout = -1
         self.lengths = np.zeros(env.num_lanes, dtype=np.int64)
         self.finished: list[EpisodeResult] = []
@@ -81,48 +103,68 @@ class RolloutWorker(Stateful):
         self.version = 0
         self.finals_stale = 0
         """Truncated agents that were not on turn: their final observation is an older one."""
+        self.asked: dict[tuple[int, int], str] = {}
+        """Who plays an agent, by the numbers of its kind and row, as long as that policy is not here yet."""
         self.rewards_unclaimed = 0
         """Rewards of agents that had never had to act yet."""
+        self._lost = np.zeros(env.num_lanes, dtype=bool)
+
+    # --- state --------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, the environments in the middle of their episodes included."""
         state = super().state_dict()
         state["finished"] = [asdict(episode) for episode in self.finished]
         state["env"] = None if self.now is None else self.env.state_dict()
-        state["watch"] = self.unwatched if self.watch is None else self.watch.state_dict()
+        state["listeners"] = self.unheard if self.listeners is None else self.listeners.state_dict()
         return state
 
+    def load_env(self, state: dict[str, Any]) -> dict[str, Kind]:
+        """Takes up the environments alone, which comes before `load_state_dict`.
+
+        Args:
+            state: What `state_dict` gave.
+
+        Returns:
+            The policies in `state` that have not been added yet, with the kind of agents that they play; they must be
+            added before `load_state_dict`.
+
+        Raises:
+            EnvError: If the state is of another environment.
+        """
+        if state["env"] is not None:
+            self.now, self._lost = self.env.load_state_dict(state["env"], self.seeds)
+        return {
+            name: self.env.kinds[saved["kind"]]
+            for name, saved in state["policies"].items()
+            if name not in self.policies
+        }
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave; policies that had been met while playing are introduced.
+        """Takes over what `state_dict` gave, after `load_env`.
 
         Raises:
             KeyError: If there are policies that the state does not have, or what is saved of one differs.
-            EnvError: If the state is of another environment.
         """
         state = dict(state)
-        env_state, watched = state.pop("env"), state.pop("watch")
-        self.unwatched = watched if self.watch is None else None
-        lost = np.zeros(self.env.num_lanes, dtype=bool)
-        if env_state is not None:
-            self.now, lost = self.env.load_state_dict(env_state, self.seeds)
-        for name, seat in state["seats"].items():
-            if name not in self.seats:
-                self.introduce(name, self.env.kinds[seat["kind"]])
-        if set(state["seats"]) != set(self.seats):
-            raise KeyError(f"RolloutWorker: state has policies {sorted(state['seats'])}, expected {sorted(self.seats)}")
-        self.desks = [Desk(len(desk["slot_of"])) for desk in state["desks"]]
+        env_state, heard = state.pop("env"), state.pop("listeners")
+        self.unheard = heard if self.listeners is None else None
+        if set(state["policies"]) != set(self.policies):
+            there, here = sorted(state["policies"]), sorted(self.policies)
+            raise KeyError(f"RolloutWorker: state has policies {there}, expected {here}")
+        self.tables = [RowTable(len(table["slot_of"])) for table in state["tables"]]
         finished = [EpisodeResult(**episode) for episode in state.pop("finished")]
         super().load_state_dict({**state, "finished": []})
         self.finished = finished
-        self.layout = self.env.layout if self.desks else -1
-        self.seats = {seat.name: seat for seat in sorted(self.seats.values(), key=lambda seat: seat.number)}
-        if self.watch is not None and self.now is not None:
-            for lane in range(self.env.num_lanes):  # lanes that were not watched, or lost their episode, begin anew
-                if watched is None or lost[lane]:
-                    self.watch.begin(lane, self.now)
-            if watched is not None:
-                self.watch.load(watched, ~lost)
-        for lane in np.flatnonzero(lost).tolist():
+        self.layout = self.env.layout if self.tables else -1
+        self.policies = {one.name: one for one in sorted(self.policies.values(), key=lambda one: one.number)}
+        if self.listeners is not None and self.now is not None:
+            for lane in range(self.env.num_lanes):  # lanes that nobody listened to, or lost their episode, begin anew
+                if heard is None or self._lost[lane] or heard["episodes"][lane] is None:
+                    self.listeners.begin(lane, self.now)
+            if heard is not None:
+                self.listeners.load_lanes(heard, ~self._lost)
+        for lane in np.flatnonzero(self._lost).tolist():
             self._abandon(lane, [rows["obs"] for rows in env_state["rows"]])
 
     def _abandon(self, lane: int, seen: list[Tree]) -> None:
@@ -132,53 +174,49 @@ class RolloutWorker(Stateful):
             lane: Whose episode.
             seen: The slabs of observations of that moment, one for each kind.
         """
-        seats = list(self.seats.values())
-        for desk, kind, slab in zip(self.desks, self.env.kinds, seen, strict=True):
+        policies = list(self.policies.values())
+        for table, kind, slab in zip(self.tables, self.env.kinds, seen, strict=True):
             width = len(kind.agents)
             for row in range(lane * width, (lane + 1) * width):
-                if desk.seat_of[row] >= 0:
-                    seats[desk.seat_of[row]].interrupt(int(desk.slot_of[row]), slab, row)
+                if table.policy_of[row] >= 0:
+                    policies[table.policy_of[row]].interrupt(int(table.slot_of[row]), slab, row)
         self._forget(lane)
 
     def _forget(self, lane: int) -> None:
         """The episode of a lane counts for nothing; whom another policy may play in the next one is asked for anew."""
-        for desk, kind in zip(self.desks, self.env.kinds, strict=True):
-            mine = slice(lane * len(kind.agents), (lane + 1) * len(kind.agents))
-            desk.returns[mine] = 0.0
-            desk.joined[mine] = False
-            desk.routes = None
+        for table, kind in zip(self.tables, self.env.kinds, strict=True):
+            table.begin_anew(slice(lane * len(kind.agents), (lane + 1) * len(kind.agents)))
         self.lengths[lane] = 0
 
     # --- policies -----------------------------------------------------------------------------------------------------
 
-    def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
-        """Seats a copy of a policy.
+    def add_policy(self, name: str, policy: Policy, demand: Demand | None, first_slot: int = 0) -> None:
+        """Adds a copy of a policy.
 
         Args:
             name: What the mapping calls it.
             policy: Weights and normalizer to play with until `set_weights`.
             demand: How much experience its learner wants; None for a frozen policy, of which nothing is kept.
+            first_slot: Number of its first slot here among those that it has in the whole run.
         """
         store = None
         if demand is not None:
             size = policy.memory_size
             every = policy.memory_every(demand.fragment_length) if size else 1
-            store = SlotStore(policy.obs_spec, policy.action_spec, demand, size, every)
-        noise = ActionNoise(self.streams, name, policy.noise.uniform, policy.noise.normal, device_of(policy))
+            store = SlotStore(policy.obs_spec, policy.action_spec, demand, size, every, first_slot)
+        numbers = policy.noise.uniform, policy.noise.normal
+        noise = ActionNoise(self.streams, name, *numbers, device_of(policy), first_slot)
         acting = deepcopy(policy)
         acting.requires_grad_(False)
-        self.seats[name] = Seat(name, len(self.seats), acting, store, noise)
+        self.policies[name] = WorkerPolicy(name, len(self.policies), acting, store, noise)
 
-    def set_weights(self, policies: dict[str, Policy]) -> None:
+    def set_weights(self, policies: Mapping[str, Policy]) -> None:
         """Takes over weights and normalizers; nothing the learners do is seen here before."""
-        self.version += 1
-        for name, policy in policies.items():
-            seat = self.seats.get(name)
-            if seat is None:
-                continue
-            seat.take_weights(policy)
-            if seat.store is not None:
-                seat.store.version = self.version
+        with self.timers["set_weights"]:
+            self.version += 1
+            for name, policy in policies.items():
+                if name in self.policies:
+                    self.policies[name].set_weights(policy, self.version)
 
     # --- sampling -----------------------------------------------------------------------------------------------------
 
@@ -192,7 +230,15 @@ class RolloutWorker(Stateful):
         """Whether nobody acts, because all copies rest."""
         return self.now is not None and self.now.any_rest and bool(self.now.at_rest().all())
 
-    def sample(self, max_env_steps: int | None = None, episodes: int | None = None) -> dict[str, Rollout]:
+    def reset(self) -> None:
+        """Starts the first episode of every lane, as the first `sample` does by itself."""
+        with self.timers["env.reset"]:
+            self.now = self.env.reset(self.seeds)
+        if self.listeners is not None:
+            for lane in range(self.env.num_lanes):
+                self.listeners.begin(lane, self.now)
+
+    def sample(self, max_env_steps: int | None = None, episodes: int | None = None) -> Sample:
         """Plays until a learner's demand is met.
 
         Args:
@@ -202,51 +248,100 @@ class RolloutWorker(Stateful):
                 which goes on through rests.
 
         Returns:
-            The rollouts of the policies whose demand is met, empty if the limit came first, or if nobody acts because
-            all copies rest (`resting`). They live in this worker's memory until the next call.
+            The rollouts of the policies whose demand is met: none if the limit came first, if nobody acts because all
+            copies rest, or if a policy is not here yet that an agent is mapped to (`Sample.newcomers`).
         """
         if self.now is None:
-            with self.timers["env.reset"]:
-                self.now = self.env.reset(self.seeds)
-            if self.watch is not None:
-                for lane in range(self.env.num_lanes):
-                    self.watch.begin(lane, self.now)
-            if self.after_step is not None:
-                self.after_step(self)
-        self.unwatched = None
+            self.reset()
+        self.unheard = None
         limit = None if max_env_steps is None else self.lane_steps + max_env_steps
-        while True:
+        rollouts: dict[str, Rollout] = {}
+        while not (newcomers := self._find_players()):
             self._vector_step()
-            ready = [seat for seat in self.seats.values() if seat.store is not None and seat.store.ready]
-            if ready:
-                return {seat.name: self._take(seat) for seat in ready}
-            if limit is not None and self.lane_steps >= limit:
-                return {}
-            if self.resting and episodes is None:
-                return {}
-            if self.interrupt is not None and self.interrupt.number is not None:
-                return {}
-            if episodes is not None and self._have_played(episodes):
-                return {}
-
-    def _take(self, seat: Seat) -> Rollout:
-        assert self.now is not None
-        assert seat.store is not None
-        return seat.store.take(self.now.rows[seat.kind].obs, seat.row_of_slot)
+            for name, policy in self.policies.items():
+                if policy.store is not None and policy.store.ready:
+                    assert self.now is not None
+                    rollouts[name] = policy.store.take(self.now.rows[policy.kind].obs, policy.row_of_slot)
+            if (
+                rollouts
+                or (limit is not None and self.lane_steps >= limit)
+                or (episodes is None and self.resting)
+                or (self.interrupt is not None and self.interrupt.number is not None)
+                or (episodes is not None and self._have_played(episodes))
+            ):
+                break
+        finished, self.finished = self.finished, []
+        length = int(self.lengths.sum()) / len(self.lengths)
+        at = self.env_steps, self.lane_steps, self.resting
+        return Sample(rollouts, newcomers, finished, *at, length, self.counters())
 
     def _have_played(self, episodes: int) -> bool:
         """Whether every lane is past its share of the first episodes, counted over the lanes in turn."""
         lanes = np.arange(self.env.num_lanes)
         return bool((self.env.episode * self.env.num_lanes + lanes >= episodes).all())
 
-    def _vector_step(self) -> None:
+    def _find_players(self) -> dict[str, Kind]:
+        """Finds out who plays the rows that wait; returns policies that are needed and not here, with their kinds."""
         assert self.now is not None
         if self.layout != self.env.layout:
             self._lay_out()
+        newcomers: dict[str, Kind] = {}
+        for number, (table, rows) in enumerate(zip(self.tables, self.now.rows, strict=True)):
+            table.all_acted = False not in rows.waiting.tobytes()
+            if table.all_acted and table.routes is not None:
+                table.acted = table.routes
+                continue
+            waiting = np.flatnonzero(rows.waiting)
+            for row in waiting[~table.joined[waiting]].tolist():
+                if (name := self._join(number, row)) is not None:
+                    newcomers.setdefault(name, self.env.kinds[number])
+            if not newcomers:
+                table.acted = table.route(waiting, list(self.policies.values()))
+                table.routes = table.acted if table.all_acted else None
+        return newcomers
+
+    def _join(self, number: int, row: int) -> str | None:
+        """Asks who plays an agent that must act for the first time in its episode, and sees that it has a slot there.
+
+        Args:
+            number: Of the agent's kind.
+            row: The agent's row.
+
+        Returns:
+            The name of its policy, if that is not here yet; else None.
+        """
+        table, kind = self.tables[number], self.env.kinds[number]
+        lane, column = divmod(row, len(kind.agents))
+        agent = kind.agents[column]
+        name = self.asked.pop((number, row), None)
+        if name is None:
+            name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
+        if name not in self.policies:
+            self.asked[number, row] = name
+            return name
+        mine = self.policies[name]
+        table.joined[row] = True
+        if table.policy_of[row] == mine.number:
+            return None
+        spec = mine.policy
+        if spec.obs_spec != kind.obs or spec.action_spec != kind.action:
+            raise ConfigError(
+                f"policy_mapping: agent {agent!r} observes {kind.obs.space} and acts in {kind.action.space}, but its "
+                f"policy {name!r} was made for {spec.obs_spec.space} and {spec.action_spec.space}; map it to a policy "
+                "of its own"
+            )
+        if table.policy_of[row] >= 0:
+            list(self.policies.values())[table.policy_of[row]].close_slot(int(table.slot_of[row]))
+        mine.kind = number
+        table.policy_of[row] = mine.number
+        table.slot_of[row] = mine.open_slot(row)
+        return None
+
+    def _vector_step(self) -> None:
+        """Those who must act decide, all copies are stepped, and what came of it is recorded."""
+        assert self.now is not None
         with self.timers["act"]:
-            actions = [self._act(number) for number in range(len(self.desks))]
-        if self.watch is not None:
-            self.watch.act(self.now, actions)
+            actions = [self._act(number) for number in range(len(self.tables))]
         playing = self.env.episode.copy()
         resting = self.now.at_rest() if self.now.any_rest else None
         with self.timers["env.step"]:
@@ -261,74 +356,24 @@ class RolloutWorker(Stateful):
             self._lay_out()
         with self.timers["record"]:
             self._record(self.now, playing)
-        if self.after_step is not None:
-            self.after_step(self)
-
-    # --- acting -------------------------------------------------------------------------------------------------------
 
     def _act(self, number: int) -> np.ndarray:
         """Actions of the waiting rows of one kind, as the environment wants them."""
         assert self.now is not None
-        desk, rows, kind = self.desks[number], self.now.rows[number], self.env.kinds[number]
-        desk.all_acted = False not in rows.waiting.tobytes()
-        if desk.all_acted and desk.routes is not None:
-            desk.acted = desk.routes
-        else:
-            waiting = np.flatnonzero(rows.waiting)
-            for row in waiting[~desk.joined[waiting]].tolist():
-                self._seat_row(number, row)
-            desk.acted = self._route(desk, waiting)
-            desk.routes = desk.acted if desk.all_acted else None
+        table, rows, kind = self.tables[number], self.now.rows[number], self.env.kinds[number]
         step = None if self.deterministic else self.vector_steps
-        if desk.all_acted and len(desk.acted) == 1:
-            (route,) = desk.acted
-            return kind.action.to_env(route.seat.decide(route.slots, rows.obs, route.rows, step))
+        if table.all_acted and len(table.acted) == 1:
+            (route,) = table.acted
+            return kind.action.to_env(route.policy.decide(route.slots, rows.obs, route.rows, step))
         answers: np.ndarray | None = None
-        for route in desk.acted:
-            answer = kind.action.to_env(route.seat.decide(route.slots, rows.obs, route.rows, step))
+        for route in table.acted:
+            answer = kind.action.to_env(route.policy.decide(route.slots, rows.obs, route.rows, step))
             if answers is None:
                 answers = np.zeros((len(rows.reward), *answer.shape[1:]), dtype=answer.dtype)
             answers[route.rows] = answer
         if answers is None:
             return kind.action.to_env(np.zeros((0, *kind.action.shape), dtype=kind.action.dtype))
-        return answers if desk.all_acted else answers[rows.waiting]
-
-    def _route(self, desk: Desk, rows: np.ndarray) -> list[Route]:
-        """Groups rows by policy, policies in the order they were added."""
-        players = desk.seat_of[rows]
-        routes = []
-        for seat in self.seats.values():
-            mine = rows[players == seat.number]
-            if len(mine):
-                slots = desk.slot_of[mine]
-                everyone = np.array_equal(slots, np.arange(len(seat.taken)))
-                routes.append(Route(seat, evenly(mine), None if everyone else slots))
-        return routes
-
-    def _seat_row(self, number: int, row: int) -> None:
-        """Asks who plays an agent that must act for the first time in its episode; sees that it has a slot there."""
-        desk, kind = self.desks[number], self.env.kinds[number]
-        lane, column = divmod(row, len(kind.agents))
-        agent = kind.agents[column]
-        name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
-        if name not in self.seats:
-            self.introduce(name, kind)
-        seat = self.seats[name]
-        desk.joined[row] = True
-        if desk.seat_of[row] == seat.number:
-            return
-        spec = seat.policy
-        if spec.obs_spec != kind.obs or spec.action_spec != kind.action:
-            raise ConfigError(
-                f"policy_mapping: agent {agent!r} observes {kind.obs.space} and acts in {kind.action.space}, but its "
-                f"policy {name!r} was made for {spec.obs_spec.space} and {spec.action_spec.space}; map it to a policy "
-                "of its own"
-            )
-        if desk.seat_of[row] >= 0:
-            list(self.seats.values())[desk.seat_of[row]].leave(int(desk.slot_of[row]))
-        seat.kind = number
-        desk.seat_of[row] = seat.number
-        desk.slot_of[row] = seat.sit(row)
+        return answers if table.all_acted else answers[rows.waiting]
 
     # --- recording ----------------------------------------------------------------------------------------------------
 
@@ -339,118 +384,91 @@ class RolloutWorker(Stateful):
             step: What the environment showed.
             playing: ``[lanes]`` number of the episode that each played in that step.
         """
-        for desk, rows in zip(self.desks, step.rows, strict=True):
-            desk.returns += rows.reward
+        for table, rows in zip(self.tables, step.rows, strict=True):
+            table.returns += rows.reward
             if step.any_end and len(rows.final_index):
-                self._record_finals(desk, rows)
-            if desk.all_acted and False not in rows.waiting.tobytes():
-                any_end = step.any_end and (True in rows.terminated.tobytes() or True in rows.truncated.tobytes())
-                flags = (rows.terminated, rows.truncated) if any_end else None
-                for route in desk.acted:
-                    self._record_route(route, rows, flags)
-            else:
-                self._record_some(desk, rows)
-        if self.watch is not None:
-            self.watch.after(step)
+                self._record_finals(table, rows)
+            if not table.all_acted or False in rows.waiting.tobytes():
+                self._record_some(table, rows)
+                continue
+            any_end = step.any_end and (True in rows.terminated.tobytes() or True in rows.truncated.tobytes())
+            for route in table.acted:
+                mine = route.rows
+                terminated, truncated = (rows.terminated[mine], rows.truncated[mine]) if any_end else (None, None)
+                route.policy.record(route.slots, Outcome(rows.reward[mine], terminated, truncated, None))
+        if self.listeners is not None and self.listeners.every_step:
+            self.listeners.stepped(step, self.tables, self.lengths)
         if step.any_end:
             for lane in step.ended.nonzero()[0].tolist():
                 self._finish(lane, int(playing[lane]), step)
-                if self.watch is not None:
-                    self.watch.begin(lane, step)
         if step.lost is not None:
             for lane in np.flatnonzero(step.lost).tolist():
                 self._forget(lane)
-                if self.watch is not None:
-                    self.watch.begin(lane, step)
+                if self.listeners is not None:
+                    self.listeners.begin(lane, step)
 
-    def _record_route(self, route: Route, rows: Rows, flags: tuple[np.ndarray, np.ndarray] | None) -> None:
-        """What became of rows that acted and wait again."""
-        seat, mine = route.seat, route.rows
-        if route.slots is not None:
-            seat.outcome(
-                route.slots, rows.reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine]
-            )
-        elif flags is None:
-            seat.outcome_all(rows.reward[mine], None, None)
-        else:
-            seat.outcome_all(rows.reward[mine], flags[0][mine], flags[1][mine])
-
-    def _record_some(self, desk: Desk, rows: Rows) -> None:
+    def _record_some(self, table: RowTable, rows: Rows) -> None:
         """What became of all rows that hold a slot, whether they acted now, earlier or not yet in this episode."""
-        self.rewards_unclaimed += int(np.count_nonzero(rows.reward[desk.seat_of < 0]))
-        for seat in self.seats.values():
-            mine = np.flatnonzero(desk.seat_of == seat.number)
+        self.rewards_unclaimed += int(np.count_nonzero(rows.reward[table.policy_of < 0]))
+        for policy in self.policies.values():
+            mine = np.flatnonzero(table.policy_of == policy.number)
             if len(mine):
-                seat.outcome(
-                    desk.slot_of[mine],
-                    rows.reward[mine],
-                    rows.terminated[mine],
-                    rows.truncated[mine],
-                    rows.waiting[mine],
-                )
+                outcome = Outcome(rows.reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine])
+                policy.record(table.slot_of[mine], outcome)
 
-    def _record_finals(self, desk: Desk, rows: Rows) -> None:
+    def _record_finals(self, table: RowTable, rows: Rows) -> None:
         self.finals_stale += rows.final_stale
-        players = desk.seat_of[rows.final_index]
-        for seat in self.seats.values():
-            which = np.flatnonzero(players == seat.number)
-            if seat.store is not None and len(which):
-                seat.store.final(desk.slot_of[rows.final_index[which]], rows.final_obs, which)
+        players = table.policy_of[rows.final_index]
+        for policy in self.policies.values():
+            which = np.flatnonzero(players == policy.number)
+            if policy.store is not None and len(which):
+                policy.store.final(table.slot_of[rows.final_index[which]], rows.final_obs, which)
 
     def _finish(self, lane: int, index: int, step: Step) -> None:
         """Notes an ended episode of a lane; whom another policy may play in the next one will be asked for anew."""
         agents: dict[str, float] = {}
         policies: dict[str, str] = {}
-        names = list(self.seats)
+        names = list(self.policies)
         total = 0.0
-        for desk, kind, rows in zip(self.desks, self.env.kinds, step.rows, strict=True):
+        for table, kind, rows in zip(self.tables, self.env.kinds, step.rows, strict=True):
             width = len(kind.agents)
             mine = slice(lane * width, (lane + 1) * width)
-            returns = desk.returns[mine].tolist()
+            returns = table.returns[mine].tolist()
             total += sum(returns)
-            players = zip(kind.agents, returns, desk.joined[mine].tolist(), desk.seat_of[mine].tolist(), strict=True)
-            for agent, earned, joined, seat in players:
+            players = zip(
+                kind.agents, returns, table.joined[mine].tolist(), table.policy_of[mine].tolist(), strict=True
+            )
+            for agent, earned, joined, player in players:
                 if joined:
-                    agents[agent], policies[agent] = earned, names[seat]
-            desk.returns[mine] = 0.0
-            if not (self.mapping.is_static and all(rows.waiting[mine].tolist())):
-                desk.joined[mine] = False
-                desk.routes = None
-        length = int(self.lengths[lane])
-        if self.watch is None:
-            self.finished.append(EpisodeResult(lane, index, length, total, agents, policies))
-        else:
-            own = self.watch.episodes[lane].measured()
-            self.finished.append(EpisodeResult(lane, index, length, total, agents, policies, *own))
+                    agents[agent], policies[agent] = earned, names[player]
+            table.begin_anew(mine, keep_players=self.mapping.is_static and all(rows.waiting[mine].tolist()))
+        result = EpisodeResult(lane, index, int(self.lengths[lane]), total, agents, policies)
         self.lengths[lane] = 0
-
-    def drain_finished(self) -> list[EpisodeResult]:
-        """Episodes finished since the last call."""
-        finished, self.finished = self.finished, []
-        return finished
+        if self.listeners is not None:
+            result = self.listeners.end(result, step, self.tables)
+            self.listeners.begin(lane, step)
+        self.finished.append(result)
 
     # --- layout -------------------------------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
-        """Makes a desk for each kind; rows keep their players when an agent or a kind has been added."""
-        old, self.desks = self.desks, []
+        """Makes a table for each kind; rows keep their players when an agent or a kind has been added."""
+        lanes = self.env.num_lanes
         for number, kind in enumerate(self.env.kinds):
             width = len(kind.agents)
-            desk = Desk(self.env.num_lanes * width)
-            if number < len(old):
-                before = old[number]
-                lanes, columns = np.divmod(np.arange(len(before.slot_of)), len(before.slot_of) // self.env.num_lanes)
-                for name in Desk.saved:
-                    getattr(desk, name)[lanes * width + columns] = getattr(before, name)
-                for seat in self.seats.values():
-                    held = np.flatnonzero(desk.seat_of == seat.number)
-                    seat.row_of_slot[desk.slot_of[held]] = held
-            self.desks.append(desk)
+            if number == len(self.tables):
+                self.tables.append(RowTable(lanes * width))
+            elif len(self.tables[number].slot_of) != lanes * width:
+                old = self.tables[number]
+                table = self.tables[number] = old.widened(lanes, len(old.slot_of) // lanes, width)
+                for policy in self.policies.values():
+                    held = np.flatnonzero(table.policy_of == policy.number)
+                    policy.row_of_slot[table.slot_of[held]] = held
         self.layout = self.env.layout
 
     def counters(self) -> dict[str, int]:
         """What could not be learned from as it should, so far."""
-        stores = [seat.store for seat in self.seats.values() if seat.store is not None]
+        stores = [policy.store for policy in self.policies.values() if policy.store is not None]
         rested = self.lane_steps - self.env_steps
         return {
             "finals_stale": self.finals_stale,

@@ -11,7 +11,6 @@ checkpoints/000012/
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,8 +37,9 @@ from rookery.core.files import (
 )
 from rookery.core.layers import flow, import_object
 from rookery.core.schedules import Schedule, write_schedule
-from rookery.core.settings import object_name
+from rookery.core.settings import Fixed, object_name
 from rookery.envs.absent import AbsentEnv
+from rookery.training.settings import RunConfig
 
 FORMAT = 1
 """Grows when what is written changes; older ones stay readable."""
@@ -49,12 +49,7 @@ BEST = "best.json"
 OBJECT = "~object"
 """Key under which the name of a class or function stands among saved settings."""
 
-AT_THE_START = re.compile(r"policies\.[^.]+\.init_from|(algorithm|policies\.[^.]+)\.replay\.start_from")
-"""Settings that name other runs from which something was taken once: it is in the checkpoint now."""
-
 ENV = ("env.name", "env.wrappers")
-
-OF_POLICY = re.compile(r"policies\.([^.]+)\.(.+)")
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class Saved:
     Attributes:
         path: Where it lies.
         state: The trainer's state.
-        values: Every setting by path; classes and functions as the names they are found by.
+        values: Settings by path that a run goes on with; classes and functions as the names they are found by.
         missing: Paths of settings that could not be written, with what stood there: they must be given again.
         history: Every value each setting was given, with its source; objects as their names.
         facts: The manifest.
@@ -80,11 +75,21 @@ class Saved:
     memories: dict[str, Linked]
 
 
-def config_file(resolved: Resolved, seed: int) -> bytes:
-    """The settings as JSON: winning values with the seed that was used, what could not be written, and the history."""
+def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
+    """Gives the settings as JSON: values for a run that goes on, what could not be written, and the history.
+
+    Left out of the values are those a policy has from the section all policies start from, so that it follows changes
+    there, and those that are read once, from files that may be gone by then.
+
+    Args:
+        resolved: The settings of the run.
+        seed: The seed that was used.
+    """
     values: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for path, given in resolved.history.items():
+        if path in resolved.inherited or resolved.why_fixed(path) is Fixed.AT_START:
+            continue
         try:
             values[path] = _plain(given[-1][1])
         except EncodingError:
@@ -217,14 +222,15 @@ def tidy(folder: Path, keep_last: int) -> None:
             remove_directory(path)
 
 
-def joined_history(saved: Saved, resolved: Resolved) -> dict[str, list[tuple[str, Any]]]:
+def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, list[tuple[str, Any]]]:
     """The history of each setting over both lives of a run: what was said when it began, then what was said since."""
     joined = dict(resolved.history)
     for path, before in saved.history.items():
         now = joined.get(path, [])
         saved_at = max((at for at, (source, _) in enumerate(now) if source.startswith(str(saved.path))), default=-1)
         joined[path] = [*before, *(entry for entry in now[saved_at + 1 :] if entry[0] != DEFAULT)]
-        if now and not AT_THE_START.fullmatch(path):  # the value that counts is the object itself, not its name
+        if now and resolved.why_fixed(path) is not Fixed.AT_START:
+            # the value that counts is the object itself, not its name
             joined[path][-1] = (joined[path][-1][0], now[-1][1])
     return joined
 
@@ -260,7 +266,7 @@ def forget_later(place: Path) -> None:
 
 
 def values_to_load(saved: Saved, given: Collection[str], play: bool) -> dict[str, Any]:
-    """Every setting by path, as it was, but for those that nobody needs any more or that are given anew.
+    """Gives the saved settings by path, with classes and functions in place of their names.
 
     Args:
         saved: What was saved.
@@ -273,11 +279,6 @@ def values_to_load(saved: Saved, given: Collection[str], play: bool) -> dict[str
     values: dict[str, Any] = {}
     lost = {path: f"{path} was {text}" for path, text in saved.missing.items()}
     for path, value in saved.values.items():
-        if _is_inherited(path, saved):
-            continue
-        if AT_THE_START.fullmatch(path):  # the other run may be gone
-            values[path] = None if path.endswith("init_from") else ()
-            continue
         try:
             values[path] = _read(value, import_object if play or path not in ENV else lambda name: name)
         except ConfigError as error:
@@ -302,15 +303,3 @@ def absent_env(saved: Saved) -> AbsentEnv:
     if "env" not in saved.facts:
         raise ConfigError(f"{saved.path}: it does not say what its environment is like; load it with play=True")
     return AbsentEnv(saved.facts["env"])
-
-
-def _is_inherited(path: str, saved: Saved) -> bool:
-    """Whether a policy has a setting from the section all policies start from, so that it follows changes there."""
-    match = OF_POLICY.fullmatch(path)
-    if match is None or path.endswith(".name"):
-        return False
-    common = f"algorithm.{match[2]}"
-    same_class = saved.values.get(f"policies.{match[1]}.name") == saved.values.get("algorithm.name")
-    source = saved.history[path][-1][0] if saved.history.get(path) else ""
-    said_there = source == DEFAULT or source.endswith(f" as {common}")
-    return same_class and said_there and common in saved.values and saved.values[common] == saved.values[path]

@@ -67,7 +67,7 @@ def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[An
     }
 
 
-def told_path(path: str, policy: Policy, learner: Algorithm[Any] | None = None) -> str:
+def describe_path(path: str, policy: Policy, learner: Algorithm[Any] | None = None) -> str:
     """Describes a path, with the reason why it is not that of kernels.
 
     Args:
@@ -83,7 +83,7 @@ def told_path(path: str, policy: Policy, learner: Algorithm[Any] | None = None) 
     return f"{path}: {why}" if why else path
 
 
-def told_memory(policy: Policy) -> str:
+def describe_memory(policy: Policy) -> str:
     """What a policy remembers, in a few words."""
     cfg, parts = policy.model.memory, []
     if policy.memory is not None:

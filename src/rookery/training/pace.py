@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm, Row
+from rookery.core.errors import ConfigError, nearest
 from rookery.replay.budget import gigabytes
-from rookery.training.results import Progress
-
-if TYPE_CHECKING:
-    from rookery.training.trainer import Trainer
+from rookery.training.run import Progress, Run
 
 ITERATION = 1000
 """Env steps of an iteration whose length nobody says; gradient steps of one in which nothing is played."""
@@ -21,61 +20,103 @@ CAP = 10
 """An iteration without a fixed length ends at the latest after this many times the largest demand, in env steps."""
 
 
-def remaining(trainer: Trainer, progress: Progress) -> int:
+def remaining(run: Run, progress: Progress) -> int:
     """Steps of copies that an iteration may still take; those in which they rest, or that are not played while sampling
     is paused, count too, so that every iteration ends.
     """
-    passed = trainer.pool.lane_steps - progress.lane_steps + progress.unplayed
-    if trainer.config.sampling.iteration_steps is not None:
-        return trainer.config.sampling.iteration_steps - passed
-    if not trainer.learners:
-        return (ITERATION if trainer.policies or not passed else 0) - passed
-    slow = {name: one for name, one in trainer.learners.items() if one.replay is None}
-    if trainer.paused:
+    passed = run.lane_steps - progress.lane_steps + progress.unplayed
+    if run.config.sampling.iteration_steps is not None:
+        return run.config.sampling.iteration_steps - passed
+    if not run.learners:
+        return (ITERATION if run.policies or not passed else 0) - passed
+    if run.paused:
         return ITERATION - passed
-    if not slow:
-        left = int(trainer.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends where it was told to end
+    on_policy = {name: one for name, one in run.learners.items() if one.replay is None}
+    if not on_policy:
+        left = int(run.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends where it was told to end
         return (min(ITERATION, left) if left > 0 else ITERATION) - passed
-    if all(name in progress.learned for name in slow):
+    if all(name in progress.learned for name in on_policy):
         return 0
-    demands = [learner.demand for learner in slow.values()]
-    largest = max(d.decisions or d.fragment_length * trainer.env.num_lanes for d in demands)
+    demands = [learner.demand for learner in on_policy.values()]
+    largest = max(d.decisions or d.fragment_length * run.env.num_lanes for d in demands)
     return CAP * largest - passed
 
 
-def ahead(trainer: Trainer, progress: Progress) -> int:
+def ahead(run: Run, progress: Progress) -> int:
     """Steps that may be played ahead: what remains of this iteration, or else those of the next."""
-    rest = remaining(trainer, progress)
-    return rest if rest > 0 else remaining(trainer, trainer.begin_iteration())
+    rest = remaining(run, progress)
+    return rest if rest > 0 else remaining(run, run.begin_iteration())
 
 
-def measured_pace(trainer: Trainer, learner: Algorithm[Any], progress: Progress) -> Row:
-    """The gradient steps that a learner with a replay memory has made in an iteration for each env step of it."""
+def measured_pace(run: Run, learner: Algorithm[Any], progress: Progress) -> Row:
+    """The gradient steps that a learner with replay has made in an iteration for each env step of it."""
     if learner.replay is None:
         return {}
     made = learner.replay.gradient_steps - progress.gradient_steps.get(learner.name, 0)
-    played = trainer.env_steps - progress.env_steps
+    played = run.env_steps - progress.env_steps
     return {"updates_per_env_step": made / played if played else None}
 
 
-def told_pace(learner: Algorithm[Any]) -> str:
+def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str]:
+    """The names of the policies whose algorithms learn from replay.
+
+    Args:
+        run: The run.
+        task: What they are asked for, in a word, for messages.
+        policies: Which of them; None = all.
+
+    Raises:
+        ConfigError: If there is none, or a policy that is named has none.
+    """
+    known = list(run.replays)
+    if not known:
+        there = ", ".join(f"{name} by {type(one).__name__}" for name, one in run.learners.items()) or "none"
+        raise ConfigError(
+            f"{task}: no policy of this run learns from replay (learning: {there}); choose an algorithm that does: "
+            "dqn, sac, td3 or ddpg"
+        )
+    if policies is None:
+        return known
+    names = [policies] if isinstance(policies, str) else list(policies)
+    for name in names:
+        if name not in known:
+            why = "does not learn from replay" if name in run.policies else "does not exist"
+            raise ConfigError(f"{task}: policy {name!r} {why}; there are {', '.join(known)}{nearest(name, known)}")
+    return names
+
+
+def check_can_pause(run: Run) -> None:
+    """Refuses to stop playing where nothing could be learned then.
+
+    Raises:
+        ConfigError: If no policy learns from replay, or none has enough in it for learning to begin.
+    """
+    replays = [run.replays[name] for name in with_replay(run, "pause_sampling", None)]
+    if all(replay.is_warming_up for replay in replays):
+        held = ", ".join(f"{one.name} {one.buffer.total:,} of {one.cfg.learning_starts:,}" for one in replays)
+        raise ConfigError(
+            f"pause_sampling: no replay holds enough for learning to begin (decisions: {held}, learning_starts); play "
+            "first (trainer.collect)"
+        )
+
+
+def describe_pace(learner: Algorithm[Any]) -> str:
     """How much a learner learns from how much play, in a few words."""
-    replay = learner.replay
-    if replay is None:
+    if learner.replay is None:
         decisions = learner.demand.decisions
         if decisions is None:
             return f"an update for every {learner.demand.fragment_length:,} decisions of an agent"
         return f"an update for {decisions:,} decisions"
-    ratio = replay.cfg.updates_per_step
+    ratio = learner.replay.cfg.updates_per_step
     if 0 < ratio < 1 and (1 / ratio).is_integer():
-        told = f"one gradient step for {1 / ratio:,.0f} decisions"
+        pace = f"one gradient step for {1 / ratio:,.0f} decisions"
     else:
-        told = f"{ratio:g} gradient step{'' if ratio == 1 else 's'} a decision"
-    return f"{told} from decision {replay.cfg.learning_starts:,} on"
+        pace = f"{ratio:g} gradient step{'' if ratio == 1 else 's'} a decision"
+    return f"{pace} from decision {learner.replay.cfg.learning_starts:,} on"
 
 
-def told_replay(learner: Algorithm[Any]) -> str:
-    """The replay memory of a learner, in a few words; empty if it has none."""
+def describe_replay(learner: Algorithm[Any]) -> str:
+    """The size of a learner's replay, in a few words; empty if it has none."""
     if learner.replay is None:
         return ""
     own = learner.replay.own

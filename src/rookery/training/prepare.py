@@ -18,13 +18,14 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
-from rookery.envs.choice import Choice, choose
+from rookery.envs.choice import HelperChoice, choose
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
 from rookery.native.actor import attach_actor
 from rookery.policies.export import read_policy, start_from
 from rookery.policies.policy import Policy
+from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name, spread
@@ -72,9 +73,29 @@ def layers_of(config: Any) -> list[Layer]:
     return layers
 
 
+def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
+    """The callbacks of a trainer as a list.
+
+    Raises:
+        ConfigError: If they are no objects in a list.
+    """
+
+    def name(callback: Any) -> str:
+        return str(getattr(callback, "__name__", type(callback).__name__))
+
+    if isinstance(callbacks, EpisodeListener) or not isinstance(callbacks, Sequence):
+        raise ConfigError(f"callbacks = {callbacks!r}: pass a list, as in callbacks=[{name(callbacks)}()]")
+    for callback in callbacks:
+        if isinstance(callback, type):
+            raise ConfigError(f"callbacks: {name(callback)} is a class; pass an object, callbacks=[{name(callback)}()]")
+        if not isinstance(callback, EpisodeListener):
+            raise ConfigError(f"callbacks: {callback!r} is no Callback; derive its class from rookery.Callback")
+    return list(callbacks)
+
+
 def prepare(
     user_layers: list[Layer], preset: str, stand_in: AbsentEnv | None
-) -> tuple[Resolved, VectorEnv, PolicyMapping, list[str]]:
+) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[str]]:
     """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
     first = resolve(RunConfig, user_layers, algorithm_class)
     env_cfg = first.config.env
@@ -113,7 +134,7 @@ def prepare(
     return resolved, env, mapping, notes
 
 
-def _make(config: RunConfig, choice: Choice) -> VectorEnv:
+def _make(config: RunConfig, choice: HelperChoice) -> VectorEnv:
     """The copies that a run trains in."""
     cfg = config.env
     return make_env(
@@ -143,12 +164,12 @@ def more_copies(config: RunConfig, lanes: int) -> VectorEnv:
     return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, **how)
 
 
-def _choice(resolved: Resolved) -> Choice:
+def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     """How copies are stepped: as the settings say, and as is measured where they leave it open."""
     env, sampling = resolved.config.env, resolved.config.sampling
     settings = env.name, env.config, env.wrappers
     if not has_single_copies(*settings, sampling.num_envs, env.implementation):
-        return Choice(env.implementation, 0)
+        return HelperChoice(env.implementation, 0)
     if env.implementation == "serial" and sampling.helpers:
         raise ConfigError(
             f"sampling.helpers = {sampling.helpers}, and env.implementation = serial has none: leave one of them out, "
@@ -157,12 +178,14 @@ def _choice(resolved: Resolved) -> Choice:
     if env.implementation == "auto" and sampling.helpers is None:
         return choose(lane_maker(*settings, max_entities=env.max_entities), sampling.num_envs, env_name(env.name))
     if env.implementation == "serial":
-        return Choice("serial", 0)
+        return HelperChoice("serial", 0)
     helpers = max(usable_cores() - 1, 1) if sampling.helpers is None else sampling.helpers
-    return Choice("processes" if env.implementation == "auto" else env.implementation, helpers)
+    return HelperChoice("processes" if env.implementation == "auto" else env.implementation, helpers)
 
 
-def _space_layers(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping, names: list[str]) -> list[Layer]:
+def _space_layers(
+    resolved: Resolved[RunConfig], env: VectorEnv, mapping: PolicyMapping, names: list[str]
+) -> list[Layer]:
     """Space presets: of the `algorithm` section where all policies agree on one, else of each policy. Where there is a
     picture to learn from and the hardware has bfloat16, that is part of it.
     """
@@ -199,7 +222,7 @@ def _sees_pictures(kind: Kind, cfg: Any) -> bool:
     return pictures and isinstance(cfg.model, ModelConfig) and cfg.model.module is None
 
 
-def _precision_notes(resolved: Resolved, env: VectorEnv, mapping: PolicyMapping) -> list[str]:
+def _precision_notes(resolved: Resolved[RunConfig], env: VectorEnv, mapping: PolicyMapping) -> list[str]:
     """In which numbers picture networks learn, if they are not float32."""
     kinds, device = kinds_of(env, mapping), resolved.config.device
     learning = {name: entry.algorithm for name, entry in resolved.config.policies.items() if not entry.frozen}
@@ -234,7 +257,7 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
     return found
 
 
-def _sequence_notes(resolved: Resolved) -> list[str]:
+def _sequence_notes(resolved: Resolved[RunConfig]) -> list[str]:
     """Which memories learn through less time than their settings say."""
     notes = []
     for name, entry in resolved.config.policies.items():
@@ -249,7 +272,7 @@ def _sequence_notes(resolved: Resolved) -> list[str]:
     return notes
 
 
-def check_learner(learner: Algorithm[Any], resolved: Resolved) -> None:
+def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> None:
     """Refuses what an algorithm cannot do for its policy.
 
     Raises:

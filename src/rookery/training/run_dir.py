@@ -28,9 +28,10 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, clean, write_file
 from rookery.core.layers import flow
 from rookery.core.timers import Timers
-from rookery.training.metrics_file import append_row, cut_rows
-from rookery.training.results import IterationResult
-from rookery.training.tensorboard import TensorBoard
+from rookery.report.metrics_file import append_row, cut_rows
+from rookery.report.results import IterationResult
+from rookery.report.tensorboard import TensorBoard
+from rookery.training.settings import RunConfig
 
 PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
 
@@ -39,10 +40,10 @@ class RunDir:
     """The directory of one run, locked against a second writer as long as this object is open.
 
     Args:
-        path: The directory; made if it is missing.
+        path: Path of the directory; made if it is missing.
 
     Raises:
-        FileError: If it cannot be made or written, or another run is writing there.
+        FileError: If the directory cannot be made or written, or another run is writing there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +63,7 @@ class RunDir:
         clean(self.checkpoints)
 
     def _claim(self) -> None:
-        """Takes the lock, and says in it by whom it is held."""
+        """Takes the lock, and writes into it who holds it."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -79,7 +80,7 @@ class RunDir:
 
     @property
     def checkpoints(self) -> Path:
-        """Where the checkpoints are."""
+        """Folder of the checkpoints."""
         return self.path / FOLDER
 
     @property
@@ -87,12 +88,12 @@ class RunDir:
         """Whether a run has been here."""
         return (self.path / "config.yaml").exists()
 
-    def begin(self, resolved: Resolved, force: bool) -> None:
-        """Writes what is known at the start.
+    def begin(self, resolved: Resolved[RunConfig], force: bool) -> None:
+        """Writes what is known at the start of a run.
 
         Args:
-            resolved: The settings.
-            force: Replace the run that is here.
+            resolved: Settings of the run.
+            force: Whether a run that is here already is replaced.
 
         Raises:
             ConfigError: If there is a run here already and `force` is not set.
@@ -113,18 +114,22 @@ class RunDir:
         self.write("command.txt", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\n")
         self.write("versions.json", json.dumps(versions(), indent=1))
 
-    def write_settings(self, resolved: Resolved) -> None:
+    def write_settings(self, resolved: Resolved[RunConfig]) -> None:
         """Replaces `config.yaml` and `provenance.json`."""
         self.write("config.yaml", resolved.to_yaml())
         history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}
         self.write("provenance.json", json.dumps(history, indent=1))
 
     def write(self, name: str, text: str) -> None:
-        """Replaces a file."""
+        """Replaces the file `name` of the directory."""
         write_file(self.path / name, text.encode())
 
     def record(self, result: IterationResult, tensorboard: bool) -> None:
-        """Notes an iteration: a line of `metrics.jsonl`, and the same for TensorBoard if wanted.
+        """Writes an iteration to `metrics.jsonl`.
+
+        Args:
+            result: Result of the iteration.
+            tensorboard: Whether the result is written for TensorBoard too.
 
         Raises:
             FileError: If the disk is full.
@@ -140,7 +145,13 @@ class RunDir:
                 raise FileError(f"{self.path}: TensorBoard's file cannot be written: {error.strerror}") from None
 
     def go_on_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
-        """Forgets what was written after the moment that a resumed run goes on from."""
+        """Removes what was written after the moment that a resumed run continues from.
+
+        Args:
+            iteration: Iterations of the run at that moment.
+            env_steps: Environment steps of the run at that moment.
+            tensorboard: Whether results are written for TensorBoard.
+        """
         cut_rows(self.path, iteration)
         if tensorboard:
             self.board = TensorBoard(self.path)
@@ -151,7 +162,7 @@ class RunDir:
         self.write("timers.json", json.dumps(timers.state_dict(), indent=1))
 
     def close(self) -> None:
-        """Lets others write here."""
+        """Closes the files and releases the lock."""
         if self.board is not None:
             with contextlib.suppress(OSError):  # what a full disk did not take
                 self.board.close()
@@ -166,7 +177,7 @@ def _unusable(path: Path, what: str, error: OSError) -> FileError:
 
 
 def versions() -> dict[str, str]:
-    """What a run is made with."""
+    """Returns the versions of Python, of the platform and of the packages that a run is made with."""
     system = os.uname()  # platform.platform() would start a process to ask
     return {
         "python": platform.python_version(),

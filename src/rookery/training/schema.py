@@ -1,37 +1,36 @@
-"""The configuration file as JSON Schema (draft 2020-12), for editors: made from the settings classes, never by hand."""
+"""Configuration files as JSON Schema (draft 2020-12), for editors: made from the settings classes, never by hand."""
 
 from __future__ import annotations
 
-import dataclasses
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt
-
 from rookery.algorithms.names import ALGORITHMS
+from rookery.core.config import mapping_hint, polymorphic
+from rookery.core.layers import import_object
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import (
-    Scheduled,
     Settings,
-    alternatives,
     bare,
     default_of,
     describe,
     fields_of,
     hints_of,
+    is_scheduled,
+    limits_of,
     object_name,
+    plain_parts,
+    settings_class,
 )
 from rookery.core.source import field_texts
 from rookery.training.presets import ENV_PRESETS
-from rookery.training.settings import PolicyEntry, RunConfig, algorithm_class
+from rookery.training.settings import RunConfig
 
 Schema = dict[str, Any]
 
-MARK = type(get_args(Scheduled)[1])
-"""What a field that takes a schedule carries."""
-
-IMPORT_PATH = "^[A-Za-z_][\\w.]*:[A-Za-z_][\\w.]*$"
+IMPORT_PATH: Schema = {"type": "string", "pattern": "^[A-Za-z_][\\w.]*:[A-Za-z_][\\w.]*$"}
 
 SCHEDULE: Schema = {
     "description": "A number that changes while training.",
@@ -77,29 +76,112 @@ PLAIN: dict[Any, Schema] = {
     dict: {"type": "object"},
     list: {"type": "array"},
     tuple: {"type": "array"},
-    type: {"type": "string", "pattern": IMPORT_PATH},
-    Callable: {"type": "string", "pattern": IMPORT_PATH},
+    type: IMPORT_PATH,
+    Callable: IMPORT_PATH,
 }
 
+LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
-def config_schema() -> Schema:
-    """The schema of a whole file. What only a run can know, such as names of metrics, it leaves open."""
-    root = section(RunConfig)
+
+@dataclass(frozen=True)
+class SchemaWriter:
+    """Turns settings classes into JSON Schema.
+
+    Attributes:
+        names: Import paths of settings classes by short name, for each field whose class is chosen by name.
+        everywhere: A schema that fits in place of any value; none if there is nothing of the kind.
+    """
+
+    names: Mapping[str, Mapping[str, str]]
+    everywhere: Schema | None = None
+
+    def section(self, cls: type[Settings], without: str = "") -> Schema:
+        """Describes a settings class: nothing but its fields (`without` one of them), or null for an empty section."""
+        texts, hints = field_texts(object_name(cls)), hints_of(cls)
+        properties = {}
+        for name, field in fields_of(cls).items():
+            if name == without:
+                continue
+            properties[name] = self.chosen(name, hints[name]) if polymorphic(hints[name]) else self.value(hints[name])
+            if name in texts:
+                properties[name]["description"] = texts[name].replace("``", "`")
+            default = default_of(field)
+            if default is not MISSING and not isinstance(default, Settings):
+                properties[name]["default"] = _written(default)
+        return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
+
+    def chosen(self, field: str, hint: Any) -> Schema:
+        """Describes a field whose class is chosen by the key ``name``, or a mapping of such sections."""
+        marker = polymorphic(hint)
+        assert marker is not None
+        if not mapping_hint(hint):
+            return {"oneOf": self.kinds(field, {}, lambda name: name == marker.default)}
+        # A policy without a name has that of the section `algorithm`, which cannot be said here: any may fit.
+        beside = self.section(marker.entry, without=marker.inherits)["properties"] if marker.entry else {}
+        return {
+            "type": ["object", "null"],
+            "additionalProperties": {"anyOf": self.kinds(field, beside, lambda name: True)},
+        }
+
+    def kinds(self, field: str, beside: Schema, optional: Callable[[str], bool]) -> list[Schema]:
+        """Describes each class that a field may choose, and one from outside, whose settings are its own affair.
+
+        Args:
+            field: A key of `names`.
+            beside: Keys that may stand beside the settings of the class.
+            optional: Whether the class of a short name is chosen where no name is given.
+        """
+        found = []
+        for name, path in self.names[field].items():
+            body = self.section(import_object(path))
+            properties = {
+                "name": {"const": name, "description": "Chooses the settings."},
+                **body["properties"],
+                **beside,
+            }
+            needed = {} if optional(name) else {"type": "object", "required": ["name"]}
+            found.append({**body, "title": name, "properties": properties, **needed})
+        own = {"name": {**IMPORT_PATH, "description": "Import path of a settings class."}, **beside}
+        return [*found, {"title": "your own", "type": "object", "properties": own, "required": ["name"]}]
+
+    def value(self, hint: Any) -> Schema:
+        """Describes what a field of a type may hold."""
+        if section := settings_class(hint):
+            return self.section(section)
+        kinds = [*map(self.plain, plain_parts(hint)), *[SCHEDULED] * is_scheduled(hint)]
+        found = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        return {"anyOf": [found, self.everywhere]} if self.everywhere else found
+
+    def plain(self, hint: Any) -> Schema:
+        """Describes a type that is no union."""
+        kind = bare(hint)
+        origin, args = get_origin(kind), get_args(kind)
+        if origin is Literal:
+            return {"enum": list(args)}
+        known = next((PLAIN[key] for key in (kind, origin) if key in PLAIN), {"description": describe(hint)})
+        limits = {word: getattr(item, key) for item in limits_of(hint) for key, word in LIMITS.items()
+                  if hasattr(item, key)}  # fmt: skip
+        if mapping := mapping_hint(hint):
+            return {"type": ["object", "null"], "additionalProperties": self.value(mapping[1])}
+        if origin is tuple and args[-1] is not ...:
+            inside = {"prefixItems": [self.value(arg) for arg in args], "minItems": len(args), "maxItems": len(args)}
+        else:
+            inside = {"items": self.value(args[0])} if origin in (tuple, list) else {}
+        return {**known, **inside, **limits}
+
+
+SCHEDULED = {"$ref": "#/$defs/schedule"}
+
+
+def config_schema(everywhere: Schema | None = None) -> Schema:
+    """Describes the file of a training. What only a run can know, such as names of metrics, is left open.
+
+    Args:
+        everywhere: A schema that fits in place of any value; none if there is nothing of the kind.
+    """
+    root = SchemaWriter({"algorithm": ALGORITHMS, "policies": ALGORITHMS}, everywhere).section(RunConfig)
     known = dict.fromkeys(name for presets in ENV_PRESETS.values() for name in presets if "*" not in name)
     root["properties"]["env"]["properties"]["name"]["examples"] = list(known)
-    named = {name: section(algorithm_class(name)) for name in ALGORITHMS}
-    default = get_args(hints_of(RunConfig)["algorithm"])[1].default
-    root["properties"]["algorithm"] |= {
-        "oneOf": [algorithm(name, body, {}, optional=name == default) for name, body in named.items()] + [own({})]
-    }
-    beside = {key: value for key, value in section(PolicyEntry)["properties"].items() if key != "algorithm"}
-    root["properties"]["policies"] |= {
-        "type": ["object", "null"],
-        "additionalProperties": {
-            # a policy without a name has that of the section algorithm, which cannot be said here: any may fit
-            "anyOf": [algorithm(name, body, beside, optional=True) for name, body in named.items()] + [own(beside)]
-        },
-    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Rookery run",
@@ -109,80 +191,8 @@ def config_schema() -> Schema:
     }
 
 
-def section(cls: type[Settings]) -> Schema:
-    """A settings class: nothing but its fields, or null for an empty one."""
-    hints = hints_of(cls)
-    texts: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        texts |= field_texts(object_name(base)) if dataclasses.is_dataclass(base) else {}
-    properties = {}
-    for name, field in fields_of(cls).items():
-        properties[name] = value(hints[name])
-        if name in texts:
-            properties[name]["description"] = texts[name].replace("``", "`")
-        default = default_of(field)
-        if default is not dataclasses.MISSING and not isinstance(default, Settings):
-            properties[name]["default"] = _written(default)
-    return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
-
-
-def algorithm(name: str, body: Schema, beside: Schema, *, optional: bool) -> Schema:
-    """The settings of one algorithm with its name, and what may stand `beside` them."""
-    properties = {"name": {"const": name, "description": "Which algorithm."}, **body["properties"], **beside}
-    found = {**body, "title": name, "properties": properties}
-    return found if optional else {**found, "type": "object", "required": ["name"]}
-
-
-def own(beside: Schema) -> Schema:
-    """An algorithm from outside, by import path: its settings are its own affair."""
-    name = {"type": "string", "pattern": IMPORT_PATH, "description": "Import path of a settings class."}
-    return {"title": "your own", "type": "object", "properties": {"name": name, **beside}, "required": ["name"]}
-
-
-def value(hint: Any) -> Schema:
-    """What a field of a type may hold."""
-    parts = alternatives(hint)
-    if any(isinstance(item, MARK) for item in get_args(hint)[1:]):
-        plain = [value(part) for part in parts if part is not Any]
-        return {"anyOf": [*plain, {"$ref": "#/$defs/schedule"}]}
-    if len(parts) > 1:
-        return {"anyOf": [value(part) for part in parts]}
-    kind = bare(hint)
-    origin, args = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return {"enum": list(args)}
-    if isinstance(kind, type) and issubclass(kind, Settings):
-        return section(kind)
-    known = next((PLAIN[key] for key in (kind, origin) if key in PLAIN), {"description": describe(hint)})
-    found = dict(known)
-    if origin is tuple and args[-1] is ...:
-        found["items"] = value(args[0])
-    elif origin is tuple:
-        found |= {"prefixItems": [value(arg) for arg in args], "minItems": len(args), "maxItems": len(args)}
-    elif origin is list:
-        found["items"] = value(args[0])
-    elif origin in (dict, Mapping):
-        found |= {"type": ["object", "null"], "additionalProperties": value(args[1])}
-    for limit in _limits(hint):
-        for kind_of, key, attribute in (
-            (Ge, "minimum", "ge"),
-            (Gt, "exclusiveMinimum", "gt"),
-            (Le, "maximum", "le"),
-            (Lt, "exclusiveMaximum", "lt"),
-        ):
-            if isinstance(limit, kind_of):
-                found[key] = getattr(limit, attribute)
-    return found
-
-
-def _limits(hint: Any) -> Iterator[Any]:
-    """The single limits of an annotated type."""
-    for item in get_args(hint)[1:] if hint is not bare(hint) else ():
-        yield from item if isinstance(item, GroupedMetadata) else [item]
-
-
 def _written(value: Any) -> Any:
-    """A default as a file has it."""
+    """Writes a default as a file has it."""
     if isinstance(value, Schedule):
         return write_schedule(value)
     return list(value) if isinstance(value, tuple) else value

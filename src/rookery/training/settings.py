@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.ppo import PPOConfig
 from rookery.core.config import Polymorphic
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
-from rookery.core.settings import NonNegativeInt, PositiveFloat, PositiveInt, Settings, object_name
+from rookery.core.settings import AtStart, NonNegativeInt, PositiveFloat, PositiveInt, Settings, Structural, object_name
 from rookery.training.memory_words import memory_values
 
 
@@ -42,7 +43,7 @@ class EnvConfig(Settings):
 class SamplingConfig(Settings):
     """How experience is made."""
 
-    num_envs: PositiveInt = 8
+    num_envs: Structural[PositiveInt] = 8
     """Copies of the environment."""
     helpers: NonNegativeInt | None = None
     """Processes or threads that step copies beside the one that trains, where these are stepped one by one; 0 = none,
@@ -56,7 +57,7 @@ class SamplingConfig(Settings):
     """How long they may take to build the copies, or for a step in which copies are reset."""
     iteration_steps: PositiveInt | None = None
     """Environment steps of an iteration; none = until every learning policy has been updated once."""
-    warmup_steps: NonNegativeInt = 512
+    warmup_steps: Structural[NonNegativeInt] = 512
     """Random decisions on throwaway copies that observation normalizers start from."""
     staleness: Literal[0, 1] = 0
     """1: while a rollout is learned from, the next is played, with weights one update old (docs/how-to/overlap.md)."""
@@ -100,11 +101,11 @@ class LoggingConfig(Settings):
 class PolicyEntry(Settings):
     """One policy: the settings of its algorithm, and what becomes of it."""
 
-    algorithm: Any = None
+    algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
     """Settings of its algorithm; in a file its keys stand beside `frozen`."""
-    frozen: bool = False
+    frozen: Structural[bool] = False
     """Plays and does not learn; nothing it does is kept."""
-    init_from: str | None = None
+    init_from: AtStart[str | None] = None
     """A run or checkpoint whose weights and normalizer it starts with, ``runs/x`` or ``runs/x:policy``."""
 
 
@@ -112,17 +113,17 @@ class PolicyEntry(Settings):
 class RunConfig(Settings):
     """Everything that decides a run."""
 
-    env: EnvConfig = field(default_factory=EnvConfig)
+    env: Structural[EnvConfig] = field(default_factory=EnvConfig)
     """Which environment, and how it is built."""
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     """How experience is made."""
-    algorithm: Annotated[Any, Polymorphic("ppo")] = field(default_factory=PPOConfig)
+    algorithm: Annotated[AlgorithmConfig, Polymorphic("ppo")] = field(default_factory=PPOConfig)
     """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
-    policies: Annotated[dict[str, Any], Polymorphic("ppo", inherits="algorithm", entry=PolicyEntry)] = field(
+    policies: Annotated[dict[str, PolicyEntry], Polymorphic(inherits="algorithm", entry=PolicyEntry)] = field(
         default_factory=dict
     )
     """Policies by name: settings of their own algorithm, and ``frozen``."""
-    policy_mapping: Any = None
+    policy_mapping: Structural[Any] = None
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """Measuring while training."""
@@ -134,9 +135,9 @@ class RunConfig(Settings):
     """When the state of the run is kept."""
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     """What is shown and kept."""
-    seed: NonNegativeInt | None = None
+    seed: Structural[NonNegativeInt | None] = None
     """Names all random streams; none = drawn once and noted."""
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Structural[Literal["cpu", "cuda"]] = "cpu"
     """Where networks act and learn; environments step on the processor."""
     threads: PositiveInt | None = None
     """Threads of torch while learning; none = one, or all cores where pictures or large layers are learned. Acting has

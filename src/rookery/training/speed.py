@@ -25,8 +25,7 @@ from rookery.core.timers import Timers
 from rookery.envs.make import env_name
 from rookery.envs.rate import random_rate
 from rookery.rollout.mapping import EpisodeInfo
-from rookery.rollout.seats import Seat
-from rookery.rollout.slots import Decisions
+from rookery.rollout.slots import Decisions, WorkerPolicy
 from rookery.training.settings import algorithm_name
 from rookery.training.trainer import Trainer
 
@@ -178,14 +177,14 @@ def inference_limit(trainer: Trainer, seconds: float) -> float:
     calls = 0
     with torch_threads(trainer.pool.threads):
         while not calls or perf_counter() - began < seconds:
-            for seat, decisions, noise, memory in batches:
-                seat.act(decisions, noise, memory)
+            for policy, decisions, noise, memory in batches:
+                policy.act(decisions, noise, memory)
             calls += 1
     return calls * trainer.env.num_lanes / (perf_counter() - began)
 
 
-def _first_rows(trainer: Trainer) -> list[tuple[Seat, Decisions, Tensor, np.ndarray | None]]:
-    """For each policy's seat, the rows it must act on after a reset, random numbers, and what it remembers there."""
+def _first_rows(trainer: Trainer) -> list[tuple[WorkerPolicy, Decisions, Tensor, np.ndarray | None]]:
+    """For each policy, the rows it must act on after a reset, random numbers, and what it remembers there."""
     shown = trainer.env.reset(trainer.streams.episodes(Role.ENV))
     batches = []
     for kind, rows in zip(trainer.env.kinds, shown.rows, strict=True):
@@ -199,14 +198,14 @@ def _first_rows(trainer: Trainer) -> list[tuple[Seat, Decisions, Tensor, np.ndar
         )
         for name in dict.fromkeys(players.tolist()):
             worker, mine = trainer.pool.worker, waiting[players == name]
-            if name not in worker.seats:  # a mapping function has just named it
-                worker.introduce(name, kind)
-            seat = worker.seats[name]
+            if name not in worker.policies:  # a mapping function has just named it
+                trainer.introduce({name: kind})
+            player = worker.policies[name]
             decisions = Decisions.on({path: array[mine] for path, array in rows.obs.items()}, kind.obs, kind.action)
-            noise = torch.rand(len(mine), seat.policy.noise.width, device=seat.noise.device)
-            width = seat.policy.memory_size + seat.policy.exploration_size
+            noise = torch.rand(len(mine), player.policy.noise.width, device=player.noise.device)
+            width = player.policy.memory_size + player.policy.exploration_size
             memory = np.zeros((len(mine), width), dtype=np.float32) if width else None
-            batches.append((seat, decisions, noise, memory))
+            batches.append((player, decisions, noise, memory))
     return batches
 
 

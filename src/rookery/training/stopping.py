@@ -1,11 +1,11 @@
-"""When training ends: criteria on any number a result holds, on the whole life of the run."""
+"""Criteria that end a training: thresholds of any number in a result, over the whole life of the run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.training.results import WINDOW, IterationResult
+from rookery.report.results import WINDOW, IterationResult
 
 StopFunction = Callable[[IterationResult], bool]
 
@@ -15,16 +15,16 @@ BUDGETS = {
     "seconds": "seconds of training",
     "episodes": "episodes",
 }
-"""Criteria that end a run by amount; every other one is a metric that has to reach a value."""
+"""Criteria that end a run by amount, and what they count; every other one is a metric that has to reach a value."""
 
 
 class Stop:
-    """Any criterion reached ends training.
+    """The rule that ends a training: the first criterion that is reached.
 
     Args:
-        criteria: Budget or metric to threshold. Metrics are named as in `metrics.jsonl`, with dots or slashes
+        criteria: Threshold of each budget or metric. Metrics are named as in `metrics.jsonl`, with dots or slashes
             (``policies.main.return_mean``, ``evaluation/return_mean``).
-        function: Asked after each iteration too.
+        function: Function that is asked after each iteration too, or None.
 
     Raises:
         ConfigError: If a threshold is not a number.
@@ -42,7 +42,7 @@ class Stop:
         self.function = function
 
     def reason(self, result: IterationResult) -> str:
-        """Why training ends after `result`, in words; empty if it goes on.
+        """Returns in words why training ends after `result`; an empty text if it goes on.
 
         Raises:
             ConfigError: If a criterion names no metric of this run.
@@ -72,16 +72,16 @@ def stop_rule(
     function: StopFunction | None,
     evaluation_every: int,
 ) -> Stop:
-    """What ends a training.
+    """Returns the rule that ends a training.
 
     Args:
-        stop: What its caller says.
+        stop: Criteria, or a stop function, of the caller; None = neither.
         standing: Criteria that hold besides.
-        function: One that a caller gave before, if any.
-        evaluation_every: Iterations between evaluations; 0 = none.
+        function: Stop function that was given before, which holds if `stop` is none.
+        evaluation_every: Iterations between evaluations; 0 = no evaluations.
 
     Raises:
-        ConfigError: If nothing would ever end it, or a criterion can never be met.
+        ConfigError: If nothing would ever end the training, or a criterion can never be met.
     """
     criteria = dict(standing)
     if callable(stop):
@@ -100,7 +100,7 @@ def stop_rule(
 
 
 def _may_come(key: str, result: IterationResult) -> bool:
-    """Whether a metric that is not there yet can still appear: agents join late, policies have to learn first."""
+    """Says whether a metric that is not there yet can still appear: agents join late, policies have to learn first."""
     group, _, rest = key.partition("/")
     if group == "evaluation":
         return result.evaluation is None

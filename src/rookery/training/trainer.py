@@ -5,60 +5,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from secrets import randbits
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-import torch
-
-from rookery.algorithms.algorithm import Algorithm, Row
-from rookery.core.batch import Rollout, flat
-from rookery.core.device import Staging
+from rookery.algorithms.algorithm import Row
+from rookery.core.batch import Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, last_good
-from rookery.core.interrupt import Interrupt, Interrupted
-from rookery.core.layers import Layer, import_object
-from rookery.core.runtime import keep_large_blocks
-from rookery.core.seeding import Role, Streams
+from rookery.core.interrupt import Interrupted
+from rookery.core.layers import Layer
+from rookery.core.runtime import keep_large_blocks, torch_threads
 from rookery.core.settings import Settings
-from rookery.core.state import Stateful
-from rookery.core.timers import Timers
 from rookery.envs.absent import AbsentEnv, describe
-from rookery.envs.base import Kind
 from rookery.policies.export import policy_files
-from rookery.policies.policy import Policy
-from rookery.replay.replay import Replay
-from rookery.rollout.hooks import EpisodeWatch
+from rookery.report.console import Reporter, reporter
+from rookery.report.results import EvaluationResult, IterationResult
+from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
-from rookery.rollout.pool import WorkerPool
-from rookery.rollout.worker import RolloutWorker
-from rookery.training import checkpoint, halves, recording
-from rookery.training.callbacks import Callback, checked, watches_episodes
-from rookery.training.compute import acting_threads, changed_paths, learning_threads, paths_of, threads_for
-from rookery.training.console import Reporter, reporter
+from rookery.training import checkpoint, recording
+from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.evaluation import Measure
-from rookery.training.memories import Memories, begin_with
-from rookery.training.pace import CHUNK, ITERATION, ahead, measured_pace, remaining
-from rookery.training.prepare import (
-    check_learner,
-    code_values,
-    endless_schedules,
-    kinds_of,
-    layers_of,
-    make_policy,
-    prepare,
-)
-from rookery.training.results import EvaluationResult, IterationResult, Progress, Windows, mean_rows, result_of
+from rookery.training.facts import run_facts
+from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining, with_replay
+from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
+from rookery.training.replays import SavedReplays
+from rookery.training.results import mean_rows, result_of
+from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
-from rookery.training.settings import RunConfig
 from rookery.training.stopping import StopFunction, stop_rule
 
 
-class Trainer(Stateful):
+class Trainer(Run):
     """Trains one or many policies in one environment.
 
     Args:
@@ -89,10 +70,8 @@ class Trainer(Stateful):
         EnvError: If the environment cannot be made or used.
     """
 
-    saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
-             "frozen", "threads", "horizon", "criteria", "progress", "score", "paused")  # fmt: skip
-    fixed = ("resolved", "config", "seed", "streams", "env", "mapping", "reporter", "run_dir", "notes", "stop_function",
-             "interrupt", "callbacks", "silent", "staging", "measure", "memories")  # fmt: skip
+    fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks", "silent",
+                                        "measure", "saved_replays")  # fmt: skip
 
     def __init__(
         self,
@@ -101,7 +80,7 @@ class Trainer(Stateful):
         *,
         policies: Mapping[str, Any] | Sequence[str] | None = None,
         policy_mapping: Mapping[str, str] | MappingFunction | None = None,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Sequence[EpisodeListener] = (),
         config: Any = (),
         preset: str = "none",
         seed: int | None = None,
@@ -110,45 +89,19 @@ class Trainer(Stateful):
         stand_in: AbsentEnv | None = None,
         **overrides: Any,
     ) -> None:
-        torch.set_num_threads(1)  # learning may take more, see `threads`
         keep_large_blocks()
-        values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
-        user_layers = [*layers_of(config), Layer("code", values)]
-        self.resolved, self.env, self.mapping, self.notes = prepare(user_layers, preset, stand_in)
-        self.config: RunConfig = self.resolved.config
-        self.seed: int = randbits(31) if self.config.seed is None else self.config.seed
-        self.streams = Streams(self.seed)
-        self.timers = Timers()
-        self.staging = Staging(torch.device(self.config.device))
-        self.policies: dict[str, Policy] = {}
-        self.learners: dict[str, Algorithm[Any]] = {}
-        self.frozen: list[str] = []
-        self.threads: dict[str, int] = {}
-        """Threads that each learner's steps are worth; as they were at the start of the run, wherever it goes on."""
-        self.windows = Windows()
-        self.iteration = 0
-        self.seconds = 0.0
-        self.decisions: dict[str, int] = {}
-        self.last_learning: dict[str, Row] = {}
-        self.paused = False
-        self.progress: Progress | None = None
-        """The iteration that is under way, so that a run can be stopped and taken up in the middle of it."""
-        self.criteria: dict[str, float] = {}
-        """What last ended a training, or was to end it."""
-        self.score: float | None = None
-        """What the best checkpoint is chosen by: the last evaluation's mean return, or else that of training."""
-        self.horizon: int | None = None
-        self.stop_function: StopFunction | None = None
-        self.reporter: Reporter = reporter(self.config.logging.console)
-        self.interrupt = Interrupt()
-        self.measure = Measure(self)
-        self.memories = Memories()
-        self.callbacks = checked(callbacks)
+        with torch_threads(1):  # learning may take more, see `threads`
+            values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
+            user_layers = [*layers_of(config), Layer("code", values)]
+            resolved, vector_env, mapping, self.notes = prepare(user_layers, preset, stand_in)
+            self.reporter: Reporter = reporter(resolved.config.logging.console)
+            self.callbacks = callbacks_of(callbacks)
+            super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note)
         self.silent: list[Any] = []
         """States of callbacks that are not here, kept where nothing is played."""
-        self.pool = self._make_pool()
-        for name, kind in kinds_of(self.env, self.mapping).items():
-            self._introduce(name, kind)
+        self.stop_function: StopFunction | None = None
+        self.measure = Measure(self)
+        self.saved_replays = SavedReplays()
         self.run_dir: RunDir | None = None
         if run_dir is not None:
             self.run_dir = RunDir(Path(run_dir))
@@ -163,41 +116,27 @@ class Trainer(Stateful):
     def train_iteration(self) -> IterationResult:
         """Plays and learns for one iteration: `sampling.iteration_steps` env steps, or one update of every learner.
 
-        While sampling is paused nothing is played, and learned as much from memories as belongs to so many env steps.
+        While sampling is paused nothing is played, and learned as much from replay as belongs to so many env steps.
+        """
+        progress = self.progress = self.progress or self.begin_iteration()
+        return self._iteration(self._play_and_learn, progress)
+
+    def _iteration(self, body: Callable[[Progress], EvaluationResult | None], progress: Progress) -> IterationResult:
+        """The skeleton of an iteration: counts it and writes down what came of it.
+
+        Args:
+            body: Does what there is to do in it; returns what was measured then.
+            progress: The iteration.
         """
         began = perf_counter()
-        progress = self.progress = self.progress or self.begin_iteration()
         try:
-            with self.timers["train_iteration"]:
-                while (budget := remaining(self, progress)) > 0:
-                    if self.paused:
-                        halves.learn_for(self, min(budget, CHUNK), progress)
-                    else:
-                        with self.timers["sample"]:
-                            rollouts = self.pool.sample(budget)
-                        if rollouts and self.config.sampling.staleness:  # the next are played while these are learned
-                            self.pool.play_ahead(ahead(self, progress))
-                        for name, rollout in rollouts.items():
-                            progress.note(name, self._learn(name, rollout), rollout)
-                        self.hand_out(rollouts)
-                        if self.pool.resting:
-                            halves.learn_for(self, None, progress)
-                    self.interrupt.check()
-                evaluation = None if self.paused else self._evaluate_when_due()
+            with torch_threads(1), self.timers["train_iteration"]:
+                evaluation = body(progress)
         finally:
             self.seconds += perf_counter() - began
-        self.progress = None
-        return self.end_iteration(progress, evaluation)
-
-    def begin_iteration(self) -> Progress:
-        """An iteration, from here on."""
-        made = {name: replay.gradient_steps for name, replay in self.replays.items()}
-        return Progress(self.env_steps, self.pool.lane_steps, self.seconds, made)
-
-    def end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
-        """Counts an iteration and writes down what came of it."""
         self.iteration += 1
-        self.windows.add(self.pool.drain_finished())
+        self.windows.add(self.finished)
+        self.finished = []
         for name, rows in progress.learned.items():
             learner = self.learners[name]
             self.last_learning[name] = mean_rows(rows) | learner.summary() | measured_pace(self, learner, progress)
@@ -208,20 +147,28 @@ class Trainer(Stateful):
             self.run_dir.record(result, self.config.logging.tensorboard)
         return result
 
-    @property
-    def replays(self) -> dict[str, Replay]:
-        """The experience that learners keep, of those that keep any."""
-        return {name: learner.replay for name, learner in self.learners.items() if learner.replay is not None}
-
-    def hand_out(self, names: Iterable[str]) -> None:
-        """Lets the worker play with what these policies have learned."""
-        if names:
-            with self.timers["set_weights"]:
-                self.pool.set_weights({name: self.learners[name].behaviour for name in names})
-
-    def _evaluate_when_due(self) -> EvaluationResult | None:
+    def _play_and_learn(self, progress: Progress) -> EvaluationResult | None:
+        """Plays, learns and hands out weights until the iteration is over."""
+        while (budget := remaining(self, progress)) > 0:
+            if self.paused:
+                self._learn_from_replay(min(budget, CHUNK), progress)
+            else:
+                with self.timers["sample"]:
+                    sample = self.pool.sample(budget)
+                self.count_played(sample)
+                self.introduce(sample.newcomers)
+                if sample.rollouts and self.config.sampling.staleness:  # the next are played while these are learned
+                    self.pool.play_ahead(ahead(self, progress))
+                for name, rollout in sample.rollouts.items():
+                    progress.note(name, self._learn(name, rollout), rollout)
+                self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
+                if self.resting:
+                    self._learn_from_replay(None, progress)
+            self.interrupt.check()
         every = self.config.evaluation.every
-        return self.evaluate() if every and (self.iteration + 1) % every == 0 else None
+        evaluation = self.evaluate() if not self.paused and every and (self.iteration + 1) % every == 0 else None
+        self.progress = None
+        return evaluation
 
     def _learn(self, name: str, rollout: Rollout) -> Row:
         """One update of one policy; its observation statistics move afterwards, and only here."""
@@ -232,16 +179,25 @@ class Trainer(Stateful):
             row = learner.training_step(rollout)
         if self.config.sampling.staleness:
             row["stale_fraction"] = self.pool.stale_fraction(name, rollout)
-        self.take_note(name, rollout)
+        self.count_learned(name, rollout)
         return row
 
-    def take_note(self, name: str, rollout: Rollout) -> None:
-        """What remains to be done about a rollout that a learner has taken: statistics, and the count of decisions."""
-        normalizer = self.policies[name].normalizer
-        if normalizer is not None:
-            rows = rollout.valid_rows()
-            normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
-        self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions
+    def _learn_from_replay(self, env_steps: int | None, progress: Progress) -> None:
+        """Learns from replay in an iteration, where nobody plays for now.
+
+        Args:
+            env_steps: Learn as much as belongs to so many env steps, which the iteration counts as passed; None = what
+                belongs to one round of playing.
+            progress: The iteration.
+        """
+        for name, replay in self.replays.items():
+            learner = self.learners[name]
+            with self.timers["learn"], threads_for(learner, self.threads[name]):
+                learner.learn(replay.due(replay.cfg.train_every if env_steps is None else env_steps))
+                learner.explore()
+            progress.learned.setdefault(name, [])
+        progress.unplayed += env_steps or 0
+        self.pool.set_weights({name: self.learners[name].behaviour for name in self.replays})
 
     def iterations(self) -> Iterator[IterationResult]:
         """Iterations without end; break when you have seen enough."""
@@ -276,28 +232,29 @@ class Trainer(Stateful):
             self.horizon = int(rule.criteria["env_steps"])
         if self.horizon is None:
             for line in endless_schedules(self.learners):
-                self.reporter.note(line)
-        with self.session(rule.criteria):
+                self.note(line)
+        with self._session(rule.criteria):
             self._tell("on_train_start")
             result = result_of(self, self.begin_iteration())
             reason = rule.reason(result) if self.iteration and self.progress is None else ""
             if reason:
-                self.reporter.note(f"nothing to do: {reason} already; a higher criterion goes on")
+                self.note(f"nothing to do: {reason} already; a higher criterion goes on")
                 result = replace(result, stop_reason=reason)
                 yield result
             while not reason:
                 result = self.train_iteration()
                 reason = rule.reason(result)
                 result = replace(result, stop_reason=reason)
-                self.report(result)
+                self._report(result)
                 yield result
             self.interrupt.check()
             self._tell("on_train_end", result)
 
     @contextmanager
-    def session(self, criteria: Mapping[str, float]) -> Iterator[None]:
+    def _session(self, criteria: Mapping[str, float]) -> Iterator[None]:
         """What the reporter and signals are told before and after iterations that belong together."""
-        self.reporter.start(self, criteria)
+        facts = run_facts(self.env, self.seed, self.policies, self.learners, self.notes, criteria)
+        self.reporter.start(facts, self.timers)
         try:
             with self.interrupt.watching():
                 yield
@@ -306,12 +263,12 @@ class Trainer(Stateful):
                 self.reporter.event(f"stopped; checkpoint {self.save()}")
             raise
         finally:
-            self.reporter.finish(self)
+            self.reporter.finish()
             if self.run_dir is not None:
                 with suppress(FileError):  # of a full disk the checkpoint has told
                     self.run_dir.write_timers(self.timers)
 
-    def report(self, result: IterationResult) -> None:
+    def _report(self, result: IterationResult) -> None:
         """Tells of an iteration; writes a checkpoint if one is due, or if this was the last."""
         self.reporter.iteration(result)
         self._tell("on_iteration", result)
@@ -336,7 +293,32 @@ class Trainer(Stateful):
             ConfigError: If a policy has no memory, or nothing is in it.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
         """
-        return halves.learn(self, gradient_steps, policies)
+        names = with_replay(self, "learn", policies)
+        if gradient_steps < 1:
+            raise ConfigError(f"learn: gradient_steps = {gradient_steps}: must be at least 1")
+        for name in names:
+            self.replays[name].check_not_empty()
+            self.learners[name].horizon = self.horizon
+        left = gradient_steps
+
+        def body(progress: Progress) -> None:
+            nonlocal left
+            number = min(ITERATION, left)
+            while number and self.interrupt.number is None:
+                chunk = min(CHUNK, number)
+                for name in names:
+                    learner = self.learners[name]
+                    with self.timers["learn"], threads_for(learner, self.threads[name]):
+                        learner.learn(chunk)
+                    progress.learned.setdefault(name, [])
+                number, left = number - chunk, left - chunk
+            for name in names:
+                self.learners[name].explore()
+            self.pool.set_weights({name: self.learners[name].behaviour for name in names})
+
+        until = max(self.replays[name].gradient_steps for name in names) + left
+        told = f"{gradient_steps:,} gradient steps are made"
+        return self._iterate(body, {"gradient_steps": until}, lambda: "" if left else told)
 
     def collect(self, env_steps: int) -> IterationResult:
         """Plays and stores what is played in replay memories; nothing is learned.
@@ -354,7 +336,61 @@ class Trainer(Stateful):
             ConfigError: If no policy has a memory.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
         """
-        return halves.collect(self, env_steps)
+        names = with_replay(self, "collect", None)
+        if env_steps < 1:
+            raise ConfigError(f"collect: env_steps = {env_steps}: must be at least 1")
+        for name in self.learners:
+            if name not in names:
+                self.note(f"policy {name} has no replay: what it plays while collecting is not kept")
+        until = self.env_steps + env_steps
+
+        def body(progress: Progress) -> None:
+            end = min(self.env_steps + ITERATION, until)
+            try:
+                while self.env_steps < end and self.interrupt.number is None:
+                    with self.timers["sample"]:
+                        sample = self.pool.sample(end - self.env_steps)
+                    self.count_played(sample)
+                    self.introduce(sample.newcomers)
+                    for name in names:
+                        if name in sample.rollouts:
+                            self._store(name, sample.rollouts[name], progress)
+                    self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
+            finally:
+                if self.progress is not None:  # an iteration that was stopped has not come further by this
+                    self.progress.pass_over(self.env_steps - progress.env_steps, self.lane_steps - progress.lane_steps)
+
+        told = f"{env_steps:,} env steps are played"
+        return self._iterate(body, {"env_steps": until}, lambda: "" if self.env_steps < until else told)
+
+    def _store(self, name: str, rollout: Rollout, progress: Progress) -> None:
+        """Keeps what a policy has played, without learning from it."""
+        learner, rollout = self.learners[name], self.staging.send_rollout(rollout)
+        learner.env_steps, learner.horizon = self.env_steps, self.horizon
+        self.replays[name].store(rollout)
+        learner.explore()
+        self.count_learned(name, rollout)
+        progress.note(name, {}, rollout)
+
+    def _iterate(
+        self, body: Callable[[Progress], None], criteria: Mapping[str, float], reason: Callable[[], str]
+    ) -> IterationResult:
+        """Iterations of learning alone, or of playing alone, which leave one that was stopped in its middle as it is.
+
+        Args:
+            body: Does what there is to do in an iteration.
+            criteria: What ends them, to be shown.
+            reason: Says why they end; nothing if they go on.
+        """
+        with self._session(criteria):
+            told = ""
+            while not told:
+                result = self._iteration(body, self.begin_iteration())
+                told = reason()
+                result = replace(result, stop_reason=told)
+                self._report(result)
+                self.interrupt.check()
+        return result
 
     def pause_sampling(self) -> None:
         """From now on iterations learn from replay memories only, and the environment is not touched, until
@@ -363,7 +399,7 @@ class Trainer(Stateful):
         Raises:
             ConfigError: If no policy has a memory that learning could begin with.
         """
-        halves.check_can_pause(self)
+        check_can_pause(self)
         self.paused = True
 
     def resume_sampling(self) -> None:
@@ -381,7 +417,7 @@ class Trainer(Stateful):
         count = cfg.episodes if episodes is None else episodes
         if count < 1:
             raise ConfigError(f"evaluate: episodes = {count}: must be at least 1")
-        with self.timers["evaluate"]:
+        with torch_threads(1), self.timers["evaluate"]:
             evaluation = self.measure(count, cfg.deterministic if deterministic is None else deterministic)
         self._tell("on_evaluate", evaluation)
         return evaluation
@@ -405,15 +441,16 @@ class Trainer(Stateful):
             max_frames: Pictures, at most.
             frames_per_second: Speed of the film.
         """
-        return recording.record(
-            self,
-            Path(path),
-            episodes=episodes,
-            deterministic=self.config.evaluation.deterministic if deterministic is None else deterministic,
-            labels=labels,
-            max_frames=max_frames,
-            frames_per_second=frames_per_second,
-        )
+        with torch_threads(1):
+            return recording.record(
+                self,
+                Path(path),
+                episodes=episodes,
+                deterministic=self.config.evaluation.deterministic if deterministic is None else deterministic,
+                labels=labels,
+                max_frames=max_frames,
+                frames_per_second=frames_per_second,
+            )
 
     # --- stopping and going on ----------------------------------------------------------------------------------------
 
@@ -448,10 +485,10 @@ class Trainer(Stateful):
         }
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            files, held = self.memories.files(self.replays)
+            files, held = self.saved_replays.files(self.replays)
             checkpoint.write_checkpoint(target, self.state_dict(), {**extra, **files}, {**facts, **held})
             if folder is not None or self.run_dir is None:
-                self.memories.lie_in(target)
+                self.saved_replays.note_checkpoint(target)
             if folder is not None:
                 checkpoint.note_best(folder, target.name, self.score)
                 checkpoint.tidy(folder, self.config.checkpoint.keep_last)
@@ -475,7 +512,7 @@ class Trainer(Stateful):
         play: bool = True,
         env: Any = None,
         policy_mapping: Mapping[str, str] | MappingFunction | None = None,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Sequence[EpisodeListener] = (),
         config: Any = (),
         **overrides: Any,
     ) -> Self:
@@ -505,8 +542,9 @@ class Trainer(Stateful):
             stand_in = None if play else checkpoint.absent_env(saved)
             trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
             trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
-            trainer.load_state_dict(saved.state)
-            trainer.memories.restore(saved, trainer.replays, trainer.reporter.note)
+            with torch_threads(1):
+                trainer.load_state_dict(saved.state)
+            trainer.saved_replays.restore(saved, trainer.replays, trainer.note)
             if run_dir is not None:
                 checkpoint.forget_later(saved.path)  # first: a kill in between leaves rows that the next start cuts
                 run_dir.write_settings(trainer.resolved)
@@ -532,16 +570,12 @@ class Trainer(Stateful):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
         state = dict(state)
-        self.progress = None if state["progress"] is None else self.begin_iteration()
         heard = state.pop("callbacks")
         self.silent = heard[len(self.callbacks) :] if isinstance(self.env, AbsentEnv) else []
         for callback, own in zip(self.callbacks, heard, strict=False):
             if own is not None and hasattr(callback, "load_state_dict"):
                 callback.load_state_dict(own)
         super().load_state_dict(state)
-        if self.config.threads is not None:
-            self.threads = dict.fromkeys(self.threads, self.config.threads)
-        self.pool.threads = acting_threads(self.learners, self.threads)
 
     def close(self) -> None:
         """Frees the environments and the run directory."""
@@ -557,44 +591,7 @@ class Trainer(Stateful):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- making the parts ---------------------------------------------------------------------------------------------
-
-    @property
-    def env_steps(self) -> int:
-        """Environment steps of the run so far."""
-        return self.pool.env_steps
-
     @property
     def paths(self) -> dict[str, str]:
         """What computes each policy: compiled kernels or torch (docs/kernels.md)."""
         return paths_of(self.policies, self.learners)
-
-    def _make_pool(self) -> WorkerPool:
-        """Who plays, and is watched by callbacks that want to."""
-        seeds = self.streams.episodes(Role.ENV)
-        who = self.env, self.mapping, self.streams, seeds, self._introduce, self.timers
-        worker = RolloutWorker(*who, interrupt=self.interrupt)
-        watching = [callback for callback in self.callbacks if watches_episodes(callback)]
-        if watching:
-            worker.watch = EpisodeWatch(self.env, watching)
-        return WorkerPool(worker, self.config.sampling.staleness)
-
-    def _introduce(self, name: str, kind: Kind) -> None:
-        """Makes a policy, and the algorithm that learns it, when its first agent is known."""
-        entry = self.config.policies[name]
-        policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
-        policy.to(self.staging.device)
-        if entry.frozen:
-            policy.requires_grad_(False)
-            self.frozen.append(name)
-            self.pool.add_policy(name, policy, None)
-            return
-        make: type[Algorithm[Any]] = import_object(entry.algorithm.algorithm)
-        learner = make(policy, entry.algorithm, self.streams, name)
-        learner.staleness = self.config.sampling.staleness
-        check_learner(learner, self.resolved)
-        begin_with(name, learner, self.reporter.note)
-        self.learners[name] = learner
-        self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
-        self.pool.threads = acting_threads(self.learners, self.threads)
-        self.pool.add_policy(name, learner.behaviour, learner.demand)

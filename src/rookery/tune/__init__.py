@@ -11,80 +11,61 @@ from typing import TYPE_CHECKING, Any
 
 from rookery.tune.names import called_here
 
-_HOME = {
-    "run": "rookery.tune.experiment",
-    "resume": "rookery.tune.experiment",
-    "Analysis": "rookery.tune.analysis",
-    "write_report": "rookery.tune.seeing.reporting",
-    "Trainable": "rookery.tune.jobs.trainable",
-    "report": "rookery.tune.jobs.trainable",
-    "checkpoint": "rookery.tune.jobs.trainable",
-    "seed": "rookery.tune.jobs.trainable",
-    "grid_search": "rookery.tune.space",
-    "choice": "rookery.tune.space",
-    "uniform": "rookery.tune.space",
-    "quniform": "rookery.tune.space",
-    "loguniform": "rookery.tune.space",
-    "qloguniform": "rookery.tune.space",
-    "randint": "rookery.tune.space",
-    "qrandint": "rookery.tune.space",
-    "lograndint": "rookery.tune.space",
-    "qlograndint": "rookery.tune.space",
-    "randn": "rookery.tune.space",
-    "qrandn": "rookery.tune.space",
-    "sample_from": "rookery.tune.space",
-    "TuneConfig": "rookery.tune.settings",
-    "Search": "rookery.tune.search",
-    "RandomConfig": "rookery.tune.search",
-    "OptunaConfig": "rookery.tune.optuna_search",
-    "Scheduler": "rookery.tune.scheduler",
-    "Action": "rookery.tune.scheduler",
-    "Exploit": "rookery.tune.scheduler",
-    "FIFOConfig": "rookery.tune.scheduler",
-    "MedianConfig": "rookery.tune.schedulers.median",
-    "ASHAConfig": "rookery.tune.schedulers.asha",
-    "HyperBandConfig": "rookery.tune.schedulers.hyperband",
-    "PBTConfig": "rookery.tune.schedulers.pbt",
-    "PB2Config": "rookery.tune.schedulers.pb2",
+_NAMES = {
+    "experiment": "run resume",
+    "analysis": "Analysis write_report",
+    "jobs.trainable": "Trainable report checkpoint seed",
+    "space": "grid_search choice uniform quniform loguniform qloguniform randint qrandint lograndint qlograndint "
+    "randn qrandn sample_from",
+    "settings": "TuneConfig",
+    "search": "Search RandomConfig",
+    "optuna_search": "OptunaConfig",
+    "scheduler": "Scheduler Action Exploit FIFOConfig",
+    "schedulers.median": "MedianConfig",
+    "schedulers.asha": "ASHAConfig",
+    "schedulers.hyperband": "HyperBandConfig",
+    "schedulers.pbt": "PBTConfig",
+    "schedulers.pb2": "PB2Config",
 }
+"""The names of each module."""
 
-__all__ = list(_HOME)
+_HOME = {name: f"rookery.tune.{module}" for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = [
+    "ASHAConfig", "Action", "Analysis", "Exploit", "FIFOConfig", "HyperBandConfig", "MedianConfig", "OptunaConfig",
+    "PB2Config", "PBTConfig", "RandomConfig", "Scheduler", "Search", "Trainable", "TuneConfig", "checkpoint", "choice",
+    "grid_search", "lograndint", "loguniform", "qlograndint", "qloguniform", "qrandint", "qrandn", "quniform",
+    "randint", "randn", "report", "resume", "run", "sample_from", "seed", "uniform", "write_report",
+]  # fmt: skip
 
 if TYPE_CHECKING:
-    from rookery.tune.analysis import Analysis as Analysis
-    from rookery.tune.experiment import resume as resume
-    from rookery.tune.experiment import run as run
-    from rookery.tune.jobs.trainable import Trainable as Trainable
-    from rookery.tune.jobs.trainable import checkpoint as checkpoint
-    from rookery.tune.jobs.trainable import report as report
-    from rookery.tune.jobs.trainable import seed as seed
-    from rookery.tune.optuna_search import OptunaConfig as OptunaConfig
-    from rookery.tune.scheduler import Action as Action
-    from rookery.tune.scheduler import Exploit as Exploit
-    from rookery.tune.scheduler import FIFOConfig as FIFOConfig
-    from rookery.tune.scheduler import Scheduler as Scheduler
-    from rookery.tune.schedulers.asha import ASHAConfig as ASHAConfig
-    from rookery.tune.schedulers.hyperband import HyperBandConfig as HyperBandConfig
-    from rookery.tune.schedulers.median import MedianConfig as MedianConfig
-    from rookery.tune.schedulers.pb2 import PB2Config as PB2Config
-    from rookery.tune.schedulers.pbt import PBTConfig as PBTConfig
-    from rookery.tune.search import RandomConfig as RandomConfig
-    from rookery.tune.search import Search as Search
-    from rookery.tune.seeing.reporting import write_report as write_report
-    from rookery.tune.settings import TuneConfig as TuneConfig
-    from rookery.tune.space import choice as choice
-    from rookery.tune.space import grid_search as grid_search
-    from rookery.tune.space import lograndint as lograndint
-    from rookery.tune.space import loguniform as loguniform
-    from rookery.tune.space import qlograndint as qlograndint
-    from rookery.tune.space import qloguniform as qloguniform
-    from rookery.tune.space import qrandint as qrandint
-    from rookery.tune.space import qrandn as qrandn
-    from rookery.tune.space import quniform as quniform
-    from rookery.tune.space import randint as randint
-    from rookery.tune.space import randn as randn
-    from rookery.tune.space import sample_from as sample_from
-    from rookery.tune.space import uniform as uniform
+    from rookery.tune.analysis import Analysis, write_report
+    from rookery.tune.experiment import resume, run
+    from rookery.tune.jobs.trainable import Trainable, checkpoint, report, seed
+    from rookery.tune.optuna_search import OptunaConfig
+    from rookery.tune.scheduler import Action, Exploit, FIFOConfig, Scheduler
+    from rookery.tune.schedulers.asha import ASHAConfig
+    from rookery.tune.schedulers.hyperband import HyperBandConfig
+    from rookery.tune.schedulers.median import MedianConfig
+    from rookery.tune.schedulers.pb2 import PB2Config
+    from rookery.tune.schedulers.pbt import PBTConfig
+    from rookery.tune.search import RandomConfig, Search
+    from rookery.tune.settings import TuneConfig
+    from rookery.tune.space import (
+        choice,
+        grid_search,
+        lograndint,
+        loguniform,
+        qlograndint,
+        qloguniform,
+        qrandint,
+        qrandn,  # fmt: skip
+        quniform,
+        randint,
+        randn,
+        sample_from,
+        uniform,
+    )
 
 
 def __getattr__(name: str) -> Any:

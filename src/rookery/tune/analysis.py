@@ -8,10 +8,9 @@ analysis.dataframe()
 from __future__ import annotations
 
 import fcntl
-import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,112 +20,64 @@ from rookery.core.files import FOLDER, checkpoint_number, list_checkpoints
 from rookery.core.layers import flow, yaml_layer
 from rookery.native.actor import load_policy
 from rookery.policies.policy import Policy
-from rookery.training.metrics_file import read_rows
-from rookery.training.panel import number
-from rookery.training.results import interval
+from rookery.report.experiment import ExperimentSummary, Stage, Suggestion, TrialSummary, is_number
+from rookery.report.experiment_page import write_page
+from rookery.report.metrics_file import read_rows
+from rookery.report.panel import number
 from rookery.training.trainer import Trainer
-from rookery.tune.journal import FILE, History, read
-from rookery.tune.trial import SCOPES, Row, Status, Trial, is_number, score_of
+from rookery.tune.journal import FILE, ExperimentState, Record, read
+from rookery.tune.trial import SCOPES, Row, Status, Trial, per_metric, score_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-@dataclass(frozen=True)
-class Judge:
-    """What a trial is judged by.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrialResult(TrialSummary):
+    """A trial with its results, its files and its policies; attributes of `TrialSummary` are here too.
 
     Attributes:
-        metric: A column.
-        mode: ``max`` or ``min``: which numbers are better.
-        scope: Which rows count: ``last``, ``best``, ``mean``, ``last-5``, ``last-10``.
+        status: Where the trial stands.
+        seed: Seed of the trial's random streams.
+        parents: Donors that the trial was cloned from: (its iteration then, donor), oldest first.
+        metric: Column that the trial is judged by.
+        mode: ``max`` or ``min``.
+        scope: Rows that count: ``last``, ``best``, ``mean``, ``last-5``, ``last-10``.
+        template: The experiment's configuration, with domains where `params` belong.
     """
 
+    status: Status
+    seed: int
+    parents: Sequence[tuple[int, str]]
     metric: str
     mode: str
     scope: str
-
-    def worth(self, score: float) -> float:
-        """The score, such that more is better."""
-        return score if self.mode == "max" else -score
-
-
-class TrialResult:
-    """One trial, and what it came to.
-
-    Args:
-        trial: Where it stands.
-        judge: What it is judged by.
-        template: The experiment's configuration, with domains where `params` belong.
-
-    Attributes:
-        name: ``00003``; with repeats over seeds ``00003-1``.
-        number: Which suggestion of the search it is.
-        params: What was chosen for it, by path; of a clone, what it goes on with.
-        seed: Names its random streams.
-        status: Where it stands.
-        iteration: The last it reported.
-        reason: Why it ended, in words.
-        error: Its last failure, in one line; the tracebacks are in `error.txt` of its folder.
-        folder: Where its files are.
-        parents: Whom it was cloned from: (its iteration then, donor), oldest first.
-    """
-
-    def __init__(self, trial: Trial, judge: Judge, template: Mapping[str, Any]) -> None:
-        self.name = trial.name
-        self.number = trial.number
-        self.params = dict(trial.params)
-        self.seed = trial.seed
-        self.status: Status = trial.status
-        self.iteration = trial.iteration
-        self.reason = trial.reason
-        self.error = trial.error
-        self.folder = trial.folder
-        self.parents = list(trial.parents)
-        self.judge = judge
-        self.trial = trial
-        self._template = template
+    template: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        return f"<trial {self.name}: {self.status.value}, {self.judge.metric} {self.score}, {self.params}>"
+        return f"<trial {self.name}: {self.status}, {self.metric} {self.score}, {self.params}>"
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """All of its `metrics.jsonl`, oldest first; empty if it has not reported yet."""
+        """All rows of the trial's `metrics.jsonl`, oldest first; empty if it has not reported yet."""
         return read_rows(self.folder)
-
-    @property
-    def history(self) -> list[Row]:
-        """Its rows with the metric in them: those of the journal if that has it, else those of `metrics.jsonl`."""
-        journal = self.trial.rows
-        return journal if any(self.judge.metric in row for row in journal) else list(self.rows)
-
-    @cached_property
-    def score(self) -> float | None:
-        """What it came to; None if it has not reported a number yet."""
-        return score_of(self.history, self.judge.metric, self.judge.mode, self.judge.scope)
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The row that its score is of: its best for the scope ``best``, else the last with a number, or at all."""
-        known = [row for row in self.history if is_number(row.get(self.judge.metric))]
-        if not known:
-            return self._whole(self.trial.row)
-        if self.judge.scope == "best":
-            return self._whole(max(known, key=lambda row: self.judge.worth(row[self.judge.metric])))
-        return self._whole(known[-1])
-
-    def _whole(self, row: Row) -> dict[str, Any]:
-        """A row of the journal with all columns of `metrics.jsonl`."""
-        found = (other for other in reversed(self.rows) if other["iteration"] == row.get("iteration"))
-        return {**next(found, {}), **row}
+        """The row that the score is of: the best for the scope ``best``, else the last with a number, or at all."""
+        known = [row for row in self.history if is_number(row.get(self.metric))] or [self.last]
+        row = known[-1]
+        if self.scope == "best" and self.metric in row:
+            row = (max if self.mode == "max" else min)(known, key=lambda row: float(row[self.metric]))
+        same = (other for other in reversed(self.rows) if other["iteration"] == row.get("iteration"))
+        return {**next(same, {}), **row}  # the journal keeps some of the columns
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """All its settings, nested; of a training that has begun, as they were resolved."""
+        """All settings of the trial, nested; of a training that has begun, as they were resolved."""
         if self.is_training:
             return dict(yaml_layer(self.folder / "config.yaml").values)
-        return dict(filled(self._template, self.params))
+        return dict(filled(self.template, self.params))
 
     @property
     def checkpoint(self) -> Path | None:
@@ -135,30 +86,30 @@ class TrialResult:
         None if there is none. How near that can be is a matter of `checkpoint.every` and `checkpoint.keep_last`.
         """
         found = list_checkpoints(self.folder / FOLDER)
-        if self.judge.scope != "best" or not found:
+        if self.scope != "best" or not found:
             return found[-1] if found else None
         wanted = int(self.row.get("iteration", 0))
         return min(reversed(found), key=lambda path: abs((checkpoint_number(path.name) or (0, 0))[0] - wanted))
 
     def load(self, **keywords: Any) -> Trainer:
-        """The training as its checkpoint has it; keywords are those of `Trainer.load`.
+        """Loads the training as its checkpoint has it; keywords are those of `Trainer.load`.
 
         Raises:
-            ConfigError: If it is no training, or has no checkpoint yet.
+            ConfigError: If the trial is no training, or has no checkpoint yet.
         """
         return Trainer.load(self._to_load(), **keywords)
 
     def policy(self, name: str | None = None) -> Policy:
-        """A policy of its checkpoint, to act with; the name is needed where there are several.
+        """Loads a policy of the checkpoint, to act with; the name is needed where there are several.
 
         Raises:
-            ConfigError: If it is no training, or has no checkpoint yet.
+            ConfigError: If the trial is no training, or has no checkpoint yet.
         """
         return load_policy(self._to_load(), name)
 
     @property
     def is_training(self) -> bool:
-        """Whether it is a training, and has begun."""
+        """Whether the trial is a training, and has begun."""
         return (self.folder / "config.yaml").is_file()
 
     def _to_load(self) -> Path:
@@ -171,43 +122,22 @@ class TrialResult:
         return place
 
 
-@dataclass(frozen=True)
-class Suggestion:
-    """Parameters, and what came of them with all seeds.
-
-    Attributes:
-        number: Which suggestion of the search it is.
-        params: What was chosen, by path.
-        trials: One for each seed.
-        values: For each metric the mean over trials with a number.
-        intervals: For each metric the 95 % interval of that mean (Student's t).
-    """
-
-    number: int
-    params: dict[str, Any]
-    trials: tuple[TrialResult, ...]
-    values: tuple[float, ...]
-    intervals: tuple[tuple[float, float], ...]
-
-    @property
-    def score(self) -> float:
-        """The mean of the first metric."""
-        return self.values[0]
-
-
 class Analysis:
     """An experiment as its folder tells it.
 
     Args:
-        folder: Of the experiment.
+        folder: Folder of the experiment.
         metric: Another column to judge by than the experiment's own.
-        mode: ``max`` or ``min``, for it.
+        mode: ``max`` or ``min``, for that column.
         scope: Other rows to judge by.
 
     Attributes:
-        trials: All of them, in the order they were made.
+        trials: All trials, in the order in which they were made.
         experiment: The first record of the journal: search space, job, section tune, seed.
         records: All records.
+        metrics: Columns that trials are judged by.
+        modes: ``max`` or ``min``, for each metric.
+        scope: Rows of a trial that count.
 
     Raises:
         ConfigError: If there is no experiment, or it knows no such metric.
@@ -218,27 +148,17 @@ class Analysis:
         self, folder: str | Path, metric: str | None = None, mode: str | None = None, scope: str | None = None
     ) -> None:
         self.folder = Path(folder)
-        if not (self.folder / FILE).is_file():
-            raise ConfigError(f"{self.folder}: is not the folder of an experiment (there is no {FILE} in it)")
-        self.records = read(self.folder)
-        if not self.records:
-            raise ConfigError(f"{self.folder}: this experiment was killed before it began; run it again")
-        self.experiment: dict[str, Any] = self.records[0]
+        self.records = records_of(self.folder)
+        self.experiment = self.records[0]
         tune = self.experiment["tune"]
-        metrics = (tune["metric"],) if isinstance(tune["metric"], str) else tuple(tune["metric"])
-        modes = (tune["mode"],) if isinstance(tune["mode"], str) else tuple(tune["mode"])
-        self._judges = [
-            Judge(name, way, tune["scope"])
-            for name, way in zip(metrics, modes * len(metrics) if len(modes) == 1 else modes, strict=True)
-        ]
-        self._template: Mapping[str, Any] = self.experiment.get("spec", {}).get("config") or {}
-        self._history = History.of(self.folder, self.records)
-        self._made = self._history.trials
-        for trial in [] if self.is_running else self._history.with_status(Status.RUNNING):
-            trial.status = Status.PENDING  # nobody works on it any more
-        self.trials = [self._result(trial, self._judges[0]) for trial in self._made.values()]
-        self._judges = self.judges(metric, mode, scope)
-        self.trials = [self._result(trial, self._judges[0]) for trial in self._made.values()]
+        self.metrics, self.modes = per_metric(tune["metric"], tune["mode"])
+        self.scope: str = tune["scope"]
+        self._state = ExperimentState.of(self.folder, self.records)
+        if not self.is_running:
+            self._state.stop_running()
+        chosen = self.summary(metric, mode, scope)
+        self.metrics, self.modes, self.scope = chosen.metrics, chosen.modes, chosen.scope
+        self.trials: Sequence[TrialResult] = chosen.trials
 
     def __len__(self) -> int:
         return len(self.trials)
@@ -248,7 +168,7 @@ class Analysis:
         return f"<experiment {self.folder}: {len(self)} trials, {state}>"
 
     def __getitem__(self, name: str) -> TrialResult:
-        """A trial by its name.
+        """Returns a trial by its name.
 
         Raises:
             ConfigError: If there is none.
@@ -261,28 +181,13 @@ class Analysis:
         raise ConfigError(f"{self.folder}: there is no trial {name!r}{nearest(name, names)}; {there}")
 
     @property
-    def metrics(self) -> tuple[str, ...]:
-        """What trials are judged by."""
-        return tuple(judge.metric for judge in self._judges)
-
-    @property
-    def modes(self) -> tuple[str, ...]:
-        """Whether more is better or less, for each metric."""
-        return tuple(judge.mode for judge in self._judges)
-
-    @property
-    def scope(self) -> str:
-        """Which rows count."""
-        return self._judges[0].scope
-
-    @property
     def space(self) -> dict[str, Any]:
         """What each parameter may be: ``{"algorithm.lr": {"loguniform": [0.0001, 0.01]}}``."""
         return dict(self.experiment["space"])
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody is writing its journal now."""
+        """Whether somebody is writing the journal now."""
         with (self.folder / FILE).open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -293,12 +198,12 @@ class Analysis:
     @property
     def is_finished(self) -> bool:
         """Whether all trials are over, and no other will come."""
-        return self._history.is_exhausted and all(trial.status.is_over for trial in self.trials)
-
-    # --- the best -----------------------------------------------------------------------------------------------------
+        return self._state.is_exhausted and all(trial.status.is_over for trial in self.trials)
 
     def best(self, metric: str | None = None, mode: str | None = None, scope: str | None = None) -> TrialResult:
-        """The best trial. With repeats over seeds, the best one of the best suggestion: no lucky seed decides.
+        """Returns the best trial. With repeats over seeds, the best one of the best suggestion.
+
+        So no lucky seed decides. The trial has the settings (``config``), the ``checkpoint`` and the ``policy``.
 
         Args:
             metric: A column of `metrics.jsonl`; None = what the experiment was judged by.
@@ -308,115 +213,40 @@ class Analysis:
         Raises:
             ConfigError: If there is no such metric, or no trial has a number yet.
         """
-        judge = self.judges(metric, mode, scope)[0]
-        leading = self.suggestions(metric, mode, scope)[0]
-        return max(_scored(leading.trials, judge), key=lambda pair: pair[0])[1]
+        return self.summary(metric, mode, scope).best
 
     def suggestions(
         self, metric: str | None = None, mode: str | None = None, scope: str | None = None
-    ) -> list[Suggestion]:
-        """Suggestions with their means over seeds, the best first; those that lack a seed's number come after the rest.
+    ) -> list[Suggestion[TrialResult]]:
+        """Returns suggestions with their means over seeds, the best first; arguments are those of `best`.
 
-        Raises:
-            ConfigError: As `best`.
+        Suggestions that lack a seed's number come after the rest, those without any are left out.
         """
-        judges = self.judges(metric, mode, scope)
-        groups: dict[int, list[Trial]] = {}
-        for trial in self._made.values():
-            groups.setdefault(trial.number, []).append(trial)
-        found = [one for trials in groups.values() if (one := self._suggestion(trials, judges)) is not None]
-        if not found:
-            raise ConfigError(f"{self.folder}: no trial has a number of {judges[0].metric} yet")
-        seeds = {one.number: len(_scored(one.trials, judges[0])) for one in found}
-        return sorted(found, key=lambda one: (-seeds[one.number], -judges[0].worth(one.score)))
+        return self.summary(metric, mode, scope).suggestions
 
-    def _suggestion(self, trials: Sequence[Trial], judges: Sequence[Judge]) -> Suggestion | None:
-        """What came of the trials of one suggestion; None if a metric has no number."""
-        values, intervals = [], []
-        for judge in judges:
-            scores = [score for trial in trials if (score := self._result(trial, judge).score) is not None]
-            if not scores:
-                return None
-            values.append(math.fsum(scores) / len(scores))
-            intervals.append(interval(tuple(scores)))
-        results = tuple(self._result(trial, judges[0]) for trial in trials)
-        return Suggestion(trials[0].number, dict(trials[0].params), results, tuple(values), tuple(intervals))
-
-    def pareto(self) -> list[Suggestion]:
-        """Suggestions that no other beats in one metric without losing in another; for one metric, the best.
-
-        Raises:
-            ConfigError: If no trial has numbers yet.
-        """
-        found = self.suggestions()
-        worths = [[judge.worth(value) for judge, value in zip(self._judges, one.values, strict=True)] for one in found]
-
-        def beaten(mine: Sequence[float]) -> bool:
-            return any(
-                all(theirs >= own for theirs, own in zip(other, mine, strict=True)) and list(other) != list(mine)
-                for other in worths
-            )
-
-        return [one for one, mine in zip(found, worths, strict=True) if not beaten(mine)]
-
-    @property
-    def best_trial(self) -> TrialResult:
-        """As `best`."""
-        return self.best()
-
-    @property
-    def best_suggestion(self) -> Suggestion:
-        """The first of `suggestions`."""
-        return self.suggestions()[0]
-
-    @property
-    def best_config(self) -> dict[str, Any]:
-        """All settings of the best trial."""
-        return self.best().config
-
-    @property
-    def best_checkpoint(self) -> Path | None:
-        """A checkpoint of the best trial."""
-        return self.best().checkpoint
-
-    # --- all of them --------------------------------------------------------------------------------------------------
-
-    @property
-    def configs(self) -> dict[str, dict[str, Any]]:
-        """All settings of each trial."""
-        return {trial.name: trial.config for trial in self.trials}
-
-    @property
-    def results(self) -> dict[str, dict[str, Any]]:
-        """The last row of each trial that has reported."""
-        return {trial.name: trial._whole(trial.trial.row) for trial in self.trials if trial.trial.row}
+    def pareto(self) -> list[Suggestion[TrialResult]]:
+        """Returns the suggestions that no other beats in one metric without losing in another."""
+        return self.summary().pareto()
 
     def rows(
         self, metric: str | None = None, mode: str | None = None, scope: str | None = None
     ) -> list[dict[str, Any]]:
-        """A dict a trial: name, status, score, the columns of its row (see `TrialResult.row`), ``config/PATH``.
+        """Returns a dict a trial: name, status, score, the columns of its row (`TrialResult.row`), ``config/PATH``.
 
-        Raises:
-            ConfigError: If there is no such metric.
+        Args:
+            metric: As of `best`.
+            mode: As of `best`.
+            scope: As of `best`.
         """
-        judge = self.judges(metric, mode, scope)[0]
-        rows = []
-        for trial in self._made.values():
-            result = self._result(trial, judge)
-            about = {
-                "trial": result.name,
-                "number": result.number,
-                "seed": result.seed,
-                "status": result.status.value,
-                "score": result.score,
-            }
-            params = {f"config/{path}": value for path, value in result.params.items()}
-            after = {"reason": result.reason, "error": result.error, "folder": str(result.folder)}
-            rows.append({**about, **result.row, **params, **after})
-        return rows
+        return [
+            {"trial": trial.name, "number": trial.number, "seed": trial.seed, "status": trial.status.value,
+             "score": trial.score, **trial.row, **{f"config/{path}": value for path, value in trial.params.items()},
+             "reason": trial.reason, "error": trial.error, "folder": str(trial.folder)}
+            for trial in self.summary(metric, mode, scope).trials
+        ]  # fmt: skip
 
     def dataframe(self, metric: str | None = None, mode: str | None = None, scope: str | None = None) -> DataFrame:
-        """`rows` as a table of pandas.
+        """Returns `rows` as a table of pandas.
 
         Raises:
             ConfigError: If there is no such metric, or pandas is not installed.
@@ -425,93 +255,149 @@ class Analysis:
 
     @property
     def trial_dataframes(self) -> dict[str, DataFrame]:
-        """All rows of each trial that has reported, by its name.
-
-        Raises:
-            ConfigError: If pandas is not installed.
-        """
+        """All rows of each trial that has reported, by its name, as tables of pandas."""
         return {trial.name: _frame(trial.rows) for trial in self.trials if trial.rows}
 
     def outcome(self) -> str:
-        """The best trial, and what can be done now, a command a line."""
-        place = self.folder
+        """Says which trial is the best, and what can be done now, a command a line."""
         lines = []
-        if any(trial.score is not None for trial in self.trials):
-            best, leading = self.best(), self.suggestions()[0]
-            lines.append(f"best: trial {best.name}, {best.judge.metric} {number(best.score)}")
-            if len(leading.trials) > 1:
+        found = self.summary()
+        if found.suggestions:
+            best, leading = found.best, found.suggestions[0]
+            lines.append(f"best: trial {best.name}, {best.metric} {number(best.score)}")
+            if (seeds := len(leading.trials)) > 1:
                 low, high = map(number, leading.intervals[0])
-                lines[-1] += (
-                    f"; mean of its {len(leading.trials)} seeds {number(leading.score)}, {low} to {high} (95 %)"
-                )
+                lines[-1] += f"; mean of its {seeds} seeds {number(leading.score)}, {low} to {high} (95 %)"
             if best.params:
                 given = " ".join(shlex.quote(f"{path}={flow(value)}") for path, value in best.params.items())
                 lines.append(f"its parameters:  {given}")
             if best.checkpoint is not None and best.is_training:
                 lines.append(f"measure it:      rookery evaluate {best.folder}")
                 lines.append(f"film it:         rookery record {best.folder}")
-            lines.append(f"pictures of all: rookery tune show {place} -o report.html")
+            lines.append(f"pictures of all: rookery tune show {self.folder} -o report.html")
         if self.is_running:
             lines.append("it is running")
         elif not self.is_finished:
-            lines.append(f"not finished:    rookery tune resume {place}")
+            lines.append(f"not finished:    rookery tune resume {self.folder}")
         return "\n".join(lines)
 
-    # --- what is judged by --------------------------------------------------------------------------------------------
+    # --- plain data ---------------------------------------------------------------------------------------------------
 
-    def judges(self, metric: str | None, mode: str | None, scope: str | None) -> list[Judge]:
-        """What to judge by: the one metric that is asked for, else those of the experiment.
+    def summary(
+        self, metric: str | None = None, mode: str | None = None, scope: str | None = None
+    ) -> ExperimentSummary[TrialResult]:
+        """Returns the experiment as tables and pictures draw it; arguments are those of `best`.
 
         Raises:
             ConfigError: If there is no such metric, mode or scope.
         """
-        if mode not in (None, "max", "min"):
-            raise ConfigError(f"mode = {mode!r}: must be max or min{nearest(str(mode), ['max', 'min'])}")
-        if scope is not None and scope not in SCOPES:
-            raise ConfigError(f"scope = {scope!r}: must be one of {', '.join(SCOPES)}{nearest(scope, list(SCOPES))}")
-        if metric is None:
-            judges = self._judges
-        else:
-            column = self.column(metric)
-            same = [judge for judge in self._judges if judge.metric == column]
-            if not same and mode is None:
+        for name, given, known in (("mode", mode, ("max", "min")), ("scope", scope, SCOPES)):
+            if given is not None and given not in known:
+                meant = nearest(str(given), list(known))
+                raise ConfigError(f"{name} = {given!r}: must be one of {', '.join(known)}{meant}")
+        judged = dict(zip(self.metrics, self.modes, strict=True))
+        if metric is not None:
+            column = self._column(metric)
+            way = judged.get(column, mode)
+            if way is None:
                 raise ConfigError(
                     f"metric = {metric}: the experiment was not judged by it, so say whether more is better: "
                     "mode = max or min"
                 )
-            judges = same or [Judge(column, mode or "", self.scope)]
-        return [replace(judge, mode=mode or judge.mode, scope=scope or judge.scope) for judge in judges]
+            judged = {column: way}
+        metrics, modes = tuple(judged), tuple(mode or way for way in judged.values())
+        trials = [self._result(trial, metrics, modes, scope or self.scope) for trial in self._state.trials.values()]
+        tune = {**self.experiment["tune"], "seed": self.experiment["seed"]}
+        title = self.experiment.get("title") or self.experiment["job"].get("title") or self.folder.name
+        clock = tune.get("scheduler", {}).get("time", "iteration")
+        return ExperimentSummary(
+            title=str(title), folder=str(self.folder), metrics=metrics, modes=modes, scope=scope or self.scope,
+            trials=trials, space=self.space, settings=tune, stages=stages_of(self.records, clock),
+        )  # fmt: skip
 
-    def column(self, metric: str) -> str:
-        """The column that a metric means, which may be written with dots for slashes.
+    def _result(self, trial: Trial, metrics: tuple[str, ...], modes: tuple[str, ...], scope: str) -> TrialResult:
+        # The journal keeps the metrics of the experiment; others are in the trial's own file.
+        own = any(metrics[0] in row for row in trial.rows)
+        history: Sequence[Row] = trial.rows if own else read_rows(trial.folder)
+        judged = zip(metrics, modes, strict=True)
+        scores = tuple(score_of(history, metric, mode, scope) for metric, mode in judged)
+        return TrialResult(
+            **trial.facts, scores=scores, history=history, status=trial.status, seed=trial.seed, parents=trial.parents,
+            metric=metrics[0], mode=modes[0], scope=scope, template=self.experiment.get("spec", {}).get("config") or {},
+        )  # fmt: skip
 
-        Raises:
-            ConfigError: If no trial has reported such a column; names the nearest.
-        """
-        columns = dict.fromkeys(key for trial in self._made.values() for row in trial.rows[-1:] for key in row)
-        for trial in self.trials:
-            if metric in columns:
-                return metric
-            columns.update(dict.fromkeys(key for row in trial.rows for key in row))
+    def _column(self, metric: str) -> str:
+        """The column that a metric means, which may be written with dots for slashes."""
+        trials = self._state.trials.values()
+        known = dict.fromkeys(key for trial in trials for row in trial.rows[-1:] for key in row)
+        if metric not in known:
+            known |= dict.fromkeys(key for trial in trials for row in read_rows(trial.folder) for key in row)
         for name in (metric, metric.replace(".", "/")):
-            if name in columns:
+            if name in known:
                 return name
-        known = list(columns)
+        there = f"there are {', '.join(known)}" if known else "no iteration is over yet"
         raise ConfigError(
-            f"{self.folder}: metric = {metric}: the trials report no such number{nearest(metric, known)}; "
-            f"{'there are ' + ', '.join(known) if known else 'no iteration is over yet'}"
+            f"{self.folder}: metric = {metric}: the trials report no such number{nearest(metric, list(known))}; {there}"
         )
 
-    def _result(self, trial: Trial, judge: Judge) -> TrialResult:
-        return TrialResult(trial, judge, self._template)
+
+def records_of(folder: Path) -> list[dict[str, Any]]:
+    """Reads the journal of an experiment that has begun.
+
+    Raises:
+        ConfigError: If there is none.
+        FileError: If the journal is damaged.
+    """
+    if not (folder / FILE).is_file():
+        raise ConfigError(f"{folder}: is not the folder of an experiment (there is no {FILE} in it)")
+    records = read(folder)
+    if not records:
+        raise ConfigError(f"{folder}: this experiment was killed before it began; start it again")
+    return records
+
+
+def write_report(analysis: Analysis, target: str | Path) -> None:
+    """Writes an experiment on one page: ``.html`` that needs nothing else, or its pictures alone as ``.png``.
+
+    Args:
+        analysis: Experiment to show.
+        target: File to write; its folder is made if it is missing.
+
+    Raises:
+        ConfigError: If the file is to be of another kind or cannot be written, matplotlib is not installed, or no trial
+            has a number yet.
+    """
+    write_page(analysis.summary(), target)
+
+
+def stages_of(records: Sequence[Record], clock: str) -> dict[str, list[Stage]]:
+    """Returns the stages of every trial's life, oldest first.
+
+    Args:
+        records: All records of a journal.
+        clock: Column of a row that ages are counted in.
+    """
+    found: dict[str, list[Stage]] = {}
+    for record in records:
+        name = record.get("trial", "")
+        if record["kind"] == "trial":
+            found[name] = [Stage(name, 0.0, 0.0, dict(record["params"]))]
+        elif record["kind"] == "result":
+            age = record["row"].get(clock)
+            found[name][-1].end = found[name][-1].end if age is None else float(age)
+        for clone, action in record.get("actions", {}).items():
+            if isinstance(action, Mapping):
+                donor = found[action["donor"]][-1]
+                found[clone].append(Stage(clone, donor.end, donor.end, dict(action["params"]), donor))
+    return found
 
 
 def filled(template: Any, params: Mapping[str, Any]) -> Any:
-    """A copy of a configuration with parameters in place.
+    """Returns a copy of a configuration with parameters in place.
 
     Args:
         template: Nested dicts and lists.
-        params: By dotted path; keys of a list are numbers.
+        params: Values by dotted path; keys of a list are numbers.
     """
     if not params:
         return template
@@ -525,11 +411,6 @@ def filled(template: Any, params: Mapping[str, Any]) -> Any:
         return [filled(item, below.get(str(place), {})) for place, item in enumerate(template)]
     tree = dict(template) if isinstance(template, Mapping) else {}
     return tree | {key: filled(tree.get(key), inside) for key, inside in below.items()}
-
-
-def _scored(trials: Sequence[TrialResult], judge: Judge) -> list[tuple[float, TrialResult]]:
-    """Trials with a number, behind their worth."""
-    return [(judge.worth(trial.score), trial) for trial in trials if trial.score is not None]
 
 
 def _frame(rows: list[dict[str, Any]]) -> DataFrame:

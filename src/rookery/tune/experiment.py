@@ -16,30 +16,29 @@ from typing import Any
 
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FileError, write_file
+from rookery.core.files import write_file
 from rookery.core.layers import Layer, import_object, mapping_of, nested
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
-from rookery.core.settings import Settings, fields_of, show
+from rookery.core.settings import Settings, fields_of, is_undecided, show
+from rookery.report.experiment import ExperimentSummary
+from rookery.report.experiment_hparams import write_experiment
+from rookery.report.experiment_table import progress_reporter
+from rookery.report.results import IterationResult
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
-from rookery.training.results import IterationResult
+from rookery.training.settings import SHORTHANDS, RunConfig
 from rookery.training.stopping import StopFunction
-from rookery.tune.analysis import Analysis
+from rookery.tune.analysis import Analysis, records_of
 from rookery.tune.checks import (
     check_arguments,
     check_columns,
-    check_criteria_values,
-    check_objects,
-    check_section,
-    check_settings,
+    check_keywords,
+    check_trainable,
     check_variety,
-    only_for_trainings,
-    refuse_endless,
-    refuse_trainable,
-    refuse_unknown,
-    refuse_unsaved,
+    refuse,
 )
+from rookery.tune.executor import Executor
 from rookery.tune.identity import (
     described,
     experiment_yaml,
@@ -49,20 +48,15 @@ from rookery.tune.identity import (
     training_spec,
 )
 from rookery.tune.job import Job
-from rookery.tune.jobs.trainable import SCORE, trainable_job
+from rookery.tune.jobs.trainable import SCORE, TrainableJob
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, Journal, read
-from rookery.tune.names import SCHEDULERS, SEARCHES, WORKERS
+from rookery.tune.names import EXECUTORS, SCHEDULERS, SEARCHES
 from rookery.tune.runner import TRIALS, Experiment, Runner
-from rookery.tune.scheduler import Scheduler, SchedulerConfig
 from rookery.tune.search import make_search
-from rookery.tune.seeing.hparams import write_experiment
-from rookery.tune.seeing.table import view
 from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
-from rookery.tune.space import Domain
+from rookery.tune.space import Domain, grid_size
 from rookery.tune.spec import domains_in, outline, read_layer, split_layers
-from rookery.tune.trial import Status
-from rookery.tune.workers import Workers
 
 RUNS = Path("runs")
 """Where new folders are made."""
@@ -79,7 +73,7 @@ class Plan:
         config: What a trial is configured with, a nested dict with domains in it.
         spec: How the experiment can be made again (`identity.py`).
         objects: A search or scheduler that came as an object.
-        seed: Of the trials, where the user gave one.
+        seed: Seed of the trials, where the user gave one.
     """
 
     job: Job
@@ -114,7 +108,7 @@ def run(
     ``num_envs=tune.grid_search([8, 16])``, ``config={"algorithm.gamma": tune.choice([0.9, 0.99])}``.
 
     Args:
-        env: As of `Trainer`; so are `algorithm`, `policies`, `policy_mapping`, `preset` and further keywords.
+        env: Environment, as of `Trainer`; so are `algorithm`, `policies`, `policy_mapping`, `preset`, further keywords.
         algorithm: Settings of the algorithm.
         trainable: What is tried instead of a training: a class with ``step`` (see `Trainable`), or a function of its
             `config` that reports, yields or returns numbers.
@@ -127,34 +121,36 @@ def run(
         stop: Ends each trial: criteria such as ``{"return_mean": 475, "env_steps": 100_000}``; for trainings, a
             function of a result will do too.
         seed: Names all random streams, those of trials included; None = drawn once and noted.
-        folder: Where everything is written; None = a new folder in ``runs/``.
+        folder: Folder of everything that is written; None = a new one in ``runs/``.
         resume: Go on with the experiment in `folder`, if there is one.
         force: Replace the experiment in `folder`.
         keywords: Settings of `TuneConfig` (``metric``, ``num_samples``, ``search``, ``scheduler``, ...); all others
             are for `Trainer`, such as ``num_envs=16``.
 
     Returns:
-        What came of it; see `Analysis`.
+        The results; see `Analysis`.
 
     Raises:
         ConfigError: If a setting is wrong, before any trial starts; says all that are.
         Interrupted: A KeyboardInterrupt, after Ctrl-C or SIGTERM; `resume` goes on.
     """
-    refuse_trainable(env)
     own = {name: keywords.pop(name) for name in list(keywords) if name in fields_of(TuneConfig)}
-    objects = {name: own.pop(name) for name in ("search", "scheduler") if is_object(own.get(name))}
-    check_arguments(folder, preset, stop)
-    check_objects(objects)
-    own = named_parts(own)
+    parts = {name: own[name] for name in ("search", "scheduler") if own.get(name) is not None}
+    objects = {name: part for name, part in parts.items() if not isinstance(part, str | Mapping | Settings)}
+    check_arguments(folder, env, preset, stop, objects)
+    own = named_parts({name: value for name, value in own.items() if name not in objects})
     if trainable is None:
-        refuse_unknown(keywords)
+        known = [*fields_of(TuneConfig), *SHORTHANDS, *fields_of(RunConfig), "memory"]
+        check_keywords(keywords, known, "neither tune.run nor Trainer has such an argument")
         given = code_values(env, algorithm, policies, policy_mapping, seed, keywords)
         given |= {"stop": stop} if isinstance(stop, Mapping) else {}
         layers = [*layers_of(config), Layer("code", given)]
         plan = training_plan(layers, preset, callbacks, stop if callable(stop) else None, own, objects)
     else:
-        only_for_trainings(env=env, algorithm=algorithm, policies=policies, policy_mapping=policy_mapping,
-                           callbacks=callbacks, **keywords)  # fmt: skip
+        unused = {"env": env, "algorithm": algorithm, "policies": policies, "policy_mapping": policy_mapping,
+                  "callbacks": callbacks, **keywords}  # fmt: skip
+        unused = {name: value for name, value in unused.items() if value is not None and value != ()}
+        check_keywords(unused, [], "is for trainings, and trainable= is given; what a trainable needs goes into config")
         plan = trainable_plan(trainable, config, stop, seed, own, objects)
     return execute(plan, folder, resume=resume, force=force)
 
@@ -167,7 +163,7 @@ def training_plan(
     own: Mapping[str, Any],
     objects: Mapping[str, Any],
 ) -> Plan:
-    """What is tried where trials are trainings.
+    """Makes the plan where trials are trainings.
 
     Args:
         layers: Settings, weakest first, with domains and section ``tune`` among them.
@@ -181,6 +177,7 @@ def training_plan(
     cfg = settings_of([*section, Layer("code", own)])
     fixed, undecided = split_layers(layers)
     ends = never if stop is None and hasattr(cfg.scheduler, "max_time") else stop
+    seeds = [layer.values["seed"] for layer in fixed if isinstance(layer.values.get("seed"), int)]
     return Plan(
         job=TrainingJob(fixed, undecided, preset, callbacks, ends),
         cfg=cfg,
@@ -188,29 +185,38 @@ def training_plan(
         config=outline(layer.values for layer in layers),
         spec=training_spec(layers, preset, {"callbacks": callbacks, "stop": stop}),
         objects=objects,
-        seed=seed_in(fixed),
+        seed=seeds[-1] if seeds else None,
     )
 
 
 def trainable_plan(
     trainable: Any, config: Any, stop: Any, seed: int | None, own: Mapping[str, Any], objects: Mapping[str, Any]
 ) -> Plan:
-    """What is tried where trials are a class or a function; arguments as of `run` and `training_plan`."""
-    check_criteria_values(stop)
+    """Makes the plan where trials are a class or a function; arguments as of `run` and `training_plan`."""
     if not isinstance(config, Mapping) and config != ():
         raise ConfigError(f'code: config = {show(config)}: must be a mapping, such as {{"x": tune.uniform(0, 1)}}')
+    config = dict(config)
     cfg = settings_of([Layer("code", {"metric": SCORE, **own})])
-    refuse_endless(trainable, stop, cfg, objects)
-    refuse_unsaved(trainable, cfg)
-    job = trainable_job(trainable, dict(config), stop or {}, cfg.save_every)
-    spec = trainable_spec(trainable, dict(config), stop)
-    return Plan(job, cfg, domains_in(dict(config)), dict(config), spec, objects, seed)
+    job = TrainableJob(trainable, config, stop or {}, cfg.save_every)
+    check_trainable(trainable, stop, cfg, objects)
+    return Plan(job, cfg, domains_in(config), config, trainable_spec(trainable, config, stop), objects, seed)
 
 
 def settings_of(sections: Sequence[Layer]) -> TuneConfig:
-    """Settings of an experiment from what layers say in section ``tune``, weakest first."""
-    for layer in sections:
-        check_section(layer.source, layer.values)
+    """Resolves the settings of an experiment from what layers say in section ``tune``, weakest first."""
+    refuse(
+        f"{layer.source}: {SECTION}.{name} = {show(value)}: steers the experiment and cannot be tried itself; give it "
+        "a value"
+        for layer in sections
+        for name, value in layer.values.items()
+        if name not in ("search", "scheduler") and is_undecided(value)
+    )
+    refuse(
+        f"{layer.source}: {SECTION}.{name} = {chosen}: is no {name}; there are {', '.join(known)}"
+        for layer in sections
+        for name, known, others in (("search", SEARCHES, SCHEDULERS), ("scheduler", SCHEDULERS, SEARCHES))
+        if isinstance(part := layer.values.get(name), Mapping) and (chosen := part.get("name")) in others
+    )
     whole = [Layer(layer.source, {SECTION: layer.values}, layer.lines) for layer in sections]
     found: TuneConfig = resolve(ExperimentFile, whole, settings_named).config.tune
     return found
@@ -222,7 +228,7 @@ def never(result: IterationResult) -> bool:
 
 
 def take_section(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
-    """Layers without section ``tune``, and that section of those that have it."""
+    """Returns layers without section ``tune``, and that section of those that have it."""
     rest, sections = [], []
     for layer in layers:
         tree = nested(layer.values)
@@ -244,24 +250,18 @@ def take_section(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
 
 
 def named_parts(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of an experiment in which a search or scheduler may be nothing but a name, and hold domains."""
+    """Returns settings in which a search or scheduler that is nothing but a name, or holds domains, is a mapping."""
     parts = dict(section)
     for name in {"search", "scheduler"} & section.keys():
         parts[name] = {"name": parts[name]} if isinstance(parts[name], str) else described(parts[name])
     return parts
 
 
-def seed_in(layers: Sequence[Layer]) -> int | None:
-    """The seed of trainings, if a layer says one."""
-    seeds = [layer.values["seed"] for layer in layers if isinstance(layer.values.get("seed"), int)]
-    return seeds[-1] if seeds else None
-
-
 def resume(folder: str | Path, **changes: Any) -> Analysis:
     """Goes on with an experiment: what is finished stays, what is not goes on from its last checkpoint.
 
     Args:
-        folder: Of the experiment.
+        folder: Folder of the experiment.
         changes: Settings that may be others now: num_samples (more), workers, cpus, gpus, max_concurrent, max_failures,
             max_losses, save_every, seconds, console.
 
@@ -270,7 +270,7 @@ def resume(folder: str | Path, **changes: Any) -> Analysis:
             ``resume=True`` goes on), or a change is not allowed.
         FileError: If its journal is damaged.
     """
-    check_arguments(folder, "none", None)
+    check_arguments(folder, None, "none", None, {})
     place = Path(folder)
     records = records_of(place)
     spec = records[0]["spec"]
@@ -288,42 +288,23 @@ def resume(folder: str | Path, **changes: Any) -> Analysis:
     return run(config=config, preset=spec["preset"], folder=place, resume=True, **settings)
 
 
-def records_of(folder: Path) -> list[dict[str, Any]]:
-    """What happened in an experiment so far; at least that it began.
-
-    Raises:
-        ConfigError: If there is none.
-        FileError: If its journal is damaged.
-    """
-    try:
-        records = read(folder)
-    except FileError as error:
-        if not (folder / "journal.jsonl").exists():
-            raise ConfigError(f"{folder}: there is no experiment here (no journal.jsonl)") from None
-        raise error
-    if not records:
-        raise ConfigError(f"{folder}: this experiment was killed before it began; start it again")
-    return records
-
-
 def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool) -> Analysis:
     """Begins an experiment, or goes on with it, and runs it to its end.
 
     Args:
         plan: What is tried.
-        folder: Where everything is written; None = a new one.
-        resume: Go on, if there is something to go on with.
-        force: Replace what is there.
+        folder: Folder of everything that is written; None = a new one.
+        resume: Whether to go on, if there is something to go on with.
+        force: Whether to replace what is there.
     """
     job, cfg, space = plan.job, plan.cfg, plan.space
-    check_settings(cfg)
     check_columns(cfg, *job.columns)
     if job.repeats_exactly and "search" not in plan.objects:
         check_variety(cfg, space)
     job.check(space)
     place = new_folder(job.title) if folder is None else Path(folder)
     absolute = place.absolute()  # trials may go elsewhere
-    before = first_of(place, resume, force)
+    before = first_record(place, resume, force)
     drawn = plan.seed if cfg.seed is None else cfg.seed
     record: dict[str, Any] = {
         "kind": "experiment", "version": VERSION, "time": time.time(), "title": job.title,
@@ -334,32 +315,38 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     }  # fmt: skip
     streams = Streams(int(record["seed"]))
     experiment = Experiment(absolute, cfg, space, streams, record["trial_seed"])
-    searcher = plan.objects.get("search", cfg.search)
-    began_with = before["tune"]["num_samples"] if before else None
-    search = make_search(searcher, space, experiment.modes, cfg, streams, plan.config, began_with)
-    scheduler = plan.objects.get("scheduler") or make_scheduler(cfg.scheduler, space, streams)
+    search = make_search(
+        plan.objects.get("search", cfg.search), space, experiment.modes, cfg.num_samples, cfg.points, streams,
+        plan.config, before["tune"]["num_samples"] if before else None,
+    )  # fmt: skip
+    fixed = job.fixed(space)
+    marked = {path: replace(domain, fixed=path in fixed) for path, domain in space.items()}
+    scheduler = plan.objects.get("scheduler") or import_object(cfg.scheduler.scheduler)(cfg.scheduler, marked, streams)
     if before:
         refuse_changes(place, before, record)
-    with closing(make_workers(job, cfg)) as workers, closing(Journal(place, anew=not before)) as journal:
+    with closing(make_executor(job, cfg)) as executor, closing(Journal(place, anew=not before)) as journal:
         if not before:  # nothing was wrong: only now is an older experiment replaced
             shutil.rmtree(place / TRIALS, ignore_errors=True)
             journal.append(record)
             write_file(place / "experiment.yaml", experiment_yaml(record).encode())
             write_experiment(place, record["space"], experiment.metrics)
-        shown = view(cfg.console)
-        runner = Runner(experiment, search, scheduler, workers, journal, shown)
-        shown.start(experiment, job, 0 if cfg.workers == "ray" else usable_cores())
+        reporter = progress_reporter(cfg.console)
+        runner = Runner(experiment, search, scheduler, executor, journal, reporter)
+        reporter.start(ExperimentSummary(
+            title=job.title, folder=str(absolute), metrics=experiment.metrics, modes=experiment.modes, scope=cfg.scope,
+            total=cfg.num_samples * grid_size(space) * cfg.repeats, cores=0 if cfg.workers == "ray" else usable_cores(),
+            cpus=cfg.cpus or job.cpus, columns=tuple(job.metrics),
+        ))  # fmt: skip
         try:
             runner.run()
         finally:
-            for trial in runner.history.with_status(Status.RUNNING):  # nobody works on it any more
-                trial.status = Status.PENDING
-            shown.finish(list(runner.history.trials.values()))
+            runner.state.stop_running()
+            reporter.finish(runner.summaries)
     return Analysis(place if place.absolute() == absolute else absolute)
 
 
-def first_of(folder: Path, resume: bool, force: bool) -> dict[str, Any] | None:
-    """What the experiment in a folder began with, if it is to go on.
+def first_record(folder: Path, resume: bool, force: bool) -> dict[str, Any] | None:
+    """Returns what the experiment in a folder began with, if it is to go on.
 
     Raises:
         ConfigError: If there is one that is neither to go on nor to be replaced, or something else.
@@ -380,14 +367,14 @@ def first_of(folder: Path, resume: bool, force: bool) -> dict[str, Any] | None:
 
 
 def new_folder(title: str) -> Path:
-    """A folder in ``runs/`` that is not there yet."""
+    """Returns a folder in ``runs/`` that is not there yet."""
     usual = re.sub(r"[^\w.+-]+", "-", f"tune-{title}")
     names = (usual if number == 1 else f"{usual}-{number}" for number in itertools.count(1))
     return next(RUNS / name for name in names if not (RUNS / name).exists())
 
 
 def settings_named(name: str) -> type[Settings]:
-    """The settings class of a search or scheduler.
+    """Returns the settings class of a search or scheduler.
 
     Raises:
         ConfigError: If there is none of that name.
@@ -402,25 +389,13 @@ def settings_named(name: str) -> type[Settings]:
     return found
 
 
-def is_object(given: Any) -> bool:
-    """Whether a search or scheduler came as an object, and not as settings or their name."""
-    return given is not None and not isinstance(given, str | Mapping | Settings)
-
-
-def make_scheduler(cfg: SchedulerConfig, space: Mapping[str, Domain], streams: Streams) -> Scheduler[Any]:
-    """The scheduler that settings steer."""
-    made: Scheduler[Any] = import_object(cfg.scheduler)(cfg, space, streams)
-    return made
-
-
-def make_workers(job: Job, cfg: TuneConfig) -> Workers:
-    """Where trials run: in this process where one runs at a time and nobody said otherwise."""
+def make_executor(job: Job, cfg: TuneConfig) -> Executor:
+    """Makes what runs trials: this process where one runs at a time and nobody said otherwise."""
     cpus = cfg.cpus or job.cpus
     kind = cfg.workers
     if kind == "auto":
         kind = "here" if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus else "processes"
     if kind == "ray" and find_spec("ray") is None:
         raise ConfigError("tune.workers = ray: Ray is not installed: pip install 'rookery[ray]'; processes needs none")
-    make = import_object(WORKERS[kind])
-    workers: Workers = make(job, cpus, cfg.gpus, cfg.max_concurrent)
-    return workers
+    executor: Executor = import_object(EXECUTORS[kind])(job, cpus, cfg.gpus, cfg.max_concurrent)
+    return executor

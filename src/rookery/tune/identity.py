@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
+from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of
 from rookery.core.settings import Settings, fields_of, is_undecided, object_name
 from rookery.training.settings import algorithm_name
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.settings import SECTION, TuneConfig
 from rookery.tune.space import Domain, written
+from rookery.tune.spec import outline
 
 FREE = ("num_samples", "workers", "cpus", "gpus", "max_concurrent", "max_failures", "max_losses", "save_every",
         "seconds", "console", "seed")  # fmt: skip
@@ -33,9 +34,7 @@ def training_spec(layers: Sequence[Layer], preset: str, in_code: Mapping[str, An
         preset: Which one.
         in_code: Arguments that a file cannot hold, such as callbacks; those that are empty do not count.
     """
-    config: dict[str, Any] = {}
-    for layer in layers:
-        config = _merged(config, nested(layer.values))
+    config = outline((layer.values for layer in layers), keep_classes=True)
     lost = [*_nameless(config, ""), *(name for name, value in in_code.items() if value)]
     return {"trainable": None, "preset": preset, "config": named(config), "stop": None, "in_code": lost}
 
@@ -90,18 +89,6 @@ def _flat(tree: Any, above: str = "") -> dict[str, Any]:
     return {path: leaf for key, inner in tree.items() for path, leaf in _flat(inner, f"{above}{key}.").items()}
 
 
-def _merged(low: dict[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Two trees, of which the second wins."""
-    merged = dict(low)
-    for key, value in high.items():
-        below = merged.get(key)
-        if isinstance(value, Mapping | Settings) and isinstance(below, Mapping | Settings):
-            merged[key] = _merged(mapping_of(below), mapping_of(value))
-        else:
-            merged[key] = value
-    return merged
-
-
 def described(value: Any) -> Any:
     """Settings of a search or scheduler with domains among them, such as PBT's mutations, as a file has them."""
     if isinstance(value, Domain):
@@ -124,15 +111,12 @@ def named(value: Any) -> Any:
     if isinstance(value, Mapping):
         tree = {str(key): named(inner) for key, inner in value.items() if key != CLASS}
         made = value.get(CLASS)
-        return {"name": algorithm_name_of(made), **tree} if made is not None and hasattr(made, "algorithm") else tree
+        if made is None or not hasattr(made, "algorithm"):
+            return tree
+        return {"name": algorithm_name(object.__new__(made)), **tree}
     if isinstance(value, list | tuple):
         return [named(inner) for inner in value]
     return written(value)
-
-
-def algorithm_name_of(cls: type[Settings]) -> str:
-    """The short name of an algorithm's settings, or their import path."""
-    return algorithm_name(object.__new__(cls))
 
 
 def _nameless(value: Any, path: str) -> Iterator[str]:
@@ -149,18 +133,15 @@ def _nameless(value: Any, path: str) -> Iterator[str]:
         for inner in (*getattr(value, "values", ()), *filter(None, [getattr(value, "function", None)])):
             yield from _nameless(inner, path)
     elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
-        if not _found_again(value):
+        if not _is_found_again(value):
             yield path.rstrip(".")
     elif not (value is None or isinstance(value, bool | int | float | str)) and written(value) == repr(value):
         yield path.rstrip(".")
 
 
-def _found_again(value: Any) -> bool:
-    name = object_name(value)
-    if name.startswith("__main__:"):
-        return False
+def _is_found_again(value: Any) -> bool:
     try:
-        return import_object(name) is value
+        return not object_name(value).startswith("__main__:") and import_object(object_name(value)) is value
     except ConfigError:
         return False
 

@@ -81,6 +81,14 @@ class Job(ABC):
             ConfigError: With a line for each mistake.
         """
 
+    def fixed(self, space: Mapping[str, Any]) -> frozenset[str]:
+        """Gives the paths of `space` whose values no trial can change between two of its iterations.
+
+        Args:
+            space: The domains of all parameters by path, which `check` has accepted.
+        """
+        return frozenset()
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What it does, JSON-ready, for the experiment's files and to compare with when it is resumed."""
@@ -111,7 +119,10 @@ class Job(ABC):
         return ()
 
 
-KEPT = ("params.json", "log.txt", "error.txt", "run.lock")
+PARAMS = "params.json"
+"""File in a trial's folder that says what was chosen for it."""
+
+KEPT = (PARAMS, "log.txt", "error.txt", "run.lock")
 """Files in a trial's folder that are not its work's own."""
 
 

@@ -1,10 +1,10 @@
-"""The journal of an experiment: what happened, a line of JSON each, and History, the state that follows from it.
+"""The journal of an experiment: what happened, a line of JSON each; and ExperimentState, which follows from it.
 
 The journal is the only memory of the runner. It writes a record, and changes its own state by nothing but that record
-(`History.apply`), so that reading the journal again after a kill gives exactly the state there was.
+(`ExperimentState.apply`), so that reading the journal again after a kill gives exactly the state there was.
 
     experiment  what is tried, how, with which seed                 resume   somebody went on
-    trial       a trial was made                                    begin    it got a place
+    trial       a trial was made                                    begin    it got a worker
     result      it finished an iteration; what the scheduler said   failure  it raised, or its process was lost
     adopted     a clone has its donor's checkpoint                  over     it has nothing more to report
     end         it is over, and with what score                     told     the search knows of a suggestion
@@ -140,7 +140,7 @@ def following(folder: Path, number: int) -> Iterator[None]:
         ) from error
 
 
-class History:
+class ExperimentState:
     """Where an experiment stands: what follows from the records so far.
 
     Args:
@@ -169,7 +169,7 @@ class History:
         self.is_exhausted = False
 
     @classmethod
-    def of(cls, folder: Path, records: Iterable[Record]) -> History:
+    def of(cls, folder: Path, records: Iterable[Record]) -> ExperimentState:
         """What follows from a whole journal; parameters are as JSON has them."""
         history = cls(folder, {})
         for number, record in enumerate(records, 1):
@@ -194,7 +194,7 @@ class History:
             self.is_exhausted = False  # more samples may be wanted
             for running in self.trials.values():
                 if running.status is Status.RUNNING:
-                    self._wait_for_a_place(running)
+                    self._enqueue(running)
         elif "trial" in record:
             self._apply_to(self.trials[record["trial"]], kind, record)
         for name, action in read_actions(record.get("actions", {})).items():
@@ -217,7 +217,7 @@ class History:
                 trial.losses += 1
             else:
                 trial.failures += 1
-            self._wait_for_a_place(trial)
+            self._enqueue(trial)
         elif kind == "over":
             self.stops[trial.name] = record["reason"]
         elif kind == "adopted":
@@ -236,15 +236,15 @@ class History:
             trial.params = self.params(action.params)
             trial.parents.append((trial.iteration, action.donor))
             self.adoptions[trial.name] = action.donor
-            self._wait_for_a_place(trial)
+            self._enqueue(trial)
         elif action is Action.PAUSE:
             trial.status = Status.PAUSED
         elif action is Action.STOP:
             self.stops[trial.name] = "stopped by the scheduler"
         elif trial.status is Status.PAUSED:
-            self._wait_for_a_place(trial)
+            self._enqueue(trial)
 
-    def _wait_for_a_place(self, trial: Trial) -> None:
+    def _enqueue(self, trial: Trial) -> None:
         trial.status = Status.PENDING
         if trial.name not in self.queue:
             self.queue.append(trial.name)
@@ -252,6 +252,11 @@ class History:
     def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters that the journal holds as JSON, as the objects that were chosen."""
         return {path: chosen(self.space.get(path), value) for path, value in params.items()}
+
+    def stop_running(self) -> None:
+        """Lets trials at work wait: nobody works on them any more."""
+        for trial in self.with_status(Status.RUNNING):
+            trial.status = Status.PENDING
 
     def with_status(self, status: Status) -> list[Trial]:
         """Trials that stand there, in the order they were made."""

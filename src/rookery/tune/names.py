@@ -1,4 +1,4 @@
-"""Short names of searches, schedulers and workers, and where they are; names of other libraries, for messages."""
+"""Short names of searches, schedulers and executors, and where they are; names of other libraries, for messages."""
 
 from collections.abc import Iterable
 
@@ -18,10 +18,10 @@ SCHEDULERS = {
     "pb2": "rookery.tune.schedulers.pb2:PB2Config",
 }
 
-WORKERS = {
-    "here": "rookery.tune.places.here:Here",
-    "processes": "rookery.tune.places.processes:Processes",
-    "ray": "rookery.tune.places.ray_workers:RayWorkers",
+EXECUTORS = {
+    "here": "rookery.tune.executors.in_process:InProcessExecutor",
+    "processes": "rookery.tune.executors.processes:ProcessExecutor",
+    "ray": "rookery.tune.executors.ray_cluster:RayExecutor",
 }
 
 ELSEWHERE = {

@@ -17,7 +17,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import PositiveInt
 from rookery.tune.search import Search, SearchConfig, refuse_grids
-from rookery.tune.space import Choice, Domain, Float, Integer, Normal
+from rookery.tune.space import Choices, Domain, Float, Integer, Normal
 
 if TYPE_CHECKING:
     import optuna
@@ -124,7 +124,7 @@ class Axis:
             return kinds.FloatDistribution(domain.low, domain.high, log=domain.log)
         if isinstance(domain, Float | Integer):
             return kinds.IntDistribution(self.coordinate(domain.low), self.coordinate(domain.high), log=domain.log)
-        if isinstance(domain, Choice):
+        if isinstance(domain, Choices):
             last = len(domain.values) - 1
             return (
                 kinds.IntDistribution(0, last)
@@ -136,7 +136,7 @@ class Axis:
     def coordinate(self, value: Any) -> Any:
         """Where a value stands."""
         domain = self.domain
-        if isinstance(domain, Choice):
+        if isinstance(domain, Choices):
             return domain.index(value)
         if isinstance(domain, Normal):
             return domain.share(value)
@@ -148,7 +148,7 @@ class Axis:
     def value(self, coordinate: Any) -> Any:
         """What stands there."""
         domain = self.domain
-        if isinstance(domain, Choice):
+        if isinstance(domain, Choices):
             return domain.values[coordinate]
         if isinstance(domain, Normal):
             return domain.quantile(coordinate)

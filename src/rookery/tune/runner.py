@@ -1,7 +1,7 @@
 """The loop of an experiment: ask for trials, let each do an iteration, write it down, decide who goes on.
 
 `Runner.run` is all of it. What it decides goes through the journal first (`journal.py`), so that it can be killed at
-any moment; `Runner.go_on` is what happens when it is started again.
+any moment; `Runner.resume` is what happens when it is started again.
 """
 
 from __future__ import annotations
@@ -22,40 +22,34 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, last_good
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Role, Streams
-from rookery.tune.job import Start
-from rookery.tune.jobs.rows import number_of
-from rookery.tune.journal import History, Journal, following, write_actions
+from rookery.report.experiment import TrialSummary, format_params, format_value, is_number, short_names
+from rookery.report.experiment_hparams import write_session
+from rookery.report.experiment_table import ProgressReporter
+from rookery.tune.executor import Event, Executor, Failed, Order, Stepped
+from rookery.tune.executors.trial_worker import is_full
+from rookery.tune.job import PARAMS, Start
+from rookery.tune.jobs.rows import is_grouped, number_of
+from rookery.tune.journal import ExperimentState, Journal, following, write_actions
 from rookery.tune.names import called_here
-from rookery.tune.places.workplace import is_full
 from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler
 from rookery.tune.search import AskTell
-from rookery.tune.seeing.hparams import write_session
-from rookery.tune.seeing.table import View
-from rookery.tune.seeing.words import short_names, told, told_params
 from rookery.tune.settings import TuneConfig
 from rookery.tune.space import Domain, written
-from rookery.tune.trial import Row, Status, Trial, is_number, score_of
-from rookery.tune.workers import Event, Failed, Order, Stepped, Workers
+from rookery.tune.trial import Row, Status, Trial, per_metric, score_of
 
-GLANCE = 0.25
-"""Seconds between two looks at the clock and the table while nobody reports."""
+POLL_SECONDS = 0.25
+"""Longest time between two looks at the clock and the table while nobody reports."""
 
-GROUPS = ("evaluation", "metrics", "agents", "policies")
-"""Columns of trainings that begin so may come later, or never."""
+STOP_SECONDS = 10.0
+"""Time that trials get to save and stop after Ctrl-C."""
 
 STOPPING = "stopping after the iterations under way; Ctrl-C again stops at once"
 
-PATIENCE = 10.0
-"""Seconds that trials get to save and stop after Ctrl-C."""
-
 TRIALS = "trials"
-"""Where in the folder of an experiment those of its trials are."""
+"""Folder of the trials, in that of the experiment."""
 
 ERRORS = "error.txt"
-"""Where in a trial's folder the tracebacks of its failures are."""
-
-ABOUT = "params.json"
-"""Where in a trial's folder it stands what was chosen for it."""
+"""File in a trial's folder with the tracebacks of its failures."""
 
 MAKE_ROOM = "make room, and go on with the experiment: rookery tune resume"
 
@@ -65,11 +59,11 @@ class Experiment:
     """What is tried.
 
     Attributes:
-        folder: Where everything is written.
-        cfg: How trials are chosen, judged and run.
+        folder: Folder of the experiment.
+        cfg: Settings: how trials are chosen, judged and run.
         space: Domains of parameters by path.
         streams: All random streams.
-        seed: Of all trials with the first repeat's number, if the user gave one; else it is drawn from `streams`.
+        seed: Seed of all trials with the first repeat's number, if the user gave one; else it is drawn from `streams`.
     """
 
     folder: Path
@@ -80,17 +74,16 @@ class Experiment:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What trials are judged by."""
-        return (self.cfg.metric,) if isinstance(self.cfg.metric, str) else self.cfg.metric
+        """Columns that trials are judged by."""
+        return per_metric(self.cfg.metric, self.cfg.mode)[0]
 
     @property
     def modes(self) -> tuple[str, ...]:
         """Whether more is better or less, for each metric."""
-        given = (self.cfg.mode,) if isinstance(self.cfg.mode, str) else self.cfg.mode
-        return given * len(self.metrics) if len(given) == 1 else given
+        return per_metric(self.cfg.metric, self.cfg.mode)[1]
 
     def seed_of(self, repeat: int) -> int:
-        """The seed of a repeat: the same for all suggestions, so that they are compared on equal terms."""
+        """Returns the seed of a repeat: the same for all suggestions, so that they are compared on equal terms."""
         if repeat == 0 and self.seed is not None:
             return self.seed
         return self.streams.integer(Role.TUNE, "trial", repeat)
@@ -103,9 +96,9 @@ class Runner:
         experiment: What is tried.
         search: Suggests parameters.
         scheduler: Decides after each result.
-        workers: Where trials run.
-        journal: What happened so far, and from now on.
-        view: Who shows it.
+        executor: Runs trials.
+        journal: Holds what happened so far, and from now on.
+        reporter: Shows progress.
     """
 
     def __init__(
@@ -113,25 +106,27 @@ class Runner:
         experiment: Experiment,
         search: AskTell,
         scheduler: Scheduler[Any],
-        workers: Workers,
+        executor: Executor,
         journal: Journal,
-        view: View,
+        reporter: ProgressReporter,
     ) -> None:
         self.experiment = experiment
         self.cfg = experiment.cfg
         self.search = search
         self.scheduler = scheduler
-        self.workers = workers
+        self.executor = executor
         self.journal = journal
-        self.view = view
-        self.history = History(experiment.folder, experiment.space)
+        self.reporter = reporter
+        self.state = ExperimentState(experiment.folder, experiment.space)
         self.interrupt = Interrupt()
         self.at_work: set[str] = set()
         """Trials with an open order."""
         self.reported: set[str] = set()
         """Metrics of which some trial has reported a column, with a number or without."""
+        self.missing: set[str] = set()
+        """Metrics of which a note has said that a row lacks the column."""
         self.columns: list[str] = []
-        """Those of the last row."""
+        """Columns of the last row."""
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -143,60 +138,64 @@ class Runner:
             FileError: If a disk is full: trials keep what they had, and go on when there is room.
         """
         deadline = math.inf if self.cfg.seconds is None else time.monotonic() + self.cfg.seconds
-        with self.interrupt.watching(STOPPING), closing(self.workers):  # trainings here watch too: they end first
+        hint = f"go on with: rookery tune resume {self.experiment.folder}, or tune.run(..., resume=True)"
+        with self.interrupt.watching(STOPPING), closing(self.executor):  # trainings here watch too: they end first
             try:
                 if self.journal.records:
-                    self.go_on()
+                    self.resume()
                 while True:
                     self.interrupt.check()
                     if time.monotonic() > deadline:
-                        self.put_away()
-                        self.view.note(f"tune.seconds = {self.cfg.seconds:g} are over; {self.told_how_to_go_on}")
+                        self.stop_trials()
+                        self.reporter.note(f"tune.seconds = {self.cfg.seconds:g} are over; {hint}")
                         return
                     self.begin_trials()
-                    while self.workers.notes:
-                        self.view.note(self.workers.notes.pop(0))
+                    while self.executor.notes:
+                        self.reporter.note(self.executor.notes.pop(0))
                     if not self.at_work:
-                        if not self.let_paused_go_on():
+                        if not self.resume_paused():
                             return
                         continue
-                    event = self.workers.wait(GLANCE)
+                    event = self.executor.wait(POLL_SECONDS)
                     if event is not None:
                         self.handle(event)
-                    self.view.update(list(self.history.trials.values()), len(self.at_work))
+                    self.reporter.update(self.summaries, len(self.at_work))
             except Interrupted:
-                self.put_away()
-                self.view.note(f"stopped; {self.told_how_to_go_on}")
+                self.stop_trials()
+                self.reporter.note(f"stopped; {hint}")
                 raise
             except OSError as error:
                 if is_full(error):
                     raise FileError(f"{self.experiment.folder}: {error}; {MAKE_ROOM}") from error
                 raise
 
-    @property
-    def told_how_to_go_on(self) -> str:
-        """What a user can do to finish the experiment."""
-        return f"go on with: rookery tune resume {self.experiment.folder}, or tune.run(..., resume=True)"
+    def summaries(self) -> list[TrialSummary]:
+        """Returns all trials as they stand, for tables."""
+        return [
+            TrialSummary(**trial.facts, status=trial.status, scores=tuple(self.scores(trial)), history=trial.rows)
+            for trial in self.state.trials.values()
+        ]
 
     def begin_trials(self) -> None:
-        """Gives free places to trials that wait, and then to new ones."""
+        """Gives free workers to trials that wait, and then to new ones."""
         limit = self.cfg.max_concurrent or math.inf
-        while self.workers.free and len(self.at_work) < limit and (self.history.queue or self.suggest()):
-            trial = self.history.trials[self.history.queue[0]]
-            if not (trial.folder / ABOUT).exists():  # somebody removed it
-                write_about(trial.folder, about(trial.name, trial.number, trial.params, trial.seed))
+        while self.executor.free and len(self.at_work) < limit and (self.state.queue or self.suggest()):
+            trial = self.state.trials[self.state.queue[0]]
+            if not (trial.folder / PARAMS).exists():  # somebody removed it
+                write_params(trial.folder, params_record(trial.name, trial.number, trial.params, trial.seed))
             self.record("begin", trial=trial.name)
-            self.workers.begin(Start(trial.name, trial.params, trial.seed, trial.folder))
-            self.view.event(f"{trial.name} {'goes on' if trial.known else 'begins'}")
+            self.executor.begin(Start(trial.name, trial.params, trial.seed, trial.folder))
+            self.reporter.event(f"{trial.name} {'goes on' if trial.known else 'begins'}")
             self.order(trial)
 
     def suggest(self) -> bool:
         """Makes the trials of a new suggestion; says whether there is one."""
-        number = len(self.history.suggestions)
-        params = None if self.history.is_exhausted else self.search.ask(number)
+        if self.state.is_exhausted:
+            return False
+        number = len(self.state.suggestions)
+        params = self.search.ask(number)
         if params is None:
-            if not self.history.is_exhausted:
-                self.record("exhausted")
+            self.record("exhausted")
             return False
         self.make_trials(number, params, 0)
         return True
@@ -207,12 +206,12 @@ class Runner:
         for repeat in range(begin, self.cfg.repeats):
             name = f"{number:05d}" if self.cfg.repeats == 1 else f"{number:05d}-{repeat}"
             folder = f"{TRIALS}/{folder_name(name, params)}"
-            facts = about(name, number, params, self.experiment.seed_of(repeat))
-            write_about(self.experiment.folder / folder, facts)
+            facts = params_record(name, number, params, self.experiment.seed_of(repeat))
+            write_params(self.experiment.folder / folder, facts)
             records.append({"kind": "trial", **facts, "folder": folder})
         self.journal.append(*records)
         for record in records:
-            self.history.apply(record)
+            self.state.apply(record)
             self.scheduler.add(str(record["trial"]), params)
 
     def order(self, trial: Trial) -> None:
@@ -220,11 +219,11 @@ class Runner:
         milestone = self.scheduler.milestone(trial.name)
         save_at = None if milestone is None else (self.scheduler.cfg.time, milestone)
         self.at_work.add(trial.name)
-        self.workers.order(trial.name, Order(trial.known, save_at))
+        self.executor.order(trial.name, Order(trial.known, save_at))
 
-    def let_paused_go_on(self) -> bool:
-        """Nobody runs and nobody waits: asks the scheduler about paused trials; says whether there are any."""
-        paused = [trial.name for trial in self.history.with_status(Status.PAUSED)]
+    def resume_paused(self) -> bool:
+        """Asks the scheduler about paused trials, when nobody runs and nobody waits; says whether there are any."""
+        paused = [trial.name for trial in self.state.with_status(Status.PAUSED)]
         if not paused:
             return False
         actions = self.scheduler.drained(paused)
@@ -237,22 +236,22 @@ class Runner:
     # --- what is reported ---------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """What follows from one report of a worker."""
-        trial = self.history.trials[event.trial]
+        """Does what follows from one report of a worker."""
+        trial = self.state.trials[event.trial]
         self.at_work.discard(trial.name)
         if isinstance(event, Stepped):
             self.take_result(trial, event.row, event.reason)
         elif isinstance(event, Failed):
             self.take_failure(trial, event)
         else:
-            self.workers.end(trial.name, save=False)
+            self.executor.end(trial.name, save=False)
             self.interrupt.number = self.interrupt.number or signal.SIGINT
 
     def take_result(self, trial: Trial, row: Row, reason: str) -> None:
-        """A trial has finished an iteration: who goes on?"""
+        """Notes that a trial has finished an iteration, and decides who goes on."""
         if int(row["iteration"]) <= trial.known:  # told before: it repeats what a kill undid, or has come to its end
             if reason:
-                self.workers.end(trial.name, save=True)
+                self.executor.end(trial.name, save=True)
                 self.record("over", trial=trial.name, reason=reason)
                 self.finish(trial, Status.TERMINATED)
             else:
@@ -262,15 +261,13 @@ class Runner:
         actions = self.checked(self.scheduler.on_result(trial.name, *self.age_and_score(kept)), trial)
         if reason:
             actions = {name: action for name, action in actions.items() if name != trial.name}
-        self.record(
-            "result", trial=trial.name, iteration=int(row["iteration"]), row=kept, actions=write_actions(actions),
-            reason=reason,
-        )  # fmt: skip
-        self.view.result(trial, row)
+        self.record("result", trial=trial.name, iteration=int(row["iteration"]), row=kept,
+                    actions=write_actions(actions), reason=reason)  # fmt: skip
+        self.reporter.result(trial.name, row)
         own = actions.get(trial.name, Action.CONTINUE)
         goes_on = own is Action.CONTINUE and not reason
         if not goes_on:
-            self.workers.end(trial.name, save=not isinstance(own, Exploit))
+            self.executor.end(trial.name, save=not isinstance(own, Exploit))
         self.act(actions)  # first: clones take over their donors' checkpoints, of which this may be one
         if reason:
             self.finish(trial, Status.TERMINATED)
@@ -278,46 +275,48 @@ class Runner:
             self.order(trial)
 
     def take_failure(self, trial: Trial, event: Failed) -> None:
-        """A trial raised or was lost: it goes on from its last checkpoint, as often as is allowed."""
-        self.workers.end(trial.name, save=False)
+        """Notes that a trial raised or was lost: it goes on from its last checkpoint, as often as is allowed."""
+        self.executor.end(trial.name, save=False)
         if event.full:
             raise FileError(f"trial {trial.name}: {event.problem}; {MAKE_ROOM}")
         with (trial.folder / ERRORS).open("a", encoding="utf-8") as file:
             file.write(f"{event.traceback.rstrip() or event.problem}\n\n")
         self.record("failure", trial=trial.name, problem=event.problem, lost=event.lost)
-        count, limit = (trial.losses, self.cfg.max_losses) if event.lost else (trial.failures, self.cfg.max_failures)
-        if count <= limit:
-            self.view.event(f"{trial.name} {'was lost' if event.lost else 'failed'} and goes on: {event.problem}")
-        else:
+        if self.fails_for_good(trial):
             self.finish(trial, Status.ERROR, event.problem)
+        else:
+            self.reporter.event(f"{trial.name} {'was lost' if event.lost else 'failed'} and goes on: {event.problem}")
+
+    def fails_for_good(self, trial: Trial) -> bool:
+        """Says whether a trial has failed as often as it may."""
+        return trial.failures > self.cfg.max_failures or trial.losses > self.cfg.max_losses
 
     def checked(self, actions: Actions, trial: Trial) -> Actions:
-        """Actions after a result or the end of a trial: about it, or paused ones.
+        """Returns actions after a result or the end of a trial.
 
         Raises:
-            RuntimeError: If the scheduler names others.
+            RuntimeError: If they are about others than this trial and paused ones.
         """
-        trials = self.history.trials
-        others = [name for name in actions if name not in trials or trials[name].status is not Status.PAUSED]
-        if wrong := [name for name in others if name != trial.name]:
+        allowed = {trial.name, *(paused.name for paused in self.state.with_status(Status.PAUSED))}
+        if wrong := [name for name in actions if name not in allowed]:
             said = f"{type(self.scheduler).__name__} decides about {', '.join(wrong)} after {trial.name}"
             raise RuntimeError(f"{said}: neither the trial that has reported nor a paused one")
         return actions
 
     def act(self, actions: Actions) -> None:
-        """Does what the scheduler said; pausing and going on are a matter of the history alone."""
+        """Does what the scheduler said; pausing and going on are a matter of the state alone."""
         for name, action in actions.items():
-            trial = self.history.trials[name]
+            trial = self.state.trials[name]
             if isinstance(action, Exploit):
                 self.adopt(trial)
-                params = told_params(trial.params, trial.params, short_names(trial.params))
-                self.view.event(f"{name} goes on as a copy of {action.donor}, with {params}")
+                params = format_params(trial.params, list(trial.params), short_names(trial.params))
+                self.reporter.event(f"{name} goes on as a copy of {action.donor}, with {params}")
             elif action is Action.STOP:
                 self.finish(trial, Status.TERMINATED)
 
     def adopt(self, trial: Trial) -> None:
         """Gives a clone its donor's last checkpoint, in place of its own."""
-        donor = self.history.trials[self.history.adoptions[trial.name]]
+        donor = self.state.trials[self.state.adoptions[trial.name]]
         source = last_good(donor.folder / FOLDER)
         if source is None:
             raise FileError(
@@ -339,15 +338,14 @@ class Runner:
         self.journal.sync()
 
     def finish(self, trial: Trial, status: Status, problem: str = "") -> None:
-        """A trial is over: says so to the scheduler and, if it was the last of its suggestion, to the search."""
+        """Ends a trial: tells the scheduler and, if it was the last of its suggestion, the search."""
         actions = self.checked(self.scheduler.on_end(trial.name), trial)
-        reason = problem or self.history.stops.get(trial.name, "")
-        self.record(
-            "end", trial=trial.name, status=status.value, reason=reason, score=self.scores(trial),
-            actions=write_actions(actions),
-        )  # fmt: skip
-        self.view.event(f"{trial.name} {status.value}: {reason}")
-        write_session(trial, {path: domain.describe() for path, domain in self.experiment.space.items()})
+        reason = problem or self.state.stops.get(trial.name, "")
+        self.record("end", trial=trial.name, status=status.value, reason=reason, score=self.scores(trial),
+                    actions=write_actions(actions))  # fmt: skip
+        self.reporter.event(f"{trial.name} {status}: {reason}")
+        space = {path: domain.describe() for path, domain in self.experiment.space.items()}
+        write_session(trial.folder, trial.number, trial.params, status is Status.ERROR, space)
         self.act(actions)
         self.tell(trial.number)
         if status is Status.TERMINATED:
@@ -355,8 +353,8 @@ class Runner:
 
     def tell(self, number: int) -> None:
         """Tells the search what came of a suggestion, once all of its trials are over."""
-        trials = self.history.suggestions[number]
-        if number not in self.history.told and all(trial.status.is_over for trial in trials):
+        trials = self.state.suggestions[number]
+        if number not in self.state.told and all(trial.status.is_over for trial in trials):
             values = self.values(trials)
             self.search.tell(number, values)
             self.record("told", number=number, values=values)
@@ -364,15 +362,17 @@ class Runner:
     # --- numbers ------------------------------------------------------------------------------------------------------
 
     def kept(self, row: Row) -> dict[str, Any]:
-        """What the journal keeps of a row."""
+        """Returns what the journal keeps of a row."""
         names = dict.fromkeys(("iteration", "seconds", "env_steps", *self.experiment.metrics, self.scheduler.cfg.time))
-        found = {name: column(row, name) for name in names}
+        found = {name: value if is_number(value := number_of(row, name)) else None for name in names}
+        self.columns = list(row)
         for name in self.experiment.metrics:
             if found[name] is not None or name.replace(".", "/") in row:
                 self.reported.add(name)
-            elif name.replace(".", "/").partition("/")[0] not in GROUPS:
-                self.view.missing(name, row)
-        self.columns = list(row)
+            elif not is_grouped(name) and name not in self.missing:
+                self.missing.add(name)
+                there = f"{called_here(name, row)}; there are {', '.join(row)}"
+                self.reporter.note(f"tune.metric = {name}: the trials report no such number{there}")
         return found
 
     def refuse_unreported(self, trial: Trial) -> None:
@@ -385,16 +385,14 @@ class Runner:
             f"tune.metric = {name}: {trial.name} is over and has never reported it{called_here(name, self.columns)}; "
             f"it reports {', '.join(self.columns)}; begin again with one of these (with force, or in another folder)"
             for name in self.experiment.metrics
-            if self.columns
-            and name not in self.reported
-            and name.replace(".", "/").partition("/")[0] not in GROUPS
-            and all(row.get(name) is None for row in trial.rows)
+            if self.columns and not (name in self.reported or is_grouped(name))
+            if all(row.get(name) is None for row in trial.rows)
         ]
         if wrong:
             raise ConfigError(*wrong)
 
     def age_and_score(self, row: Mapping[str, Any]) -> tuple[float, float]:
-        """What a scheduler is told of a row."""
+        """Returns what a scheduler is told of a row."""
         metric, mode, clock = self.experiment.metrics[0], self.experiment.modes[0], self.scheduler.cfg.time
         age, value = row[clock], row[metric]
         if not is_number(age):
@@ -404,39 +402,35 @@ class Runner:
         return float(age), float(value) if mode == "max" else -float(value)
 
     def scores(self, trial: Trial) -> list[float | None]:
-        """What a trial came to, for each metric."""
+        """Returns what a trial came to, for each metric."""
         judged = zip(self.experiment.metrics, self.experiment.modes, strict=True)
         return [score_of(trial.rows, metric, mode, self.cfg.scope) for metric, mode in judged]
 
     def values(self, trials: Sequence[Trial]) -> list[float] | None:
-        """The mean over seeds of what the trials of a suggestion came to; None if one of the metrics has no number."""
-        found = []
-        for scores in zip(*map(self.scores, trials), strict=True):
-            known = [score for score in scores if score is not None]
-            if not known:
-                return None
-            found.append(math.fsum(known) / len(known))
-        return found
+        """Returns the mean over seeds of what trials came to; None if one of the metrics has no number."""
+        columns = zip(*map(self.scores, trials), strict=True)
+        known = [[score for score in column if score is not None] for column in columns]
+        return [math.fsum(scores) / len(scores) for scores in known] if all(known) else None
 
     # --- stopping and going on ----------------------------------------------------------------------------------------
 
-    def put_away(self) -> None:
+    def stop_trials(self) -> None:
         """Lets trials at work save and stop."""
-        self.workers.interrupt()
-        deadline = time.monotonic() + PATIENCE
+        self.executor.interrupt()
+        deadline = time.monotonic() + STOP_SECONDS
         while self.at_work and time.monotonic() < deadline:
-            event = self.workers.wait(GLANCE)
+            event = self.executor.wait(POLL_SECONDS)
             if event is None:
                 continue
-            trial = self.history.trials[event.trial]
+            trial = self.state.trials[event.trial]
             self.at_work.discard(trial.name)
             if isinstance(event, Failed):
                 self.take_failure(trial, event)
             else:  # what it had just finished is told again when it goes on
-                self.workers.end(trial.name, save=isinstance(event, Stepped))
+                self.executor.end(trial.name, save=isinstance(event, Stepped))
         self.journal.sync()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Takes up where the journal ends: search and scheduler are asked and told the same again.
 
         What the journal says stands, also where they say something else now.
@@ -446,35 +440,31 @@ class Runner:
             with following(self.experiment.folder, number):
                 said = self.repeat(record)
                 differs = differs or (said is not None and said != record.get("actions", record.get("params")))
-                self.history.apply(record)
+                self.state.apply(record)
         if differs:
-            self.view.note("search or scheduler do not repeat themselves: from here on they may choose otherwise")
+            self.reporter.note("search or scheduler do not repeat themselves: from here on they may choose otherwise")
         self.record("resume", time=time.time(), num_samples=self.cfg.num_samples)
-        for name in list(self.history.adoptions):
-            self.adopt(self.history.trials[name])
-        for name in list(self.history.stops):
-            self.finish(self.history.trials[name], Status.TERMINATED)
-        for trial in list(self.history.trials.values()):
+        for name in list(self.state.adoptions):
+            self.adopt(self.state.trials[name])
+        for name in list(self.state.stops):
+            self.finish(self.state.trials[name], Status.TERMINATED)
+        for trial in list(self.state.trials.values()):
             if not trial.status.is_over and self.fails_for_good(trial):
                 self.finish(trial, Status.ERROR, trial.error)
-        for number, made in list(self.history.suggestions.items()):
+        for number, made in list(self.state.suggestions.items()):
             if len(made) < self.cfg.repeats:  # killed between two of its trials
                 self.make_trials(number, made[0].params, len(made))
             self.tell(number)
 
-    def fails_for_good(self, trial: Trial) -> bool:
-        """Whether a trial has failed as often as it may."""
-        return trial.failures > self.cfg.max_failures or trial.losses > self.cfg.max_losses
-
     def repeat(self, record: Mapping[str, Any]) -> Any:
-        """Asks and tells what led to a record; gives what was said now, in the record's form, if there is any."""
+        """Asks and tells what led to a record; returns what was said now, in the record's form, if there is any."""
         kind = record["kind"]
         if kind == "trial":
             said = None
-            if record["number"] not in self.history.suggestions:
+            if record["number"] not in self.state.suggestions:
                 asked = self.search.ask(record["number"])
                 said = None if asked is None else written(asked)
-            self.scheduler.add(record["trial"], self.history.params(record["params"]))
+            self.scheduler.add(record["trial"], self.state.params(record["params"]))
             return said
         if kind == "told":
             self.search.tell(record["number"], record["values"])
@@ -484,37 +474,31 @@ class Runner:
         elif kind == "end":
             return write_actions(self.scheduler.on_end(record["trial"]))
         elif kind == "drained":
-            return write_actions(self.scheduler.drained([t.name for t in self.history.with_status(Status.PAUSED)]))
+            return write_actions(self.scheduler.drained([t.name for t in self.state.with_status(Status.PAUSED)]))
         return None
 
     def record(self, kind: str, **facts: Any) -> None:
-        """Writes a record, and lets the history follow."""
+        """Writes a record, and lets the state follow."""
         made = {"kind": kind, **facts}
         self.journal.append(made)
-        self.history.apply(made)
+        self.state.apply(made)
 
 
-def about(name: str, number: int, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """What a trial is."""
+def params_record(name: str, number: int, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Returns what was chosen for a trial, JSON-ready."""
     return {"trial": name, "number": number, "params": written(params), "seed": seed}
 
 
-def write_about(folder: Path, facts: Mapping[str, Any]) -> None:
+def write_params(folder: Path, facts: Mapping[str, Any]) -> None:
     """Makes the folder of a trial, and writes there what was chosen for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ABOUT).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    (folder / PARAMS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def folder_name(name: str, params: Mapping[str, Any]) -> str:
-    """A trial's name and what was chosen for it, as far as a file's name may be: ``00003_lr=0.0005_hidden=64,64``."""
-    words = [f"{short}={told(params[path])}" for path, short in short_names(params).items()]
+    """Returns a trial's name and its parameters as a file may be called: ``00003_lr=0.0005_hidden=64,64``."""
+    words = [f"{short}={format_value(params[path])}" for path, short in short_names(params).items()]
     return re.sub(r"[^\w.,=+-]+", "-", "_".join([name, *words]))[:100]
-
-
-def column(row: Row, name: str) -> Any:
-    """A metric of a row, whose path may have dots or slashes; None if there is no number."""
-    value = number_of(row, name)
-    return value if is_number(value) else None
 
 
 def link_or_copy(source: str, target: str) -> None:

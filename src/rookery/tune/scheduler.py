@@ -23,7 +23,7 @@ class Action(Enum):
     CONTINUE = "continue"
     """It goes on; if it was paused, as soon as there is room."""
     PAUSE = "pause"
-    """It keeps its checkpoint and gives its place away until another action comes for it."""
+    """It keeps its checkpoint and gives its worker away until another action comes for it."""
     STOP = "stop"
     """It is over, also if it was paused."""
 

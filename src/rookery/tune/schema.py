@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from rookery.core.layers import import_object
-from rookery.training.schema import Schema, config_schema, own, section
+from rookery.training.schema import Schema, SchemaWriter, config_schema
 from rookery.tune.names import SCHEDULERS, SEARCHES
-from rookery.tune.settings import SECTION, TuneConfig
+from rookery.tune.settings import ExperimentFile
 from rookery.tune.space import FUNCTIONS
 from rookery.tune.spec import LISTS
 
-DOMAIN = {"$ref": "#/$defs/domain"}
-
-KEPT = ("description", "default", "examples")
-"""What editors show of a value, whatever it may be."""
-
 
 def experiment_schema() -> Schema:
-    """The schema of a file for ``rookery tune``."""
-    schema = config_schema()
-    body = section(TuneConfig)
-    for name, known in (("search", SEARCHES), ("scheduler", SCHEDULERS)):
-        kinds = [_named(short, section(import_object(path))) for short, path in known.items()]
-        body["properties"][name] |= {"oneOf": [{"enum": list(known)}, *kinds, own({})]}
-    properties = {key: _open(part) for key, part in schema["properties"].items()}
+    """Describes the file of ``rookery tune``."""
+    schema = config_schema(everywhere={"$ref": "#/$defs/domain"})
+    known = {"search": SEARCHES, "scheduler": SCHEDULERS}
+    own = SchemaWriter(known).section(ExperimentFile)["properties"]
+    for name, classes in known.items():
+        own["tune"]["properties"][name]["oneOf"].insert(0, {"enum": list(classes)})
     return {
         **schema,
         "title": "Rookery experiment",
-        "properties": {
-            **properties,
-            SECTION: {**body, "description": "What is tried, how, and where."},
-        },
+        "properties": {**schema["properties"], **own},
         "$defs": {**schema["$defs"], "domain": _domain()},
     }
 
 
-def _named(name: str, body: Schema) -> Schema:
-    properties = {"name": {"const": name}, **body["properties"]}
-    return {**body, "title": name, "type": "object", "properties": properties, "required": ["name"]}
-
-
 def _domain() -> Schema:
-    """A mapping with one key, the name of a function."""
+    """Describes a mapping with one key, the name of a function of `tune.space`."""
     kinds = []
     for name, function in FUNCTIONS.items():
         arguments: Schema = {"type": "array", "minItems": 1} if name in LISTS else {}
@@ -51,23 +33,3 @@ def _domain() -> Schema:
         inside = {name: {**arguments, "description": text}}
         kinds.append({"type": "object", "properties": inside, "required": [name], "additionalProperties": False})
     return {"description": "A value that is still to be chosen.", "oneOf": kinds}
-
-
-def _open(schema: Any) -> Any:
-    """A schema that takes a domain too, where it takes a value; sections stay what they are."""
-    if not isinstance(schema, Mapping):
-        return schema
-    inner = {key: _opened_parts(key, part) for key, part in schema.items()}
-    if "properties" in schema or any(key in schema for key in ("oneOf", "$ref")):
-        return inner
-    told = {key: part for key, part in inner.items() if key in KEPT}
-    return {**told, "anyOf": [{key: part for key, part in inner.items() if key not in KEPT}, DOMAIN]}
-
-
-def _opened_parts(key: str, part: Any) -> Any:
-    """What stands under a key of a schema, opened where it is a schema itself."""
-    if key == "properties":
-        return {name: part[name] if name == "name" else _open(part[name]) for name in part}
-    if key in ("oneOf", "anyOf") and any(isinstance(each, Mapping) and "properties" in each for each in part):
-        return [_open(each) for each in part]
-    return _open(part) if key == "additionalProperties" else part

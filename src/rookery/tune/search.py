@@ -8,21 +8,17 @@ make_search     puts both together
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object, nested
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, show
 from rookery.tune.space import Computed, Domain, Grid, cell, drawn, grid_size, stream
-from rookery.tune.spec import known
-
-if TYPE_CHECKING:
-    from rookery.tune.settings import TuneConfig
+from rookery.tune.spec import known, takes
 
 
 class AskTell(Protocol):
@@ -203,33 +199,39 @@ def make_search(
     search: Any,
     space: Mapping[str, Domain],
     modes: Sequence[str],
-    cfg: TuneConfig,
+    num_samples: int,
+    points: Sequence[Mapping[str, Any]],
     streams: Streams,
     config: Mapping[str, Any] | None = None,
     began_with: int | None = None,
 ) -> Suggestions:
-    """The suggestions of an experiment.
+    """Makes the suggestions of an experiment.
 
     Args:
         search: Settings of a search, or an object with ``ask(number)`` and ``tell(number, values)`` (see `AskTell`).
-        space: The domains of all parameters by path.
+        space: Domains of all parameters by path.
         modes: ``max`` or ``min``, for each metric.
-        cfg: Says how many samples, and which points come first.
+        num_samples: Samples that are wanted now.
+        points: Suggestions to try first.
         streams: Random streams of the experiment.
         config: What functions of `sample_from` see (see `Suggestions`).
-        began_with: How many samples were wanted at the beginning, where `cfg` wants others now: a search that goes by
-            their number has to say the same again.
+        began_with: Samples that were wanted at the beginning: a search that goes by their number has to say the same
+            again when others are wanted now.
 
     Raises:
         ConfigError: If the object is no search, the search cannot use a domain, or a point is wrong.
     """
-    num_samples = max(began_with or cfg.num_samples, len(cfg.points))
     if isinstance(search, SearchConfig):
-        made = import_object(search.search)(search, searched(space), modes, num_samples, streams)
-    else:
-        made = search
-        _refuse_others(search)
-    return Suggestions(made, space, cfg.points, cfg.num_samples, streams, config)
+        wanted = max(began_with or num_samples, len(points))
+        search = import_object(search.search)(search, searched(space), modes, wanted, streams)
+    elif isinstance(search, type) or not (
+        takes(getattr(search, "ask", None), 0) and takes(getattr(search, "tell", None), 0, (0.0,))
+    ):
+        raise ConfigError(
+            f"search = {show(search)}: is no search, an object with ask(number) -> parameters by path or None, and "
+            "tell(number, values)"
+        )
+    return Suggestions(search, space, points, num_samples, streams, config)
 
 
 def searched(space: Mapping[str, Domain]) -> dict[str, Domain]:
@@ -248,25 +250,6 @@ def refuse_grids(space: Mapping[str, Domain], search: str) -> None:
         raise ConfigError(
             *(f"{grid}: {search} does not try whole grids; write choice, or search: {{name: random}}" for grid in grids)
         )
-
-
-def _refuse_others(search: Any) -> None:
-    """Raises ConfigError for what is no search."""
-    wanted = "a search has ask(number) -> parameters by path or None, and tell(number, values)"
-    if isinstance(search, type):
-        raise ConfigError(f"search = {show(search)} is a class; give an object of it; {wanted}")
-    for name, arguments in (("ask", (0,)), ("tell", (0, (0.0,)))):
-        method = getattr(search, name, None)
-        if not callable(method):
-            raise ConfigError(f"search = {show(search)} has no {name}; {wanted}")
-        try:
-            inspect.signature(method).bind(*arguments)
-        except TypeError as error:
-            raise ConfigError(
-                f"search = {show(search)}: its {name} takes other arguments ({error}); {wanted}"
-            ) from None
-        except ValueError:
-            continue  # it does not say what it takes
 
 
 def _read_points(points: Sequence[Mapping[str, Any]], space: Mapping[str, Domain]) -> list[dict[str, Any]]:

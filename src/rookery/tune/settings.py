@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from rookery.core.config import Polymorphic
-from rookery.core.settings import NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Settings
-from rookery.tune.scheduler import FIFOConfig
-from rookery.tune.search import RandomConfig
+from rookery.core.settings import NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Settings, show
+from rookery.tune.names import SCHEDULERS, SEARCHES
+from rookery.tune.scheduler import FIFOConfig, SchedulerConfig
+from rookery.tune.search import RandomConfig, SearchConfig
 
 SECTION = "tune"
 """Where in a file these settings stand."""
@@ -60,6 +61,19 @@ class TuneConfig(Settings):
     """Names all random streams of search, scheduler and trials; none = drawn once and noted."""
     console: Literal["auto", "live", "plain", "quiet", "json"] = "auto"
     """Progress: a live table, plain lines, nothing; ``auto`` = live at a terminal, else plain."""
+
+    def __post_init__(self) -> None:
+        metrics = (self.metric,) if isinstance(self.metric, str) else self.metric
+        if not metrics or not all(metrics):
+            raise ValueError(f"metric = {show(self.metric)}: must name a column that trials report, say return_mean")
+        if len(set(metrics)) < len(metrics):
+            raise ValueError(f"metric = {show(self.metric)}: names a column twice; leave one out")
+        if not isinstance(self.mode, str) and len(self.mode) not in (1, len(metrics)):
+            raise ValueError(f"mode = {show(self.mode)}: must be one, or one for each of the {len(metrics)} metrics")
+        for name, kind, known in (("search", SearchConfig, SEARCHES), ("scheduler", SchedulerConfig, SCHEDULERS)):
+            if not isinstance(getattr(self, name), kind):
+                given = type(getattr(self, name)).__name__
+                raise ValueError(f"{name} = {given}: is no {name}; there are {', '.join(known)}")
 
 
 @dataclass(frozen=True)

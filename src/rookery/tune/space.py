@@ -17,12 +17,12 @@ import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
 from statistics import NormalDist
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,23 +35,30 @@ from rookery.core.settings import Settings, Undecided, is_undecided, object_name
 Rng = np.random.Generator
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Domain(Undecided, ABC):
-    """What a parameter may be. Made by the functions below, which check their arguments."""
+    """What a parameter may be. Made by the functions below, which check their arguments.
+
+    Attributes:
+        fixed: Whether a trial keeps its value to the end, because its checkpoints depend on it (`Job.fixed`).
+    """
+
+    fixed: bool = field(default=False, compare=False)
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """It as `tune.spec.read` takes it from a file, JSON-ready: ``{"loguniform": [0.0001, 0.01]}``."""
+        """Returns the domain as a file has it, JSON-ready: ``{"loguniform": [0.0001, 0.01]}``."""
 
     @abstractmethod
     def adopt(self, value: Any) -> Any:
-        """The value of this domain that `value` means: of a point, or read back from JSON, where a tuple is a list.
+        """Returns the value of this domain that `value` means: of a point, or read back from JSON.
 
         Raises:
-            ConfigError: If it is none of them.
+            ConfigError: If `value` is none of the domain's.
         """
 
     def contains(self, value: Any) -> bool:
-        """Whether `value` is one of its values."""
+        """Says whether `value` is one of the domain's."""
         try:
             self.adopt(value)
         except ConfigError:
@@ -59,7 +66,7 @@ class Domain(Undecided, ABC):
         return True
 
     def __repr__(self) -> str:
-        """It as it is called in code: ``loguniform(0.0001, 0.01)``."""
+        """Writes the domain as it is called in code: ``loguniform(0.0001, 0.01)``."""
         ((kind, arguments),) = self.describe().items()
         inside = arguments if kind in ("choice", "grid_search", "sample_from") else str(arguments)[1:-1]
         return f"{kind}({inside})"
@@ -70,20 +77,42 @@ class Drawn(Domain):
 
     @abstractmethod
     def quantile(self, u: float) -> Any:
-        """The value below which a share `u` in [0, 1) of the distribution lies."""
+        """Returns the value below which a share `u` in [0, 1) of the distribution lies."""
 
     def draw(self, rng: Rng) -> Any:
-        """A random value; takes one number from `rng`, whatever the domain."""
+        """Draws a random value; takes one number from `rng`, whatever the domain."""
         return self.quantile(rng.random())
 
 
+class Numeric(Drawn):
+    """A distribution of numbers.
+
+    Attributes:
+        step: All values are multiples of it; None for any number.
+    """
+
+    step: float | None
+
+    @abstractmethod
+    def clip(self, value: float) -> Any:
+        """Returns the nearest value of the domain."""
+
+    def adopt(self, value: Any) -> Any:
+        """Returns `value`, exactly on its step."""
+        if _is_finite(value):
+            near = self.clip(value)
+            if near == value or (self.step and math.isclose(near, value, rel_tol=1e-9, abs_tol=self.step * 1e-9)):
+                return near
+        raise ConfigError(f"{show(value)} is not in {self}")
+
+
 @dataclass(frozen=True, repr=False)
-class Float(Drawn):
+class Float(Numeric):
     """Numbers from `low` to `high`.
 
     Attributes:
-        low: The smallest.
-        high: The largest.
+        low: The smallest number.
+        high: The largest number.
         log: Whether the logarithm is uniform.
         step: All values are multiples of it; None for any number.
     """
@@ -94,71 +123,57 @@ class Float(Drawn):
     step: float | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Its function and arguments."""
+        """Returns its function and arguments."""
         kind = f"{'q' if self.step else ''}{'log' if self.log else ''}uniform"
         return {kind: [self.low, self.high] + ([self.step] if self.step else [])}
 
-    def quantile(self, u: float) -> float:
-        """The value at `u`; with a step, each value owns half a step on both its sides."""
+    def quantile(self, u: float) -> Any:
+        """Returns the value at `u`; with a step, each value owns half a step on both its sides."""
         half = self.step / 2 if self.step else 0.0
-        return self.clip(_between(self.low - half, self.high + half, u, self.log))
+        low, high = self.low - half, self.high + half
+        if self.log:
+            return self.clip(math.exp(math.log(low) * (1 - u) + math.log(high) * u))
+        return self.clip(low * (1 - u) + high * u)
 
-    def clip(self, value: float) -> float:
-        """The nearest value of the domain."""
+    def clip(self, value: float) -> Any:
+        """Returns the nearest value of the domain."""
         inside = min(max(float(value), self.low), self.high)
         return _multiple(inside, self.step) if self.step else inside
 
-    def adopt(self, value: Any) -> float:
-        """`value` as a float, exactly on its step."""
-        if _finite(value) and self.low <= value <= self.high and _is_on_step(value, self.clip(value), self.step):
-            return self.clip(value)
-        raise ConfigError(f"{show(value)} is not in {self}")
-
 
 @dataclass(frozen=True, repr=False)
-class Integer(Drawn):
+class Integer(Float):
     """Whole numbers from `low` to `high`, both included (`randint(0, 3)` is ``Integer(0, 2)``).
 
     Attributes:
-        low: The smallest.
-        high: The largest.
+        low: The smallest number.
+        high: The largest number.
         log: Whether the logarithm is uniform.
         step: All values are multiples of it, if it is not 1.
     """
 
     low: int
     high: int
-    log: bool = False
     step: int = 1
 
     def describe(self) -> dict[str, Any]:
-        """Its function and arguments."""
+        """Returns its function and arguments."""
         kind = f"{'log' if self.log else ''}randint"
         return {kind: [self.low, self.high + 1]} if self.step == 1 else {f"q{kind}": [self.low, self.high, self.step]}
 
-    def quantile(self, u: float) -> int:
-        """The value at `u`; each value owns half a step on both its sides."""
-        half = self.step / 2
-        return self.clip(_between(self.low - half, self.high + half, u, self.log))
-
-    def clip(self, value: float) -> int:
-        """The nearest value of the domain."""
-        return min(max(round(value / self.step) * self.step, self.low), self.high)
-
-    def adopt(self, value: Any) -> int:
-        """`value` as an int."""
-        if _finite(value) and value == int(value) and self.low <= value <= self.high and int(value) % self.step == 0:
-            return int(value)
-        raise ConfigError(f"{show(value)} is not in {self}")
+    def clip(self, value: float) -> Any:
+        """Returns the nearest value of the domain; exact for whole numbers of any size."""
+        inside = min(max(value, self.low), self.high)
+        return round(inside if self.step == 1 else inside / self.step) * self.step
 
 
 @dataclass(frozen=True, repr=False)
-class Normal(Drawn):
+class Normal(Numeric):
     """Numbers of a normal distribution.
 
     Attributes:
-        mean: Its middle.
-        std: Its standard deviation.
+        mean: Middle of the distribution.
+        std: Standard deviation.
         step: All values are multiples of it; None for any number.
     """
 
@@ -167,77 +182,76 @@ class Normal(Drawn):
     step: float | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Its function and arguments."""
+        """Returns its function and arguments."""
         arguments = [self.mean, self.std]
         return {"qrandn": [*arguments, self.step]} if self.step else {"randn": arguments}
 
     def quantile(self, u: float) -> float:
-        """The value at `u`; the ends have none, so the numbers next to them stand for 0 and 1."""
+        """Returns the value at `u`; the ends have none, so the numbers next to them stand for 0 and 1."""
         return self.clip(NormalDist(self.mean, self.std).inv_cdf(min(max(u, 2.0**-54), 1 - 2.0**-53)))
 
     def share(self, value: float) -> float:
-        """The share of the distribution below `value`: `quantile` turned round."""
+        """Returns the share of the distribution below `value`: `quantile` turned round."""
         return NormalDist(self.mean, self.std).cdf(value)
 
     def clip(self, value: float) -> float:
-        """The nearest value of the domain."""
+        """Returns the nearest value of the domain."""
         return _multiple(float(value), self.step) if self.step else float(value)
 
-    def adopt(self, value: Any) -> float:
-        """`value` as a float, exactly on its step."""
-        if _finite(value) and _is_on_step(value, self.clip(value), self.step):
-            return self.clip(value)
-        raise ConfigError(f"{show(value)} is not in {self}")
 
-
-@dataclass(frozen=True, repr=False)
-class Choice(Drawn):
-    """One of several values of any kind, all equally likely.
+class Listed(Domain):
+    """Values of any kind.
 
     Attributes:
         values: What there is to choose from.
     """
 
     values: tuple[Any, ...]
+    function: ClassVar[str]
+    """Name of the function that makes the domain."""
 
     def describe(self) -> dict[str, Any]:
-        """Its function and values, as they are written."""
-        return {"choice": written(self.values)}
-
-    def quantile(self, u: float) -> Any:
-        """The value at `u`, in the order given."""
-        return self.values[int(u * len(self.values))]
+        """Returns its function and values, as they are written."""
+        return {self.function: written(self.values)}
 
     def adopt(self, value: Any) -> Any:
-        """The one of the values that `value` means."""
+        """Returns the one of the values that `value` means."""
         return self.values[self.index(value)]
 
     def index(self, value: Any) -> int:
-        """The place of a value.
+        """Returns the place of `value` itself, or of what is written as it is.
 
         Raises:
             ConfigError: If it has none.
         """
-        return _index(self, self.values, value)
+        for i, known in enumerate(self.values):
+            if known is value:
+                return i
+        form = written(value)
+        for i, known in enumerate(self.values):
+            if written(known) == form and isinstance(known, bool) == isinstance(value, bool):
+                return i
+        raise ConfigError(f"{show(value)} is none of the values of {self}")
 
 
 @dataclass(frozen=True, repr=False)
-class Grid(Domain):
-    """Values that are all tried, with all values of other grids.
-
-    Attributes:
-        values: What is tried.
-    """
+class Choices(Listed, Drawn):
+    """One of several values, all equally likely."""
 
     values: tuple[Any, ...]
+    function: ClassVar[str] = "choice"
 
-    def describe(self) -> dict[str, Any]:
-        """Its function and values, as they are written."""
-        return {"grid_search": written(self.values)}
+    def quantile(self, u: float) -> Any:
+        """Returns the value at `u`, in the order given."""
+        return self.values[int(u * len(self.values))]
 
-    def adopt(self, value: Any) -> Any:
-        """The one of the values that `value` means."""
-        return self.values[_index(self, self.values, value)]
+
+@dataclass(frozen=True, repr=False)
+class Grid(Listed):
+    """Values that are all tried, with all values of other grids."""
+
+    values: tuple[Any, ...]
+    function: ClassVar[str] = "grid_search"
 
 
 @dataclass(frozen=True, repr=False)
@@ -251,15 +265,15 @@ class Computed(Domain):
     function: Callable[..., Any]
 
     def describe(self) -> dict[str, Any]:
-        """Its function."""
+        """Returns its function."""
         return {"sample_from": written(self.function)}
 
     def adopt(self, value: Any) -> Any:
-        """`value`: a function may give anything."""
+        """Returns `value`: a function may give anything."""
         return value
 
     def compute(self, config: Mapping[str, Any], rng: Rng) -> Any:
-        """Its value, given the other parameters."""
+        """Returns its value, given the other parameters."""
         return self.function(config, rng) if _positional(self.function) > 1 else self.function(config)
 
 
@@ -268,68 +282,53 @@ class Computed(Domain):
 
 
 def grid_search(values: Sequence[Any]) -> Any:
-    """Every one of `values` is tried, with every combination of other grids.
-
-    Raises:
-        ConfigError: If there is none.
-    """
+    """Every one of `values` is tried, with every combination of other grids."""
     return Grid(_values("grid_search", values))
 
 
 def choice(values: Sequence[Any]) -> Any:
-    """One of `values`, all equally likely.
-
-    Raises:
-        ConfigError: If there is none.
-    """
-    return Choice(_values("choice", values))
+    """One of `values`, all equally likely."""
+    return Choices(_values("choice", values))
 
 
 def uniform(low: float, high: float) -> Any:
     """A number from `low` to `high`."""
-    return Float(*_floats("uniform", low, high))
+    return _range("uniform", low, high)
 
 
 def quniform(low: float, high: float, q: float) -> Any:
     """A multiple of `q` from `low` to `high`, both included."""
-    low, high, q = _stepped_floats("quniform", low, high, q)
-    return Float(low, high, step=q)
+    return _range("quniform", low, high, q)
 
 
 def loguniform(low: float, high: float) -> Any:
     """A number from `low` to `high`, uniform in its logarithm."""
-    low, high = _floats("loguniform", low, high)
-    return Float(low, high, log=True)
+    return _range("loguniform", low, high)
 
 
 def qloguniform(low: float, high: float, q: float) -> Any:
     """A multiple of `q` from `low` to `high`, both included, uniform in its logarithm."""
-    low, high, q = _stepped_floats("qloguniform", low, high, q)
-    return Float(low, high, log=True, step=q)
+    return _range("qloguniform", low, high, q)
 
 
 def randint(low: int, high: int) -> Any:
     """A whole number from `low` to `high` - 1."""
-    low, high = _ints("randint", low, high)
-    return Integer(low, high - 1)
+    return _range("randint", low, high)
 
 
 def qrandint(low: int, high: int, q: int) -> Any:
     """A whole multiple of `q` from `low` to `high`, both included."""
-    low, high, q = _stepped_ints("qrandint", low, high, q)
-    return Integer(low, high, step=q)
+    return _range("qrandint", low, high, q)
 
 
 def lograndint(low: int, high: int) -> Any:
     """A whole number from `low` to `high` - 1, uniform in its logarithm."""
-    low, high = _ints("lograndint", low, high)
-    return Integer(low, high - 1, log=True)
+    return _range("lograndint", low, high)
 
 
 def qlograndint(low: int, high: int, q: int) -> Any:
     """A whole multiple of `q` from `low` to `high`, both included, uniform in its logarithm."""
-    low, high, q = _stepped_ints("qlograndint", low, high, q)
-    return Integer(low, high, log=True, step=q)
+    return _range("qlograndint", low, high, q)
 
 
 def randn(mean: float = 0.0, std: float = 1.0) -> Any:
@@ -359,22 +358,9 @@ def sample_from(function: Callable[..., Any]) -> Any:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (
-        grid_search,
-        choice,
-        uniform,
-        quniform,
-        loguniform,
-        qloguniform,
-        randint,
-        qrandint,
-        lograndint,
-        qlograndint,
-        randn,
-        qrandn,
-        sample_from,
-    )
-}
+    for function in (grid_search, choice, uniform, quniform, loguniform, qloguniform, randint, qrandint, lograndint,
+                     qlograndint, randn, qrandn, sample_from)
+}  # fmt: skip
 """The functions by name, as files know them."""
 
 
@@ -444,14 +430,20 @@ def written(value: Any) -> Any:
 # --- arguments ------------------------------------------------------------------------------------------------------
 
 
-def _finite(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _number(kind: str, name: str, value: Any) -> float:
-    if not _finite(value):
+    if not _is_finite(value):
         raise ConfigError(f"{kind}: {name} must be a finite number, not {show(value)}")
     return float(value)
+
+
+def _whole(kind: str, name: str, value: Any) -> int:
+    if not (_is_finite(value) and value == int(value)) or abs(value) > 2**63:
+        raise ConfigError(f"{kind}: {name} must be a whole number of at most 64 bits, not {show(value)}")
+    return int(value)
 
 
 def _positive(kind: str, name: str, value: Any) -> float:
@@ -460,60 +452,33 @@ def _positive(kind: str, name: str, value: Any) -> float:
     return float(value)
 
 
-def _floats(kind: str, low: Any, high: Any) -> tuple[float, float]:
-    """The bounds of a function of that name, if they are right."""
-    low, high = _number(kind, "low", low), _number(kind, "high", high)
-    _ordered(kind, low, high)
-    return low, high
-
-
-def _stepped_floats(kind: str, low: Any, high: Any, q: Any) -> tuple[float, float, float]:
-    """The bounds, exactly on their step, and the step."""
-    low, high = _floats(kind, low, high)
-    q = _positive(kind, "q", q)
-    for name, bound in (("low", low), ("high", high)):
-        if not math.isclose(bound, _multiple(bound, q), rel_tol=1e-9, abs_tol=q * 1e-9):
-            below = _multiple(math.floor(bound / q) * q, q)
-            _refuse_between(kind, name, bound, q, below, _multiple(below + q, q))
-    return _multiple(low, q), _multiple(high, q), q
-
-
-def _ints(kind: str, low: Any, high: Any) -> tuple[int, int]:
-    """The bounds of a function of that name, if they are right."""
-    low, high = _whole(kind, "low", low), _whole(kind, "high", high)
-    _ordered(kind, low, high)
-    return low, high
-
-
-def _stepped_ints(kind: str, low: Any, high: Any, q: Any) -> tuple[int, int, int]:
-    """The bounds and the step."""
-    low, high = _ints(kind, low, high)
-    q = _whole(kind, "q", _positive(kind, "q", q))
-    for name, bound in (("low", low), ("high", high)):
-        if bound % q:
-            _refuse_between(kind, name, bound, q, bound // q * q, bound // q * q + q)
-    return low, high, q
-
-
-def _whole(kind: str, name: str, value: Any) -> int:
-    if not (_finite(value) and value == int(value)) or abs(value) > 2**63:
-        raise ConfigError(f"{kind}: {name} must be a whole number of at most 64 bits, not {show(value)}")
-    return int(value)
-
-
-def _refuse_between(kind: str, name: str, bound: float, q: float, below: float, above: float) -> None:
-    raise ConfigError(f"{kind}: {name} must be a multiple of q = {q:g}, not {bound:g}; write {below:g} or {above:g}")
-
-
-def _ordered(kind: str, low: float, high: float) -> None:
+def _range(kind: str, low: Any, high: Any, q: Any = None) -> Domain:
+    """The domain of a function of that name, if its arguments are right; bounds are put exactly on the step `q`."""
+    whole, log = "randint" in kind, "log" in kind
+    read = _whole if whole else _number
+    low, high = read(kind, "low", low), read(kind, "high", high)
     if low >= high:
-        excluded = ", which is excluded" if kind in ("randint", "lograndint") else ""
+        excluded = ", which is excluded" if whole and q is None else ""
         raise ConfigError(f"{kind}: low must be below high{excluded}, not {low:g} and {high:g}")
-    if "log" in kind and low <= 0:
+    if log and low <= 0:
         raise ConfigError(
             f"{kind}: low must be above 0, where the logarithm begins, not {low:g}; "
             f"write a small number, or {kind.replace('log', '')}"
         )
+    if q is not None:
+        q = read(kind, "q", _positive(kind, "q", q))
+        for name, bound in (("low", low), ("high", high)):
+            exact = (
+                bound % q == 0 if whole else math.isclose(bound, _multiple(bound, q), rel_tol=1e-9, abs_tol=q * 1e-9)
+            )
+            if not exact:
+                below = _multiple(math.floor(bound / q) * q, q)
+                raise ConfigError(
+                    f"{kind}: {name} must be a multiple of q = {q:g}, not {bound:g}; write {below:g} or {below + q:g}"
+                )
+    if whole:
+        return Integer(low, high - (q is None), log, 1 if q is None else q)
+    return Float(low, high, log) if q is None else Float(_multiple(low, q), _multiple(high, q), log, q)
 
 
 def _values(kind: str, values: Any) -> tuple[Any, ...]:
@@ -548,28 +513,6 @@ def _positional(function: Callable[..., Any]) -> int:
     return len(required) or sum(p.kind in kinds for p in parameters)
 
 
-def _between(low: float, high: float, u: float, log: bool) -> float:
-    """The point at a share `u` of the way."""
-    return math.exp(_between(math.log(low), math.log(high), u, False)) if log else low * (1 - u) + high * u
-
-
-def _is_on_step(value: float, clipped: float, step: float | None) -> bool:
-    """Whether clipping has changed a value by no more than rounding does."""
-    return math.isclose(clipped, value, rel_tol=1e-9, abs_tol=(step or 0.0) * 1e-9)
-
-
 def _multiple(value: float, step: float) -> float:
     """The nearest multiple of `step`, as it is written: three times 0.1 is 0.3."""
     return float(round(value / step) * Decimal(repr(step)))
-
-
-def _index(domain: Domain, values: tuple[Any, ...], value: Any) -> int:
-    """The place of `value` itself, or of what is written as it is."""
-    for i, known in enumerate(values):
-        if known is value:
-            return i
-    form = written(value)
-    for i, known in enumerate(values):
-        if written(known) == form and isinstance(known, bool) == isinstance(value, bool):
-            return i
-    raise ConfigError(f"{show(value)} is none of the values of {domain}")

@@ -18,9 +18,10 @@ from typing import Any
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import CLASS, Layer, import_object, mapping_of, nested
 from rookery.core.settings import Settings, is_undecided, show
+from rookery.report.experiment import is_number
 from rookery.tune.space import FUNCTIONS, Domain
 
-LISTS = ("choice", "grid_search")
+LISTS = {"choice", "grid_search"}
 """Functions whose one argument is a list."""
 
 
@@ -43,7 +44,7 @@ def read_layer(layer: Layer) -> Layer:
             try:
                 if name in FUNCTIONS:
                     return _called(name, arguments)
-                if meant := _meant(name, arguments):
+                if meant := _meant(str(name), arguments):
                     raise ConfigError(f"there is no domain {name!r}; did you mean {meant!r}?")
             except ConfigError as error:
                 problems.extend(f"{layer.where(path)}: {path} = {show(dict(node))}: {why}" for why in error.problems)
@@ -140,9 +141,14 @@ def split_layers(layers: Sequence[Layer]) -> tuple[list[Layer], dict[str, Any]]:
     return fixed, undecided
 
 
-def outline(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Values of several layers, lowest first, as one nested dict in which settings objects are dicts of what they were
-    given; domains stay. What functions of `sample_from` look at.
+def outline(parts: Iterable[Mapping[str, Any]], keep_classes: bool = False) -> dict[str, Any]:
+    """Returns values of several layers, lowest first, as one nested dict: what functions of `sample_from` look at.
+
+    Settings objects become dicts of what they were given; domains stay.
+
+    Args:
+        parts: Values by path, of each layer.
+        keep_classes: Whether the dicts of settings objects say their class, under the key `CLASS`.
     """
     tree: dict[str, Any] = {}
 
@@ -151,7 +157,7 @@ def outline(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             if isinstance(part, Mapping | Settings):
                 inside = node[key] = dict(node[key]) if isinstance(node.get(key), dict) else {}
                 lay(inside, mapping_of(part))
-            elif key != CLASS:
+            elif keep_classes or key != CLASS:
                 node[key] = part
 
     for values in parts:
@@ -174,6 +180,17 @@ def known(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any
 
     tree: dict[str, Any] = clean(config, "")
     return tree
+
+
+def takes(function: Any, *arguments: Any) -> bool:
+    """Says whether something can be called with these arguments, as far as its signature says."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that says nothing
+        return True
+    return True
 
 
 def _parts(values: Any) -> list[tuple[Any, Any]]:
@@ -222,15 +239,11 @@ def _called(name: str, arguments: Any) -> Domain:
     return function(*args, **keywords)
 
 
-def _meant(name: Any, arguments: Any) -> str:
+def _meant(name: str, arguments: Any) -> str:
     """The function that a misspelled one-key mapping means; empty if it may well be something else."""
-    if not isinstance(name, str):
-        return ""
     bare = {known.replace("_", ""): known for known in FUNCTIONS}
     word = name.lower().replace("_", "").replace("-", "")
-    if word in bare:
-        return bare[word]
     inside = list(arguments.values()) if isinstance(arguments, Mapping) else arguments
-    numbers = isinstance(inside, list) and len(inside) in (2, 3) and all(isinstance(x, int | float) for x in inside)
-    match = get_close_matches(word, [key for key, known in bare.items() if known not in LISTS], n=1, cutoff=0.8)
-    return bare[match[0]] if numbers and match else ""
+    numbers = isinstance(inside, list) and len(inside) in (2, 3) and all(map(is_number, inside))
+    close = get_close_matches(word, [key for key in bare if bare[key] not in LISTS], 1, 0.8) if numbers else []
+    return bare.get(close[0] if close else word, "")

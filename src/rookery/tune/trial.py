@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from rookery.report.experiment import is_number
 
 Row = Mapping[str, Any]
 """What a trial reports after an iteration: flat, JSON-ready, as a line of `metrics.jsonl`; ``iteration`` counts from
 1."""
 
 
-class Status(Enum):
+class Status(StrEnum):
     """Where a trial stands."""
 
     PENDING = "PENDING"
-    """It waits for a free place; new, or to go on from its last checkpoint."""
+    """It waits for a free worker; new, or to go on from its last checkpoint."""
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
-    """It has given its place away and waits for the scheduler."""
+    """It has given its worker away and waits for the scheduler."""
     TERMINATED = "TERMINATED"
     ERROR = "ERROR"
 
     @property
     def is_over(self) -> bool:
-        """Whether it never runs again."""
+        """Whether the trial never runs again."""
         return self in (Status.TERMINATED, Status.ERROR)
 
 
@@ -37,19 +39,19 @@ class Trial:
 
     Attributes:
         name: ``00003``; with repeats over seeds ``00003-1``.
-        number: Which suggestion of the search it is, from 0; repeats have the same.
-        params: What was chosen for it, by path.
-        folder: Where its files are.
-        seed: Names its random streams.
-        status: Where it stands.
-        row: The last row it reported.
+        number: Number of the suggestion of the search, from 0; repeats have the same.
+        params: Parameters that were chosen, by path.
+        folder: Folder of the trial's files.
+        seed: Seed of the trial's random streams.
+        status: Where the trial stands.
+        row: The last row that the trial reported.
         known: Iterations that need not be reported again; a clone counts those of its donor.
         rows: The numbers of the metrics that matter in all rows so far, oldest first.
-        reason: Why it ended, in words.
-        failures: How often it raised.
+        reason: Why the trial ended, in words.
+        failures: How often the trial raised.
         losses: How often the process it ran in was lost.
         error: The last failure, in one line.
-        parents: Whom it was cloned from: (its iteration, donor), oldest first.
+        parents: Donors that the trial was cloned from: (its iteration, donor), oldest first.
     """
 
     name: str
@@ -72,21 +74,24 @@ class Trial:
         """Iterations reported so far."""
         return int(self.row.get("iteration", 0))
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a `TrialSummary` says of the trial beside status, scores and history."""
+        names = ("name", "number", "params", "reason", "error", "folder")
+        return {"last": self.row, **{name: getattr(self, name) for name in names}}
+
 
 SCOPES = ("last", "best", "mean", "last-5", "last-10")
 
 
-def score_of(rows: list[Row], metric: str, mode: str, scope: str) -> float | None:
-    """One number for a trial.
+def score_of(rows: Sequence[Row], metric: str, mode: str, scope: str) -> float | None:
+    """Returns one number for a trial; None if it never reported one.
 
     Args:
-        rows: What it reported, oldest first.
-        metric: Which column.
-        mode: ``max`` or ``min``: which numbers are better, for ``best``.
+        rows: Rows that the trial reported, oldest first.
+        metric: Column of the rows.
+        mode: ``max`` or ``min``: which numbers are better, for the scope ``best``.
         scope: ``last`` row that has a number, ``best`` of all, ``mean`` of all, mean of the ``last-5`` or ``last-10``.
-
-    Returns:
-        None if it never reported a number.
     """
     known = [float(row[metric]) for row in rows if is_number(row.get(metric))]
     if not known:
@@ -97,6 +102,8 @@ def score_of(rows: list[Row], metric: str, mode: str, scope: str) -> float | Non
     return math.fsum(counted) / len(counted)
 
 
-def is_number(value: Any) -> bool:
-    """Whether a metric has a value that can be compared."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def per_metric(metric: str | Sequence[str], mode: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns metrics, and a mode for each of them, of settings that may name one or several."""
+    metrics = (metric,) if isinstance(metric, str) else tuple(metric)
+    modes = (mode,) if isinstance(mode, str) else tuple(mode)
+    return metrics, modes * len(metrics) if len(modes) == 1 else modes

@@ -43,8 +43,8 @@ from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.slab import Slab
 
 
-class Child:
-    """The helper's side of the channel, and its share of the lanes."""
+class ShareServer:
+    """Steps a share of the lanes in a helper process, as the driver orders through a channel."""
 
     def __init__(self, bell: socket.socket, line: socket.socket, control: SharedMemory) -> None:
         self._line = line
@@ -81,8 +81,8 @@ class Child:
             given = share.slab.actions(share.kinds, waiting)
             share.play(given, waiting)
             status = ENDS * share.any_end + GROWN * (share.layout != self._version)
-            if share.want_infos:
-                reply = ("infos", list(share.infos))
+            if share.infos:
+                reply = ("infos", share.infos)
         except EnvError as error:
             reply = ("error", told(error))
         self._words[STATUS] = status | (SPEAKS if reply is not None else 0)
@@ -167,7 +167,7 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=False)  # a driver that gives up on it asks where it hangs
     control = SharedMemory(PAGE, os.fdopen(int(sys.argv[3]), "r+b", buffering=0))
     try:
-        Child(bell, line, control).run()
+        ShareServer(bell, line, control).run()
     except Gone:
         os._exit(0)
 

@@ -22,7 +22,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces import MASK, Tree, action_spec, mask_width, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step
+from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step
 from rookery.envs.gym_env import AGENT
 from rookery.envs.lane import cause_of
 
@@ -73,8 +73,8 @@ class ForeignEnv:
             "new ones (exact: false)",
             *(f"{name}: {dropped}; that part is left out" for dropped in spec.dropped),
         )
-        self.want_infos = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.keep_infos: KeepInfos = "none"
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
         self.counters: dict[str, int] = {}
         self._plan: SeedPlan | None = None
         self._clock = 0
@@ -239,8 +239,9 @@ class ForeignEnv:
             for lane in range(self.num_lanes):
                 if problem := spec.check(rows.obs, slice(lane, lane + 1)):
                     raise self._breach(lane, problem)
-        if self.want_infos:
-            self.infos = [{AGENT: _info_of_lane(infos, lane)} for lane in range(self.num_lanes)]
+        if self.keep_infos != "none":
+            lanes = range(self.num_lanes) if self.keep_infos == "all" else np.flatnonzero(self._step.ended).tolist()
+            self.infos = {lane: {AGENT: _info_of_lane(infos, lane)} for lane in lanes}
 
     def _read(self, obs: Any, infos: Mapping[str, Any], begun: Mapping[str, Any] | None) -> Tree:
         masks = None

@@ -1,4 +1,4 @@
-"""`History`: the actions of running episodes, so that an episode can be played again from its seed."""
+"""`ActionHistory`: the actions of running episodes, so that an episode can be played again from its seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIDY_EVERY = 256
 """Steps after which those that no running episode needs are forgotten."""
 
 
-class History:
+class ActionHistory:
     """The actions of the last vector steps, at most `LOG_LIMIT` of them.
 
     An episode's log is a list with an entry a step: of a Gymnasium lane its action, or None if its agent rested; of

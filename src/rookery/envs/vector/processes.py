@@ -21,7 +21,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from rookery.core.child_process import Gone, receive_frame, send_frame, start_child, told_end
+from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import EnvError, RemoteError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import Kind
@@ -124,7 +124,7 @@ class ProcessHelper:
         """
         self.lanes = lanes
         self.any_end = self.grown = False
-        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
         self._pickled, self._name, self._tolerance, self._spins = pickled, name, tolerance, spins
         self._kinds: Sequence[Kind] = ()
         self._slab: Slab
@@ -171,8 +171,7 @@ class ProcessHelper:
         status = self._words[STATUS]
         self.any_end, self.grown = bool(status & ENDS), bool(status & GROWN)
         self._busy = bool(status & SPEAKS)
-        if self._busy:
-            self.infos = self._receive()
+        self.infos = self._receive() if self._busy else {}
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -235,7 +234,7 @@ class ProcessHelper:
 
     def _lost(self) -> HelperLost:
         """How the process ended; nothing of it is left afterwards."""
-        how = told_end(self._process)
+        how = describe_end(self._process)
         self._finalizer()
         return HelperLost(f"{self._who()} {how}")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import NEW_API, RESTING, Agent, Breach, Lane, LaneStep, cause_of, picture, rests, shape_of
 from rookery.envs.snapshot import can_capture, capture, restore
@@ -31,7 +31,7 @@ from rookery.envs.vector.faults import (
     count_lost,
     foreign_state,
 )
-from rookery.envs.vector.history import History
+from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.idle import add_idle, idle_actions, with_idle
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.slab import FRESH, Slab
@@ -75,15 +75,15 @@ class SerialEnv:
         self.name = name
         self.exact = True
         self.counters: dict[str, int] = {}
-        self.want_infos = False
+        self.keep_infos: KeepInfos = "none"
         self.agents = Layout(name) if agents is None else agents
         self._tolerance = tolerance
         self._first_lane = first_lane
         self._lanes: list[Any] = [factory() for _ in range(num_lanes)]
         self._gym = isinstance(self._lanes[0], GymLane)
         self._calls = [lane.env.step for lane in self._lanes] if self._gym else []
-        self._infos: list[Mapping[str, Any]] = [{} for _ in range(num_lanes)]
-        self.infos: Sequence[Mapping[str, Any]] = self._infos
+        self._infos: dict[int, Mapping[str, Any]] = {}
+        self.infos: Mapping[int, Mapping[str, Any]] = self._infos
         self._plan: SeedPlan | None = None
         self._seeds = [0] * num_lanes
         self._clock = 0
@@ -95,7 +95,7 @@ class SerialEnv:
         self.logged = [i for i, lane in enumerate(self._lanes) if not (self._gym and can_capture(lane.env))]
         """Lanes whose state is the log of their actions."""
         self._everyone = [np.arange(num_lanes)]
-        self._history = History(self._gym, num_lanes) if self.logged and agents is None else None
+        self._history = ActionHistory(self._gym, num_lanes) if self.logged and agents is None else None
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode; kept where there are logs
         self._writer = RowWriter(self._announce)
         self.slab = Slab.allocate((), num_lanes)
@@ -201,6 +201,8 @@ class SerialEnv:
         """
         self._writer.wipe()
         self._clock += 1
+        if self._infos:
+            self.infos = self._infos = {}
         if self._gym:
             self._step_gym(with_idle(given[0], waiting[0], self.kinds[0], self.num_lanes))
         else:
@@ -217,7 +219,7 @@ class SerialEnv:
         writer, block, spec = self._writer, self.slab.blocks[0], self.kinds[0].obs
         (targets, shape), known = writer.targets[0], writer.known[0]
         rewards: list[Any] = []
-        start, num, want_infos, any_rest = 0, self.num_lanes, self.want_infos, writer.any_rest
+        start, num, all_infos, any_rest = 0, self.num_lanes, self.keep_infos == "all", writer.any_rest
         calls = self._calls if not self._missing else self._calls_or_missing()
         while start < num:
             lane = start
@@ -233,7 +235,7 @@ class SerialEnv:
                             f"(obs, reward, terminated, truncated, info); {NEW_API}"
                         ) from None
                     rewards.append(reward)
-                    if want_infos:
+                    if all_infos:
                         self._infos[lane] = {AGENT: info}
                     if any_rest or (info and RESTING in info):
                         writer.let_rest(0, lane, rests(info))
@@ -245,6 +247,8 @@ class SerialEnv:
                         if known is not None and isinstance(obs, np.ndarray):
                             writer.known[0] = known = obs.dtype
                     if terminated or truncated:
+                        if self.keep_infos == "ended":
+                            self._infos[lane] = {AGENT: info}
                         writer.pay(block.rows, lane, reward)
                         block.rows.terminated[lane] = bool(terminated)
                         block.rows.truncated[lane] = bool(truncated)
@@ -290,7 +294,7 @@ class SerialEnv:
                     raise Missing
                 shown = self._lanes[lane].step(lane_actions)
                 self._writer.record(lane, shown)
-                if self.want_infos:
+                if self.keep_infos == "all" or (self.keep_infos == "ended" and shown.ended):
                     self._infos[lane] = {str(agent): info for agent, info in shown.infos.items()}
                 self._idle[lane] = 0 if shown.obs or shown.ended else self._idle[lane] + 1
                 if self._idle[lane] >= IDLE_LIMIT:
@@ -579,9 +583,9 @@ class SerialEnv:
         """The agents that have appeared here."""
         return self.agents
 
-    def ask_for_infos(self, wanted: bool) -> None:
-        """Sets `want_infos`."""
-        self.want_infos = wanted
+    def ask_for_infos(self, keep: KeepInfos) -> None:
+        """Sets `keep_infos`."""
+        self.keep_infos = keep
 
     def render(self, lane: int) -> np.ndarray | None:
         """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""

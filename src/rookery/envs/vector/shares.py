@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step
 from rookery.envs.vector.faults import LOSSES_IN_A_ROW, Tolerance, check_counts, count_lost, foreign_state
-from rookery.envs.vector.history import History
+from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.slab import Slab, forget_finals
@@ -58,7 +58,7 @@ class Helper(Protocol):
         ...
 
     @property
-    def infos(self) -> Sequence[Mapping[str, Any]]:
+    def infos(self) -> Mapping[int, Mapping[str, Any]]:
         """What the environments said beside the last step, where that is asked for."""
         ...
 
@@ -134,10 +134,10 @@ class SharesEnv:
         self.name = first.name
         self.exact = True
         self.counters: dict[str, int] = {}
-        self.infos: Sequence[Mapping[str, Any]] = ()
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
         self._first, self._helpers, self._tolerance, self._make_slab = first, list(helpers), tolerance, make_slab
         self._first_lanes = range(first.num_lanes)
-        self._want_infos = False
+        self._keep_infos: KeepInfos = "none"
         self._plan: SeedPlan | None = None
         self._playing = False  # whether there are episodes that a new helper would have to take up
         self._stepping = False
@@ -152,7 +152,7 @@ class SharesEnv:
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode, where a helper can be lost
         self._everyone = [np.arange(num_lanes)]
         single = self._single = first.single
-        self._history = History(single, num_lanes) if self._remembers or first.logged else None
+        self._history = ActionHistory(single, num_lanes) if self._remembers or first.logged else None
         first.leave_log()
         for helper in self._helpers:
             try:
@@ -291,8 +291,9 @@ class SharesEnv:
                 forget_finals(block.rows)
         if self._history is not None:
             self._history.tidy(self._began)
-        if self._want_infos:
-            self.infos = [*self._first.infos, *(info for helper in self._helpers for info in helper.infos)]
+        if self._keep_infos != "none":
+            beside = {h.lanes.start + lane: info for h in self._helpers for lane, info in h.infos.items()}
+            self.infos = {**self._first.infos, **beside}
         self._any_rest = any(True in block.rows.resting.tobytes() for block in slab.blocks)
         return Step(tuple(block.rows for block in slab.blocks), slab.ended, lost, self._any_end, self._any_rest)
 
@@ -364,8 +365,8 @@ class SharesEnv:
                 if hasattr(self, "_slab"):
                     helper.move(self._slab, self.agents)
                     helper.end()
-                if self._want_infos:
-                    helper.begin("ask_for_infos", True)
+                if self._keep_infos != "none":
+                    helper.begin("ask_for_infos", self._keep_infos)
                     helper.end()
                 if state is not None:
                     helper.begin("take_up", state, self._plan, False)
@@ -508,16 +509,16 @@ class SharesEnv:
     # -- the rest ----------------------------------------------------------------------------------
 
     @property
-    def want_infos(self) -> bool:
-        """Whether to keep `infos`."""
-        return self._want_infos
+    def keep_infos(self) -> KeepInfos:
+        """Of which lanes to keep `infos`."""
+        return self._keep_infos
 
-    @want_infos.setter
-    def want_infos(self, wanted: bool) -> None:
-        """Asks all shares for infos, or for none."""
-        self._want_infos = self._first.want_infos = wanted
+    @keep_infos.setter
+    def keep_infos(self, keep: KeepInfos) -> None:
+        """Tells all shares."""
+        self._keep_infos = self._first.keep_infos = keep
         for helper in self._helpers:
-            self._ask(helper, "ask_for_infos", wanted)
+            self._ask(helper, "ask_for_infos", keep)
 
     def render(self, lane: int) -> np.ndarray | None:
         """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""

@@ -6,7 +6,7 @@ For environments that step in native code without Python's lock (MuJoCo, ALE); o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -79,7 +79,7 @@ class ThreadHelper:
         return self._share.layout != self._known
 
     @property
-    def infos(self) -> Sequence[Mapping[str, Any]]:
+    def infos(self) -> Mapping[int, Mapping[str, Any]]:
         """What the environments said beside the last step."""
         return self._share.infos
 

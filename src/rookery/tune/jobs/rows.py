@@ -10,6 +10,14 @@ from typing import Any
 from rookery.core.errors import ConfigError, nearest
 from rookery.tune.trial import Row
 
+GROUPS = ("policies", "agents", "metrics", "evaluation", "counters", "time")
+"""What the names of columns begin with that depend on a training's settings; they may come later, or never."""
+
+
+def is_grouped(name: str) -> bool:
+    """Says whether a column is of one of the `GROUPS`."""
+    return name.replace(".", "/").partition("/")[0] in GROUPS
+
 
 def flat(reported: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
     """What a trial reports as a flat row: ``{"loss": {"actor": 1}}`` gives ``loss/actor``.

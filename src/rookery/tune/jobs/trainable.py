@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
@@ -29,23 +29,24 @@ from urllib.parse import quote, unquote
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.files import (
     FOLDER,
-    PIECE,
     TEMPORARY,
     Stream,
     clean,
     last_good,
     list_checkpoints,
     make_folder,
+    pieces_of,
     read_manifest,
     remove_directory,
     write_directory,
 )
 from rookery.core.settings import show
-from rookery.training.metrics_file import append_row, cut_rows, row_at
+from rookery.report.experiment import is_number
+from rookery.report.metrics_file import append_row, cut_rows, row_at
 from rookery.tune.job import Job, Start, Work, begin_anew
 from rookery.tune.jobs.rows import check_criteria, flat, reached
 from rookery.tune.space import written
-from rookery.tune.spec import fill, split
+from rookery.tune.spec import fill, split, takes
 from rookery.tune.trial import Row
 
 Criteria = Mapping[str, float] | Callable[[Row], bool]
@@ -96,66 +97,58 @@ def report(metrics: Mapping[str, Any] | float, *, checkpoint: str | Path | None 
     """Reports an iteration of a function that is a trial, and waits until another one is wanted.
 
     Args:
-        metrics: What came of it; a number by itself is called ``score``.
+        metrics: Results of the iteration; a number by itself is called ``score``.
         checkpoint: A folder whose files are copied: where the trial can go on from, after a pause or a kill.
 
     Raises:
         TrialStopped: No Exception, so that ``except Exception`` lets it pass: nothing more is wanted.
         RookeryError: If no function is being tried here.
     """
-    _now("report").report(_Reported(metrics, None if checkpoint is None else Path(checkpoint)))
+    _now("report").report(metrics, None if checkpoint is None else Path(checkpoint))
 
 
 def checkpoint() -> Path | None:
-    """A folder with what the trial that runs here saved last, to go on from; None if it begins anew."""
+    """Returns a folder with what the trial that runs here saved last, to go on from; None if it begins anew."""
     return _now("checkpoint").restored
 
 
 def seed() -> int:
-    """For the random numbers of the trial that runs here; repeats of a trial differ in it."""
-    return _now("seed").start.seed
+    """Returns the seed for random numbers of the trial that runs here; repeats of a trial differ in it."""
+    return _now("seed").seed
 
 
 class TrialStopped(BaseException):
     """Ends a function of which nothing more is wanted. Its ``finally`` clauses run."""
 
 
-def trainable_job(trainable: Any, config: Mapping[str, Any], stop: Criteria, save_every: int) -> Job:
-    """The job of trying a class or a function.
+class TrainableJob(Job):
+    """Tries a class with a method `step`; or a function that calls `report`, yields rows, or returns a number or a row.
 
     Args:
-        trainable: A class with a method `step`, or a function of a configuration.
+        trainable: Class, or function of a configuration.
         config: The configuration, nested, with domains in it.
         stop: Ends each trial; a function also ends when it returns.
         save_every: Iterations between checkpoints of a class; 0 = only at the end.
 
     Raises:
-        ConfigError: If it is neither, or a class that can be saved and not loaded.
+        ConfigError: If `trainable` is neither, or cannot be called as it will be.
     """
-    if isinstance(trainable, type):
-        return TrainableJob(trainable, config, stop, save_every)
-    if callable(trainable):
-        return FunctionJob(trainable, config, stop)
-    raise ConfigError(
-        f"trainable = {show(trainable)}: must be a class with a method step, or a function of a configuration"
-    )
 
-
-# --- jobs -----------------------------------------------------------------------------------------------------------
-
-
-class _ConfiguredJob(Job):
-    """What both kinds have: a configuration, and what ends a trial."""
-
-    def __init__(self, trainable: Any, config: Mapping[str, Any], stop: Criteria) -> None:
-        self.trainable = trainable
-        self.config = config
-        self.stop = stop
+    def __init__(self, trainable: Any, config: Mapping[str, Any], stop: Criteria, save_every: int = 0) -> None:
+        self.trainable, self.config, self.stop, self.save_every = trainable, config, stop, save_every
         wrong = [] if callable(stop) else [
-            f"stop.{name} = {value!r}: not a number"
-            for name, value in stop.items()
-            if isinstance(value, bool) or not isinstance(value, int | float)
+            f"stop.{name} = {show(value)}: must be a finite number"
+            for name, value in stop.items() if not is_number(value)
         ]  # fmt: skip
+        if isinstance(trainable, type):
+            wrong += [f"trainable = {self.title}: {problem}" for problem in _problems_of_class(trainable, config)]
+        elif not callable(trainable):
+            must = "must be a class with a method step, or a function of a configuration"
+            wrong.append(f"trainable = {show(trainable)}: {must}")
+        elif inspect.iscoroutinefunction(trainable) or inspect.isasyncgenfunction(trainable):
+            wrong.append(f"trainable = {self.title}: is async; give a plain function, asyncio.run inside of it")
+        elif not takes(trainable, config):
+            wrong.append(f"trainable = {self.title}: must take one argument, the configuration of a trial")
         if wrong:
             raise ConfigError(*wrong)
 
@@ -165,147 +158,73 @@ class _ConfiguredJob(Job):
         return str(getattr(self.trainable, "__name__", type(self.trainable).__name__))
 
     def check(self, space: Mapping[str, Any]) -> None:
-        """Nothing is known of a configuration but by the trial itself."""
+        """Refuses nothing: only the trial itself knows what a configuration may be."""
 
     def describe(self) -> dict[str, Any]:
-        """Who is tried, with what."""
+        """Says who is tried, with what."""
         fixed, _ = split(self.config)
         return {"kind": "trainable", "trainable": written(self.trainable), "config": written(fixed),
                 "stop": written(self.stop)}  # fmt: skip
 
-
-class TrainableJob(_ConfiguredJob):
-    """Tries a class.
-
-    Args:
-        trainable: It.
-        config: The configuration, nested, with domains in it.
-        stop: Ends each trial.
-        save_every: Iterations between checkpoints; 0 = only at the end.
-    """
-
-    def __init__(self, trainable: type, config: Mapping[str, Any], stop: Criteria, save_every: int) -> None:
-        super().__init__(trainable, config, stop)
-        self.save_every = save_every
-        name = self.title
-        if _own(trainable, "step") is None:
-            raise ConfigError(f"trainable = {name}: has no method step, which does an iteration and returns its row")
-        saves, loads = _own(trainable, "save_checkpoint"), _own(trainable, "load_checkpoint")
-        if (saves is None) != (loads is None):
-            has, lacks = ("save", "load") if loads is None else ("load", "save")
-            raise ConfigError(f"trainable = {name}: has {has}_checkpoint but no {lacks}_checkpoint; write both or none")
-        methods = {"setup": (config,), "step": (), "save_checkpoint": (Path(),), "load_checkpoint": (Path(),),
-                   "cleanup": ()}  # fmt: skip
-        for method, arguments in methods.items():
-            found = inspect.getattr_static(trainable, method, None)
-            if inspect.isfunction(found) and not _takes(found, None, *arguments):
-                takes = ", ".join(inspect.signature(getattr(Trainable, method)).parameters)
-                raise ConfigError(f"trainable = {name}: its {method} must be {method}({takes})")
-        if not _takes(trainable):
-            raise ConfigError(
-                f"trainable = {name}: cannot be made without arguments; take what it needs in setup(config)"
-            )
-
     def start(self, start: Start) -> Work:
-        """An object of the class."""
-        return TrainableWork(self.trainable, fill(self.config, start.params), self.stop, self.save_every, start)
+        """Makes an object of the class, or a thread for the function, which waits at each report."""
+        config = fill(self.config, start.params)
+        if isinstance(self.trainable, type):
+            return ClassWork(self.trainable, config, self.stop, self.save_every, start)
+        return FunctionWork(self.trainable, config, self.stop, start)
 
 
-class FunctionJob(_ConfiguredJob):
-    """Tries a function: one that calls `report`, one that yields rows, or one that returns a number or a row.
-
-    Args:
-        trainable: It.
-        config: The configuration, nested, with domains in it.
-        stop: Ends each trial; so does its return.
-    """
-
-    def __init__(self, trainable: Callable[..., Any], config: Mapping[str, Any], stop: Criteria) -> None:
-        super().__init__(trainable, config, stop)
-        if inspect.iscoroutinefunction(trainable) or inspect.isasyncgenfunction(trainable):
-            raise ConfigError(f"trainable = {self.title}: is async; give a plain function, asyncio.run inside of it")
-        if not _takes(trainable, config):
-            raise ConfigError(f"trainable = {self.title}: must take one argument, the configuration of a trial")
-
-    def start(self, start: Start) -> Work:
-        """A thread for the function, which waits at each report."""
-        return FunctionWork(self.trainable, fill(self.config, start.params), self.stop, start)
+def _problems_of_class(trainable: type, config: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a class that is to be tried."""
+    if _own(trainable, "step") is None:
+        yield "has no method step, which does an iteration and returns its row"
+    saves, loads = _own(trainable, "save_checkpoint"), _own(trainable, "load_checkpoint")
+    if (saves is None) != (loads is None):
+        has, lacks = ("save", "load") if loads is None else ("load", "save")
+        yield f"has {has}_checkpoint but no {lacks}_checkpoint; write both or none"
+    methods = {"setup": (config,), "step": (), "save_checkpoint": (Path(),), "load_checkpoint": (Path(),),
+               "cleanup": ()}  # fmt: skip
+    for method, arguments in methods.items():
+        found = inspect.getattr_static(trainable, method, None)
+        if inspect.isfunction(found) and not takes(found, None, *arguments):
+            wanted = ", ".join(inspect.signature(getattr(Trainable, method)).parameters)
+            yield f"its {method} must be {method}({wanted})"
+    if not takes(trainable):
+        yield "cannot be made without arguments; take what it needs in setup(config)"
 
 
-def _takes(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether it can be called so, as far as it says."""
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin that says nothing
-        return True
-    return True
+def can_save(cls: type) -> bool:
+    """Says whether trials of a class write checkpoints."""
+    return _own(cls, "save_checkpoint") is not None
+
+
+def _own(cls: type, method: str) -> Any:
+    """A method of a class; None if it has none, or only the empty one of `Trainable`."""
+    found = getattr(cls, method, None)
+    return None if found is getattr(Trainable, method) else found
 
 
 # --- work -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Reported:
-    """What a function reports, and a folder to go on from."""
+class RecordedWork(Work):
+    """A trial whose rows and checkpoints are written here.
 
-    metrics: Any
-    checkpoint: Path | None = None
+    Args:
+        stop: Ends the trial.
+        start: What it begins with.
 
-
-def _yielded(item: Any) -> _Reported:
-    """What a generator reports: a row, or a row and a folder to go on from."""
-    if not isinstance(item, tuple):
-        return _Reported(item)
-    if len(item) == 2 and isinstance(item[1], str | Path):
-        return _Reported(item[0], Path(item[1]))
-    raise ConfigError(f"yielded {show(item)}: yield a number, a row, or a row and the folder of a checkpoint")
-
-
-class _Session:
-    """What `report`, `checkpoint` and `seed` find in the thread that runs a trial."""
-
-    def __init__(self, start: Start, restored: Path | None) -> None:
-        self.start = start
-        self.restored = restored
-
-    def report(self, reported: _Reported) -> None:
-        """Only functions report."""
-        raise RookeryError("report: this trial is a class: its row is what its method step returns")
-
-    @contextmanager
-    def here(self) -> Iterator[None]:
-        """Lets this thread find it."""
-        before, _found.session = getattr(_found, "session", None), self
-        try:
-            yield
-        finally:
-            _found.session = before
-
-
-_found = threading.local()
-
-
-def _now(asked: str) -> _Session:
-    session: _Session | None = getattr(_found, "session", None)
-    if session is None:
-        raise RookeryError(
-            f"tune.{asked}() was called where no trial runs: call it in the thread of a function or class that "
-            "tune.run(trainable=...) tries"
-        )
-    return session
-
-
-class _RecordedWork(Work):
-    """A trial whose rows and checkpoints are written here."""
+    Attributes:
+        restored: A folder with what the trial saved last; None if it begins anew.
+        seed: Seed of the trial.
+    """
 
     def __init__(self, stop: Criteria, start: Start) -> None:
-        self.iteration, self.seconds = 0, 0.0
+        self.iteration, self.seconds, self.seed = 0, 0.0, start.seed
+        self.restored: Path | None = None
         self._stop = stop
         self._folder, self._checkpoints = start.folder, start.folder / FOLDER
         place = last_good(self._checkpoints)
-        self._restored: Path | None = None
         if place is None:
             begin_anew(start.folder)
             return
@@ -318,7 +237,20 @@ class _RecordedWork(Work):
         self.iteration, self.seconds = facts["iteration"], facts["seconds"]
         cut_rows(self._folder, self.iteration)
         self.reason = facts["reason"] or self._met(row_at(self._folder, self.iteration) or {})
-        self._restored = unpacked(place, self._folder)
+        self.restored = unpacked(place, self._folder)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Lets `report`, `checkpoint` and `seed` find this trial in the thread that calls this."""
+        before, _active.work = getattr(_active, "work", None), self
+        try:
+            yield
+        finally:
+            _active.work = before
+
+    def report(self, metrics: Any, checkpoint: Path | None) -> None:
+        """Refuses: only functions report."""
+        raise RookeryError("report: this trial is a class: its row is what its method step returns")
 
     def _met(self, row: Row) -> str:
         """The criterion that a row meets, in words."""
@@ -326,13 +258,8 @@ class _RecordedWork(Work):
             return "the stop function said so" if row and self._stop(row) else ""
         return reached(self._stop, row)
 
-    def _take(self, metrics: Any, reason: str) -> Row:
-        """Makes a row of what was reported, and writes it down.
-
-        Args:
-            metrics: What was reported.
-            reason: Why the trial is over; empty if only the stop criteria know.
-        """
+    def _take(self, metrics: Any, reason: str = "") -> Row:
+        """Makes a row of what was reported, and writes it down; `reason` says why the trial is over, if it is known."""
         if not isinstance(metrics, Mapping):
             metrics = {SCORE: metrics}
         row = {"iteration": 0, **flat(metrics)} | {"iteration": self.iteration + 1, "seconds": round(self.seconds, 3)}
@@ -355,17 +282,30 @@ class _RecordedWork(Work):
 
     def close(self) -> None:
         """Removes what was unpacked to go on from."""
-        if self._restored is not None:
-            shutil.rmtree(self._restored, ignore_errors=True)
+        if self.restored is not None:
+            shutil.rmtree(self.restored, ignore_errors=True)
 
 
-class TrainableWork(_RecordedWork):
+_active = threading.local()
+
+
+def _now(asked: str) -> RecordedWork:
+    work: RecordedWork | None = getattr(_active, "work", None)
+    if work is None:
+        raise RookeryError(
+            f"tune.{asked}() was called where no trial runs: call it in the thread of a function or class that "
+            "tune.run(trainable=...) tries"
+        )
+    return work
+
+
+class ClassWork(RecordedWork):
     """One object of a class.
 
     Args:
         trainable: The class.
-        config: Of this trial.
-        stop: Ends it.
+        config: Configuration of this trial.
+        stop: Ends the trial.
         save_every: Iterations between checkpoints; 0 = only at the end.
         start: What it begins with.
     """
@@ -375,15 +315,14 @@ class TrainableWork(_RecordedWork):
     ) -> None:
         super().__init__(stop, start)
         self._save_every = save_every
-        self._saved_at = self.iteration if self._restored is not None else -1
-        self._session = _Session(start, self._restored)
-        with self._session.here():
+        self._saved_at = self.iteration if self.restored is not None else -1
+        with self.active():
             self.trainable: Any = trainable()
             if isinstance(self.trainable, Trainable):
                 self.trainable.seed = start.seed
             self._call("setup", config)
-            if self._restored is not None:
-                self._call("load_checkpoint", self._restored)
+            if self.restored is not None:
+                self._call("load_checkpoint", self.restored)
 
     def _call(self, method: str, *arguments: Any) -> None:
         """Calls a method that the class need not have."""
@@ -391,25 +330,25 @@ class TrainableWork(_RecordedWork):
             getattr(self.trainable, method)(*arguments)
 
     def step(self) -> tuple[Row, str]:
-        """A step of the object."""
+        """Lets the object do a step."""
         began = perf_counter()
-        with self._session.here():
+        with self.active():
             metrics = self.trainable.step()
         self.seconds += perf_counter() - began
         if not isinstance(metrics, Mapping):
             raise ConfigError(
                 f'{type(self.trainable).__name__}.step returned {show(metrics)}: return a mapping, as in {{"score": 1}}'
             )
-        row = self._take(metrics, "")
+        row = self._take(metrics)
         if self.reason or (self._save_every and self.iteration % self._save_every == 0):
             self.save()
         return row, self.reason
 
     def save(self) -> None:
         """Lets the object write its files into a folder, of which the checkpoint is made."""
-        if self._saved_at == self.iteration or _own(type(self.trainable), "save_checkpoint") is None:
+        if self._saved_at == self.iteration or not can_save(type(self.trainable)):
             return
-        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=self._folder) as folder, self._session.here():
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=self._folder) as folder, self.active():
             self.trainable.save_checkpoint(Path(folder))
             self._write(Path(folder))
         self._saved_at = self.iteration
@@ -417,44 +356,54 @@ class TrainableWork(_RecordedWork):
     def close(self) -> None:
         """Lets the object clean up."""
         try:
-            with self._session.here():
+            with self.active():
                 self._call("cleanup")
         finally:
             super().close()
 
 
-class FunctionWork(_RecordedWork):
+class FunctionWork(RecordedWork):
     """One call of a function, in a thread of its own that waits at each report.
 
     Args:
-        function: It.
-        config: Of this trial.
-        stop: Ends it.
+        function: Function of a configuration.
+        config: Configuration of this trial.
+        stop: Ends the trial.
         start: What it begins with.
     """
 
     def __init__(self, function: Callable[..., Any], config: Mapping[str, Any], stop: Criteria, start: Start) -> None:
         super().__init__(stop, start)
         self._function, self._config = function, config
-        self._session = _FunctionSession(start, self._restored)
         self._thread = threading.Thread(target=self._run, name=f"trial {start.trial}", daemon=True)
+        self._wanted = threading.Semaphore(0)
+        self._stopped = False
+        self._reports: SimpleQueue[tuple[Any, Path | None, bool] | BaseException] = SimpleQueue()
+        """Metrics, a folder to go on from, and whether the function has returned; or what it raised."""
+
+    def report(self, metrics: Any, checkpoint: Path | None) -> None:
+        """Hands over what the function reports, in its thread, and waits until another iteration is wanted."""
+        if not self._stopped:
+            self._reports.put((metrics, checkpoint, False))
+            self._wanted.acquire()
+        if self._stopped:
+            raise TrialStopped
 
     def _run(self) -> None:
         """Calls the function, and tells of its end."""
-        session = self._session
-        with session.here():
+        with self.active():
             try:
                 result = self._function(self._config)
                 if inspect.isgenerator(result):
                     with closing(result):
                         for item in result:
-                            session.report(_yielded(item))
+                            self.report(*_yielded(item))
                     result = None
-                session.told.put(_Returned(result))
+                self._reports.put((result, None, True))
             except TrialStopped:
                 return
             except BaseException as error:  # it is raised again where the function is waited for
-                session.told.put(error)
+                self._reports.put(error)
 
     def step(self) -> tuple[Row, str]:
         """Lets the function go on until its next report, or its end."""
@@ -462,18 +411,17 @@ class FunctionWork(_RecordedWork):
         if self._thread.ident is None:
             self._thread.start()
         else:
-            self._session.wanted.release()
-        told = self._session.told.get()
+            self._wanted.release()
+        reported = self._reports.get()
         self.seconds += perf_counter() - began
-        if isinstance(told, BaseException):
-            raise told
-        if isinstance(told, _Reported):
-            row = self._take(told.metrics, "")
-            if told.checkpoint is not None:
-                self._write(told.checkpoint)
+        if isinstance(reported, BaseException):
+            raise reported
+        metrics, checkpoint, returned = reported
+        if not returned or metrics is not None:
+            row = self._take(metrics, RETURNED if returned else "")
+            if checkpoint is not None:
+                self._write(checkpoint)
             return row, self.reason
-        if told.result is not None:
-            return self._take(told.result, RETURNED), RETURNED
         last = row_at(self._folder, self.iteration)
         if last is None:
             raise ConfigError(
@@ -492,8 +440,8 @@ class FunctionWork(_RecordedWork):
         Raises:
             RookeryError: If it does not end.
         """
-        self._session.stopped = True
-        self._session.wanted.release()
+        self._stopped = True
+        self._wanted.release()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_SECONDS)
         super().close()
@@ -504,65 +452,28 @@ class FunctionWork(_RecordedWork):
             )
 
 
-@dataclass(frozen=True)
-class _Returned:
-    """A function has returned."""
-
-    result: Any
-
-
-class _FunctionSession(_Session):
-    """Where a function waits, and its work waits for it."""
-
-    def __init__(self, start: Start, restored: Path | None) -> None:
-        super().__init__(start, restored)
-        self.wanted = threading.Semaphore(0)
-        self.told: SimpleQueue[_Reported | _Returned | BaseException] = SimpleQueue()
-        self.stopped = False
-
-    def report(self, reported: _Reported) -> None:
-        """Hands over, and waits until it is wanted again."""
-        if not self.stopped:
-            self.told.put(reported)
-            self.wanted.acquire()
-        if self.stopped:
-            raise TrialStopped
-
-
-def can_save(cls: type) -> bool:
-    """Whether trials of a class write checkpoints."""
-    return _own(cls, "save_checkpoint") is not None
-
-
-def _own(cls: type, method: str) -> Any:
-    """A method of a class; None if it has none, or only the empty one of `Trainable`."""
-    found = getattr(cls, method, None)
-    return None if found is getattr(Trainable, method) else found
+def _yielded(item: Any) -> tuple[Any, Path | None]:
+    """What a generator reports: a row, or a row and a folder to go on from."""
+    if not isinstance(item, tuple):
+        return item, None
+    if len(item) == 2 and isinstance(item[1], str | Path):
+        return item[0], Path(item[1])
+    raise ConfigError(f"yielded {show(item)}: yield a number, a row, or a row and the folder of a checkpoint")
 
 
 # --- checkpoints ----------------------------------------------------------------------------------------------------
 
 
 def packed(folder: Path) -> dict[str, Stream]:
-    """The files of a folder and of those in it, as the files of one directory."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    """Returns the files of a folder and of those in it, as the files of one directory."""
+    names = {path: f"{CONTENT}{path.relative_to(folder).as_posix()}" for path in folder.rglob("*") if path.is_file()}
     return {
-        quote(f"{CONTENT}{path.relative_to(folder).as_posix()}", safe=""): Stream(path.stat().st_size, _reader(path))
-        for path in files
+        quote(names[path], safe=""): Stream(path.stat().st_size, partial(pieces_of, path)) for path in sorted(names)
     }
 
 
-def _reader(path: Path) -> Callable[[], Iterator[bytes]]:
-    def pieces() -> Iterator[bytes]:
-        with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                yield piece
-
-    return pieces
-
-
 def unpacked(checkpoint: Path, parent: Path) -> Path:
-    """A new folder in `parent` with copies of the files that were `packed`."""
+    """Makes a new folder in `parent` with copies of the files that were `packed`."""
     folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=parent))
     for name in read_manifest(checkpoint)["files"]:
         target = folder / unquote(name).removeprefix(CONTENT)

@@ -15,27 +15,25 @@ from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.layers import Layer
 from rookery.envs.make import env_name, has_single_copies
-from rookery.training.callbacks import Callback, checked
-from rookery.training.metrics_file import row_at
+from rookery.report.metrics_file import row_at
+from rookery.rollout.hooks import EpisodeListener
+from rookery.training.prepare import callbacks_of
 from rookery.training.results import result_of
 from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
 from rookery.training.stopping import StopFunction, stop_rule
 from rookery.training.trainer import Trainer
 from rookery.tune.identity import training_spec
 from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.jobs.rows import reached
-from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, written
+from rookery.tune.jobs.rows import GROUPS, is_grouped, reached
+from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, written
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
 
-Callbacks = Sequence[Callback] | Callable[[], Sequence[Callback]]
+Callbacks = Sequence[EpisodeListener] | Callable[[], Sequence[EpisodeListener]]
 
 COLUMNS = ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
            "running_length", "seconds")  # fmt: skip
 """Numbers that every training reports."""
-
-GROUPS = ("policies", "agents", "metrics", "evaluation", "counters", "time")
-"""What the names of others begin with."""
 
 INSIDE = 0.382
 """Where in a distribution a value is taken that is no end, nor a round number."""
@@ -63,7 +61,7 @@ class TrainingJob(Job):
         self.layers = list(layers)
         self.undecided = dict(undecided)
         self.preset = preset
-        self.callbacks: Callbacks = callbacks if callable(callbacks) else checked(callbacks)
+        self.callbacks: Callbacks = callbacks if callable(callbacks) else callbacks_of(callbacks)
         self.stop = stop
 
     def start(self, start: Start) -> TrainingWork:
@@ -92,10 +90,10 @@ class TrainingJob(Job):
         whole = {at: node for at, node in self.undecided.items() if domains_in(node, at).keys() <= params.keys()}
         return {at: fill(node, params, at) for at, node in whole.items()}
 
-    def _own_callbacks(self) -> list[Callback]:
+    def _own_callbacks(self) -> list[EpisodeListener]:
         """Callbacks that no other trial has seen."""
         if callable(self.callbacks):
-            return checked(self.callbacks())
+            return callbacks_of(self.callbacks())
         try:
             return copy.deepcopy(list(self.callbacks))
         except Exception as error:  # whatever an object does when it is copied
@@ -119,13 +117,23 @@ class TrainingJob(Job):
                 found = self._problems({**first, path: (source, value)})
                 problems |= dict.fromkeys(found)
                 own = [line for line in found if line.startswith(f"{source}: ")]
-                listed = isinstance(space[path], Grid | Choice)
+                listed = isinstance(space[path], Grid | Choices)
                 if own and (not listed or "there is no such setting" in own[0]):  # the others would say so again
                     break
         if problems:
             raise ConfigError(*problems)
         if first.keys() == space.keys():
             self._try(first)
+
+    def fixed(self, space: Mapping[str, Domain]) -> frozenset[str]:
+        """Gives the paths of settings that are marked as keeping their value, in any of the classes that are tried."""
+        tried = {path: values for path, domain in space.items() if (values := _worth_trying(path, domain))}
+        first = {path: values[0] for path, values in tried.items()}
+        others = [
+            {**first, path: value} for path, values in tried.items() if path.endswith(".name") for value in values[1:]
+        ]
+        settled = [resolve(RunConfig, self._layers(chosen), algorithm_class) for chosen in (first, *others)]
+        return frozenset(path for path in space if any(one.why_fixed(path) for one in settled))
 
     def _problems(self, chosen: Mapping[str, tuple[str, Any]]) -> tuple[str, ...]:
         """What is wrong with the settings of a trial."""
@@ -138,7 +146,7 @@ class TrainingJob(Job):
             f"stop.{name}: no training reports such a number{nearest(name, known)}; there are {', '.join(known)}, and "
             f"what begins with {', '.join(f'{group}/' for group in GROUPS)}"
             for name in cfg.stop
-            if name not in known and name.replace(".", "/").partition("/")[0] not in GROUPS
+            if name not in known and not is_grouped(name)
         ]
         if cfg.env.name is not None:
             try:
@@ -222,7 +230,7 @@ class TrainingJob(Job):
 
 def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
     """Values of a domain that show whether a setting can take it, each with what to call it; none of a computed one."""
-    if isinstance(domain, Grid | Choice):
+    if isinstance(domain, Grid | Choices):
         (kind,) = domain.describe()
         return [(f"{kind} value {number} of {path}", value) for number, value in enumerate(domain.values, 1)]
     if isinstance(domain, Float | Integer):

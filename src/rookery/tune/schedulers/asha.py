@@ -59,7 +59,7 @@ class ASHA(Scheduler[ASHAConfig]):
     def __init__(self, cfg: ASHAConfig, space: Mapping[str, Any], streams: Streams) -> None:
         super().__init__(cfg, space, streams)
         self.ages = rung_ages(cfg.grace, cfg.max_time, cfg.reduction)
-        self.rungs = [[Rung(cfg.reduction) for _ in self.ages] for _ in range(cfg.brackets)]
+        self.rungs = [[RungScores(cfg.reduction) for _ in self.ages] for _ in range(cfg.brackets)]
         """By bracket; of a later bracket the first ones are never used."""
         likely = np.exp(-np.arange(cfg.brackets))
         self.chances = likely / likely.sum()
@@ -89,7 +89,7 @@ class ASHA(Scheduler[ASHAConfig]):
         return {} if rung.admits(score) else {trial: Action.STOP}
 
 
-class Rung:
+class RungScores:
     """The scores of all that came to one age.
 
     Args:

@@ -45,7 +45,7 @@ class HyperBandConfig(SchedulerConfig):
 
 
 @dataclass(frozen=True)
-class Rung:
+class RungPlan:
     """What the plan of a bracket says about one of its rungs.
 
     Attributes:
@@ -57,7 +57,7 @@ class Rung:
     age: float
 
 
-def plan(max_time: float, grace: float, reduction: int) -> list[list[Rung]]:
+def plan(max_time: float, grace: float, reduction: int) -> list[list[RungPlan]]:
     """The rungs of all brackets, from s_max down to 0; what table 1 of the paper shows for R = 81 and eta = 3."""
     s_max = 0
     while grace * reduction ** (s_max + 1) <= max_time:
@@ -65,7 +65,7 @@ def plan(max_time: float, grace: float, reduction: int) -> list[list[Rung]]:
     brackets = []
     for s in range(s_max, -1, -1):
         number = -(-(s_max + 1) * reduction**s // (s + 1))  # rounded up
-        brackets.append([Rung(number // reduction**i, max_time / reduction ** (s - i)) for i in range(s + 1)])
+        brackets.append([RungPlan(number // reduction**i, max_time / reduction ** (s - i)) for i in range(s + 1)])
     return brackets
 
 
@@ -117,7 +117,7 @@ class Bracket:
         rungs: The plan.
     """
 
-    def __init__(self, rungs: Sequence[Rung]) -> None:
+    def __init__(self, rungs: Sequence[RungPlan]) -> None:
         self.rungs = rungs
         self.level = 0
         self.joined = 0
@@ -129,7 +129,7 @@ class Bracket:
         """(age, score) of those that have come to the rung."""
 
     @property
-    def rung(self) -> Rung:
+    def rung(self) -> RungPlan:
         """Where all are on their way to."""
         return self.rungs[self.level]
 

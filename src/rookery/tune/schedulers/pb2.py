@@ -3,24 +3,31 @@
 Parker-Holder et al. 2020, Provably Efficient Online Hyperparameter Optimization with Population-Based Bandits. Who
 copies whom is decided in `population.py`. Here a Gaussian process whose knowledge fades says how much the score will
 grow in the next interval with which parameters, and the upper end of what is likely decides (UCB).
+
+Bogunovic et al. 2016, Time-Varying Gaussian Process Bandit Optimization (the kernel); Rasmussen and Williams 2006,
+Gaussian Processes for Machine Learning, algorithm 2.1 (posterior, marginal likelihood). Libraries have no kernel that
+forgets, and the algebra without it is what NumPy has.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Streams
-from rookery.tune.schedulers.gaussian_process import Array, GaussianProcess, Kernel, fit
 from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
 from rookery.tune.space import Float, Integer
 
 SETTING = "scheduler.bounds"
+
+Array = NDArray[np.float64]
 
 NEWEST = 200
 """How many observations count: the newest, as older ones are all but forgotten, and time grows with their cube."""
@@ -57,7 +64,7 @@ class PB2(Population[PB2Config]):
         paths = to_change(SETTING, tuple(cfg.bounds), space, (Float, Integer))
         self.axes = {path: _within(cfg.bounds.get(path), path, space[path]) for path in paths}
         self.fitted: tuple[int, Kernel] | None = None
-        """How many stretches were known to the last fit, and what came of it: clones of one moment share it."""
+        """How many intervals were known to the last fit, and what came of it: clones of one moment share it."""
 
     def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
         """The donor's parameters, but for the numbers, which are the most promising ones."""
@@ -72,15 +79,15 @@ class PB2(Population[PB2Config]):
         Points that others go on with count as seen, with what the model expects there: they leave the mean as it is,
         and less to find out near them (Desautels et al. 2014, GP-BUCB).
         """
-        seen = sorted(self.stretches, key=lambda stretch: (stretch.time, stretch.trial))[-NEWEST:]
+        seen = sorted(self.intervals, key=lambda each: (each.time, each.trial))[-NEWEST:]
         if len(seen) <= len(self.axes):
             return rng.random(len(self.axes))
-        place = self.points([stretch.params for stretch in seen])
-        time = np.array([stretch.time for stretch in seen]) / self.cfg.interval
-        gain = np.array([stretch.gain for stretch in seen])
+        place = self.points([each.params for each in seen])
+        time = np.array([each.time for each in seen]) / self.cfg.interval
+        gain = np.array([each.gain for each in seen])
         target = (gain - gain.mean()) / (gain.std() or 1.0)
-        if self.fitted is None or self.fitted[0] != len(self.stretches):
-            self.fitted = len(self.stretches), fit(time[-FITTED:], place[-FITTED:], target[-FITTED:])
+        if self.fitted is None or self.fitted[0] != len(self.intervals):
+            self.fitted = len(self.intervals), fit(time[-FITTED:], place[-FITTED:], target[-FITTED:])
         kernel = self.fitted[1]
 
         now = self.members[donor].since / self.cfg.interval
@@ -99,6 +106,106 @@ class PB2(Population[PB2Config]):
     def points(self, params: Sequence[Mapping[str, Any]]) -> Array:
         """Where each lies in the ranges of the parameters that change, from 0 to 1 ``[n, d]``."""
         return np.array([[share(domain, each[path]) for path, domain in self.axes.items()] for each in params])
+
+
+# --- the model --------------------------------------------------------------------------------------------------------
+
+GRID = {
+    "length": (0.1, 0.2, 0.4, 0.8, 1.6),
+    "forgetting": (0.0, 0.03, 0.1, 0.25, 0.5),
+    "noise": (1e-3, 1e-2, 0.1, 1.0),
+}
+"""Where `fit` begins to look: the best of all combinations, from which it goes on in smaller and smaller steps."""
+
+LIMITS = {"length": (0.1, 10.0), "forgetting": (0.0, 0.9), "noise": (1e-3, 10.0)}
+"""How far it goes. Without the lower ones, exact observations close to each other would look like a target full of tiny
+bumps, of which nothing is known elsewhere.
+"""
+
+STEPS = tuple(2.0**0.5**step for step in range(1, 5))
+"""The factors by which it goes on."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How alike the target is at two points: ``variance exp(-d^2 / (2 length^2)) (1 - forgetting)^(|t - t'| / 2)``.
+
+    Attributes:
+        variance: Of the target.
+        length: Distance over which it changes.
+        forgetting: How much of what was known is lost in a unit of time (epsilon), in [0, 1).
+        noise: Variance of one observation, relative to `variance`.
+    """
+
+    variance: float
+    length: float
+    forgetting: float
+    noise: float
+
+    def correlation(self, gap: Array, squared: Array) -> Array:
+        """Returns the kernel over its variance, for differences in time and squared distances of any shape."""
+        decay: Array = (1.0 - self.forgetting) ** (gap / 2.0)
+        return decay * np.exp(-squared / (2.0 * self.length**2))
+
+
+class GaussianProcess:
+    """A distribution of functions of time and place, after observations; its mean is 0 before any.
+
+    Args:
+        kernel: How alike the target is at two points.
+        time: Time of each observation ``[n]``.
+        place: Place of each observation ``[n, d]``.
+        target: Observed values ``[n]``.
+    """
+
+    def __init__(self, kernel: Kernel, time: Array, place: Array, target: Array) -> None:
+        self.kernel = kernel
+        self.time, self.place = time, place
+        alike = kernel.correlation(*differences(time, place, time, place))
+        self.factor = np.linalg.cholesky(alike + kernel.noise * np.eye(len(time)))
+        self.weights = np.linalg.solve(self.factor.T, np.linalg.solve(self.factor, target))
+
+    def predict(self, time: Array, place: Array) -> tuple[Array, Array]:
+        """Returns mean and deviation of the target, without the noise of observing it, at ``[m]`` and ``[m, d]``."""
+        alike = self.kernel.correlation(*differences(self.time, self.place, time, place))
+        explained = (np.linalg.solve(self.factor, alike) ** 2).sum(axis=0)
+        return alike.T @ self.weights, np.sqrt(self.kernel.variance * np.clip(1.0 - explained, 0.0, None))
+
+
+def differences(time: Array, place: Array, other_time: Array, other_place: Array) -> tuple[Array, Array]:
+    """Returns differences in time, and squared distances in place, of every point to every other: ``[n, m]`` each."""
+    squared = ((place[:, None, :] - other_place[None, :, :]) ** 2).sum(axis=2)
+    return np.abs(time[:, None] - other_time[None, :]), squared
+
+
+def fit(time: Array, place: Array, target: Array) -> Kernel:
+    """Returns the kernel under which observations are most likely: a search over a grid, then in ever smaller steps.
+
+    For given other numbers the most likely variance is known (``target' alike^-1 target / n``), so there are three to
+    search for.
+
+    Args:
+        time: Time of each observation ``[n]``.
+        place: Place of each observation ``[n, d]``, of about the size 1.
+        target: Observed values ``[n]``, with mean 0.
+    """
+    gap, squared = differences(time, place, time, place)
+
+    def likely(kernel: Kernel) -> tuple[float, Kernel]:
+        """The log likelihood at the best variance but for a constant, and the kernel with that variance."""
+        factor = np.linalg.cholesky(kernel.correlation(gap, squared) + kernel.noise * np.eye(len(target)))
+        variance = float((np.linalg.solve(factor, target) ** 2).mean()) + 1e-12  # not 0, where nothing changes
+        value = -0.5 * len(target) * math.log(variance) - float(np.log(np.diag(factor)).sum())
+        return value, replace(kernel, variance=variance)
+
+    kernels = (Kernel(1.0, *numbers) for numbers in itertools.product(*GRID.values()))
+    value, kernel = max(map(likely, kernels), key=lambda found: found[0])
+    for ratio, (name, (low, high)) in itertools.product(STEPS, LIMITS.items()):
+        now = getattr(kernel, name)
+        for other in (now * ratio, now / ratio):
+            found = likely(replace(kernel, **{name: min(max(other, low), high)}))
+            value, kernel = max((value, kernel), found, key=lambda found: found[0])
+    return kernel
 
 
 def highest(function: Callable[[Array], Array], size: int, rng: np.random.Generator) -> Array:

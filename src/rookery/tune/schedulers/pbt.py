@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from rookery.core.layers import Layer
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, PositiveFloat, show
 from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
-from rookery.tune.space import Choice, Domain, Drawn, Float, Grid, Integer, Normal, choice
+from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, Normal, choice
 from rookery.tune.spec import read_layer
 
 SETTING = "scheduler.mutations"
@@ -59,7 +59,7 @@ class PBT(Population[PBTConfig]):
             raise ConfigError(
                 f"{SETTING}: {'; '.join(wrong)}: must be a list of values or a domain, {{uniform: [0, 1]}}"
             )
-        domains = {path: others.get(path, domain) for path, domain in space.items()}
+        domains = {path: replace(others.get(path, domain), fixed=domain.fixed) for path, domain in space.items()}
         paths = to_change(SETTING, tuple(cfg.mutations), domains, (Drawn, Grid))
         self.mutations: dict[str, Any] = {path: domains[path] for path in paths}
 
@@ -110,7 +110,7 @@ def perturbed(domain: Drawn | Grid, value: Any, factors: Sequence[float], rng: n
         if domain.step and factor != 1:  # rounding must not hold a small number for ever where it is
             move = math.copysign(max(abs(move), domain.step), move or factor - 1)
         return domain.clip(value + move)
-    assert isinstance(domain, Choice | Grid)
+    assert isinstance(domain, Choices | Grid)
     values = domain.values
     place = next(i for i, known in enumerate(values) if known is value or known == value)
     return values[min(max(place + (1 if rng.random() < 0.5 else -1), 0), len(values) - 1)]

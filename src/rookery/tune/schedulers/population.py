@@ -8,7 +8,6 @@ Jaderberg et al. 2017, Population Based Training of Neural Networks, algorithm 1
 from __future__ import annotations
 
 import math
-import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,17 +20,6 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import NonNegative, PositiveFloat
 from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler, SchedulerConfig
-
-FIXED = re.compile(
-    r"env(\..*)?|seed|device|policy_mapping|sampling\.(num_envs|warmup_steps)"
-    r"|policies\.[^.]+\.(frozen|init_from)"
-    r"|(algorithm|policies\.[^.]+)(\.name|\.model(\..*)?|\.critic(\..*)?|\.values(\..*)?|\.dueling|\.dueling_hidden"
-    r"|\.discrete|\.scale_rewards|\.fragment_length|\.train_every|\.exploration\.kind"
-    r"|\.replay\.(kind|capacity|frame_stacks|burn_in|save|start_from))"
-)
-"""Settings of a training that stay as they are in its middle: they decide what is trained on, or the shapes of weights,
-of memories and of experience that is not complete yet. A clone has them from its donor.
-"""
 
 
 @dataclass(frozen=True)
@@ -46,8 +34,8 @@ class PopulationConfig(SchedulerConfig):
     """Fraction of the population that is replaced, by members of an equal fraction at the other end; 0 = nobody."""
     synchronous: bool = True
     """Wait for everybody before comparing, so that the same seed gives the same population whatever the timing; each
-    member but the last gives its place away meanwhile, so any number of places will do. False: compare a member with
-    the last known scores of the others as soon as it arrives, without waiting; for as many places as there are trials.
+    member but the last gives its worker away meanwhile, so any number of workers will do. False: compare a member with
+    the last known scores of the others as soon as it arrives, without waiting; for as many workers as there are trials.
     """
 
 
@@ -75,15 +63,15 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class IntervalResult:
     """What one interval brought to one member.
 
     Attributes:
-        trial: Whom.
-        time: Age at its beginning.
-        score: Score at its beginning.
+        trial: Name of the member.
+        time: Age at the beginning of the interval.
+        score: Score at the beginning of the interval.
         gain: How much the score grew, in an interval of the length that was asked for.
-        params: What it ran with.
+        params: Parameters that the member ran with.
     """
 
     trial: str
@@ -106,7 +94,7 @@ class Population(Scheduler[C], Generic[C]):
     def __init__(self, cfg: C, space: Mapping[str, Any], streams: Streams) -> None:
         super().__init__(cfg, space, streams)
         self.members: dict[str, Member] = {}
-        self.stretches: list[Stretch] = []
+        self.intervals: list[IntervalResult] = []
         self.closed = False
 
     @abstractmethod
@@ -136,7 +124,7 @@ class Population(Scheduler[C], Generic[C]):
             return {}
         if math.isfinite(score) and math.isfinite(member.before):
             gain = (score - member.before) / (time - member.since) * self.cfg.interval
-            self.stretches.append(Stretch(trial, member.since, member.before, gain, member.params))
+            self.intervals.append(IntervalResult(trial, member.since, member.before, gain, member.params))
         member.since, member.before, member.score = time, score, score
         member.arrivals += 1
         if not self.cfg.synchronous:
@@ -211,13 +199,13 @@ def to_change(setting: str, asked: Sequence[str], space: Mapping[str, Any], able
     Raises:
         ConfigError: With a line for each path that was named and cannot change; or if there is none that can.
     """
-    can = [path for path, domain in space.items() if isinstance(domain, able) and not FIXED.fullmatch(path)]
+    can = [path for path, domain in space.items() if not domain.fixed and isinstance(domain, able)]
     problems = []
     for path in asked:
         if path not in space:
             hint = nearest(path, list(space))
             problems.append(f"{setting}: {path} has no domain{hint or f'; those that have: {_listed(space)}'}")
-        elif FIXED.fullmatch(path):
+        elif space[path].fixed:
             problems.append(
                 f"{setting}: {path} cannot change in a running training: what is in its checkpoint depends on it; "
                 f"leave it out here: it stays in the space, and a clone has its donor's value"

@@ -1,0 +1,293 @@
+"""Reporters show a run while it trains: as a live panel at a terminal, plain lines elsewhere, JSON for programs.
+
+They are given plain data: `RunFacts` when the run starts, then an `IterationResult` an iteration.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+from rookery.core.timers import Timers
+from rookery.report.live import LiveDisplay, console_style
+from rookery.report.panel import Panel, span
+from rookery.report.results import IterationResult, Number
+
+
+@dataclass(frozen=True)
+class PolicyFacts:
+    """What is known of a policy before it learns or plays.
+
+    Attributes:
+        algorithm: Class name of the algorithm that learns the policy, or ``frozen``.
+        path: Code that computes the policy, ``kernels x86-64-v4`` or ``torch``, and the reason where it is torch.
+        weights: Number of weights.
+        action_space: Space of the policy's actions, as text.
+        memory_size: Numbers that the policy carries from one decision to the next for each agent.
+        memory: Kind of memory, in a few words; empty if `memory_size` is 0.
+        pace: Amount of learning for the amount of play, in a few words; empty where every policy learns on-policy.
+    """
+
+    algorithm: str
+    path: str
+    weights: int
+    action_space: str
+    memory_size: int = 0
+    memory: str = ""
+    pace: str = ""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run before its first iteration.
+
+    Attributes:
+        env: Name of the environment.
+        num_envs: Number of copies of the environment.
+        num_agents: Number of agents in each copy.
+        seed: Seed of the run.
+        policies: Facts about each policy, by name.
+        notes: Lines that a user should read once, such as the preset in use.
+        criteria: Criteria that end the training, and their thresholds; empty if a function decides.
+    """
+
+    env: str
+    num_envs: int
+    num_agents: int
+    seed: int
+    policies: Mapping[str, PolicyFacts]
+    notes: Sequence[str]
+    criteria: Mapping[str, float]
+
+
+class Reporter(Protocol):
+    """A reporter is told of everything in a run that is worth showing."""
+
+    def start(self, run: RunFacts, timers: Timers) -> None:
+        """Begins to report a training.
+
+        Args:
+            run: Facts about the run.
+            timers: Timer tree of the run, which goes on counting.
+        """
+        ...
+
+    def iteration(self, result: IterationResult) -> None:
+        """Reports an iteration that is over."""
+        ...
+
+    def event(self, text: str) -> None:
+        """Reports that something has happened: a checkpoint was written, say."""
+        ...
+
+    def note(self, line: str) -> None:
+        """Reports something that a user should know once."""
+        ...
+
+    def finish(self) -> None:
+        """Ends the report, after a criterion was reached, an error or Ctrl-C."""
+        ...
+
+
+class Quiet:
+    """A reporter that shows notes only."""
+
+    def start(self, run: RunFacts, timers: Timers) -> None:
+        """Shows the notes of the run."""
+        for line in run.notes:
+            self.note(line)
+
+    def iteration(self, result: IterationResult) -> None:
+        """Shows nothing."""
+
+    def event(self, text: str) -> None:
+        """Shows nothing."""
+
+    def note(self, line: str) -> None:
+        """Writes a note to standard error."""
+        sys.stderr.write(f"note: {line}\n")
+
+    def finish(self) -> None:
+        """Shows nothing."""
+
+
+class JsonRows(Quiet):
+    """A reporter that writes a row of `metrics.jsonl` an iteration to standard output, and nothing else there."""
+
+    def iteration(self, result: IterationResult) -> None:
+        """Writes the row of an iteration."""
+        sys.stdout.write(json.dumps(result.row()) + "\n")
+        sys.stdout.flush()
+
+
+class Plain:
+    """A reporter that writes a line an iteration, at most one a second."""
+
+    def __init__(self) -> None:
+        self._shown = 0.0
+        self._event = ""
+        self._criteria: Mapping[str, float] = {}
+        self._timers = Timers()
+
+    def start(self, run: RunFacts, timers: Timers) -> None:
+        """Writes what is trained, and until when."""
+        self._criteria, self._timers = run.criteria, timers
+        for line in opening(run):
+            self._write(line)
+
+    def iteration(self, result: IterationResult) -> None:
+        """Writes the result in one line."""
+        if time.monotonic() - self._shown >= 1.0 or result.stop_reason or result.evaluation:
+            self._shown = time.monotonic()
+            event, self._event = self._event, ""
+            self._write(summary(result, self._criteria) + (f" | {event}" if event else ""))
+        if result.stop_reason:
+            self._write(f"stopped: {result.stop_reason}")
+
+    def event(self, text: str) -> None:
+        """Keeps the latest event for the end of the next line."""
+        self._event = text
+
+    def note(self, line: str) -> None:
+        """Writes a note."""
+        self._write(f"note: {line}")
+
+    def finish(self) -> None:
+        """Writes the last event, and the timer tree."""
+        if self._event:
+            self._write(self._event)
+        self._write(self._timers.tree())
+
+    def _write(self, line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+class LivePanel:
+    """A reporter that draws a panel anew as the run goes on; notes and the last panel stay on the screen.
+
+    Args:
+        console: Terminal to draw on.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._timers = Timers()
+        self._panel = Panel("", {})
+        self._display: LiveDisplay | None = None
+
+    def start(self, run: RunFacts, timers: Timers) -> None:
+        """Writes what is trained, and until when; then draws the first panel."""
+        self._timers = timers
+        for line in opening(run):
+            self._print(line)
+        self._panel = Panel(f"{run.env}, seed {run.seed}", run.criteria)
+        self._display = LiveDisplay(self._console)
+        self._draw()
+
+    def iteration(self, result: IterationResult) -> None:
+        """Draws the panel, if it is time."""
+        self._panel.update(result)
+        self._draw()
+
+    def event(self, text: str) -> None:
+        """Adds an event to the panel."""
+        self._panel.event(text)
+        self._draw()
+
+    def note(self, line: str) -> None:
+        """Writes a note above the panel, where it stays."""
+        self._print(f"note: {line}")
+
+    def finish(self) -> None:
+        """Leaves the whole panel on the screen."""
+        if self._display is not None:
+            self._display.finish(self._panel.draw(self._console, self._timers, None))
+            self._display = None
+        if self._panel.result is not None and self._panel.result.stop_reason:
+            self._print(f"stopped: {self._panel.result.stop_reason}")
+
+    def _draw(self) -> None:
+        if self._display is not None:
+            self._display.draw(lambda: self._panel.draw(self._console, self._timers, self._console.height))
+
+    def _print(self, line: str) -> None:
+        self._console.print(Text(line))
+
+
+def reporter(style: str) -> Reporter:
+    """Makes the reporter of a style.
+
+    Args:
+        style: ``live``, ``plain``, ``quiet``, ``json``, or ``auto``: live at a terminal, else plain.
+    """
+    style = console_style(style)
+    if style == "live":
+        return LivePanel(Console(highlight=False))
+    styles: dict[str, type[Quiet | Plain]] = {"plain": Plain, "quiet": Quiet, "json": JsonRows}
+    return styles[style]()
+
+
+def opening(run: RunFacts) -> list[str]:
+    """Returns lines that say what is trained (environment, policies, notes) and what ends the training."""
+    until = " or ".join(
+        f"{name} {value:g}" if value < 1e5 else f"{name} {value:,.0f}" for name, value in run.criteria.items()
+    )
+    agents = f"{run.num_agents} agent{'s' if run.num_agents > 1 else ''} each"
+    lines = [f"{run.env}: {run.num_envs} copies, {agents}, seed {run.seed}"]
+    for name, policy in run.policies.items():
+        memory = f", remembers {policy.memory_size:,} numbers ({policy.memory})" if policy.memory_size else ""
+        what = f"{policy.algorithm} ({policy.path}), {policy.weights:,} weights{memory}"
+        lines.append(f"policy {name}: {what}, acts in {policy.action_space}")
+    lines += [f"policy {name} learns by {policy.pace}" for name, policy in run.policies.items() if policy.pace]
+    return [*lines, *run.notes, f"until {until or 'the stop function says so'}"]
+
+
+def _ratio(learning: Mapping[str, Number]) -> str:
+    ratio = learning.get("updates_per_env_step")
+    return "" if ratio is None else f" ({ratio:.3g} an env step)"
+
+
+def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
+    """Returns one line about an iteration.
+
+    Args:
+        result: Result of the iteration.
+        criteria: Criteria that end the training; a budget of env steps is shown with the part that is used.
+    """
+    steps = f"{result.env_steps:,}"
+    budget = criteria.get("env_steps")
+    if budget:
+        steps += f"/{budget:,.0f} ({100 * min(1.0, result.env_steps / budget):.0f} %)"
+    mean = "no episode finished yet" if result.return_mean is None else f"return {result.return_mean:.2f}"
+    if result.return_mean is None:
+        mean += f" (running length {result.running_length:.0f})"
+    parts = [f"iteration {result.iteration}", f"steps {steps}", mean]
+    if len(result.policies) > 1:
+        parts += [
+            f"{name} {policy.return_mean:.2f}"
+            for name, policy in result.policies.items()
+            if policy.return_mean is not None
+        ]
+    for name, policy in result.policies.items():
+        label, learning = "" if len(result.policies) == 1 else f"{name} ", policy.learning
+        if learning.get("gradient_steps") is not None:
+            parts.append(f"{label}{learning['gradient_steps']:,} gradient steps{_ratio(learning)}")
+        elif learning.get("kl") is not None:
+            parts.append(f"{label}kl {learning['kl']:.4f}")
+        elif learning.get("loss") is not None:
+            parts.append(f"{label}loss {learning['loss']:.4f}")
+    if result.evaluation is not None:
+        low, high = result.evaluation.return_interval
+        parts.append(f"evaluation {result.evaluation.return_mean:.2f} [{low:.2f}, {high:.2f}]")
+    parts.append(f"{result.steps_per_second:,.0f} steps/s" if result.sampling else "nothing played")
+    if budget and result.env_steps < budget and result.steps_per_second > 0:
+        parts.append(f"{span((budget - result.env_steps) / (result.env_steps / max(result.seconds, 1e-9)))} left")
+    return " | ".join(parts)

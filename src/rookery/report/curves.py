@@ -1,0 +1,184 @@
+"""Learning curves of runs: grouped by equal settings, averaged over seeds, and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.layers import flow
+from rookery.report.results import interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = {"seconds": "time/seconds"}
+"""Columns of `metrics.jsonl` that are named otherwise than their axis."""
+
+GRID = 200
+"""Number of points that the runs of a group are interpolated at."""
+
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555")
+"""Okabe and Ito's colours, which the colour-blind can distinguish too."""
+
+IGNORED = ("seed", "logging")
+"""Sections of settings that do not make two experiments different."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The learning curve of one run.
+
+    Attributes:
+        x: Positions where the metric is known, ascending.
+        y: Values of the metric there.
+        settings: Settings of the run by path, without those of the `IGNORED` sections.
+    """
+
+    x: list[float]
+    y: list[float]
+    settings: Mapping[str, Any]
+
+
+def curve_of(run: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any], metric: str, x: str) -> Curve:
+    """Returns the curve of a run: the points where the metric is a number.
+
+    Args:
+        run: Directory of the run, for messages.
+        rows: Rows of the run's `metrics.jsonl`.
+        config: Settings of the run as a tree.
+        metric: Column of the rows to draw.
+        x: Axis to draw the metric over: ``env_steps``, ``seconds`` or ``episodes``.
+
+    Raises:
+        ConfigError: If the run has no such metric, or no number of it yet.
+    """
+    known = dict.fromkeys(key for row in rows for key in row)
+    if metric not in known:
+        raise ConfigError(f"{run}: --metric {metric}: it has no such metric{nearest(metric, list(known))}; "
+                          f"there are {', '.join(known)}")  # fmt: skip
+    column = COLUMNS.get(x, x)
+    points = [(row[column], row[metric]) for row in rows if isinstance(row.get(metric), int | float) and column in row]
+    if not points:
+        raise ConfigError(f"{run}: --metric {metric}: there is no number of it yet")
+    points.sort(key=lambda point: point[0])
+    settings = {path: value for path, value in flat(config).items() if path.split(".")[0] not in IGNORED}
+    return Curve([float(at) for at, _ in points], [float(value) for _, value in points], settings)
+
+
+def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Returns a tree of settings as a flat dict by dotted path; a schedule is one value."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        is_section = isinstance(value, Mapping) and value and not {"start", "points"} & value.keys()
+        found |= flat(value, f"{above}{key}.") if is_section else {f"{above}{key}": value}
+    return found
+
+
+def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
+    """Groups curves of equal settings, each group by a label that names what distinguishes it from the others."""
+    groups: list[list[Curve]] = []
+    for curve in curves:
+        place = next((known for known in groups if known[0].settings == curve.settings), None)
+        if place is None:
+            groups.append([curve])
+        else:
+            place.append(curve)
+    paths = dict.fromkeys(path for known in groups for path in known[0].settings)
+    differing = [path for path in paths if len({repr(known[0].settings.get(path)) for known in groups}) > 1]
+    # what policies inherit says the same again
+    differing = [
+        path
+        for path in differing
+        if not path.startswith("policies.") or f"algorithm.{path.split('.', 2)[-1]}" not in differing
+    ]
+    named = ("env.name", "algorithm.name")
+    labels: dict[str, list[Curve]] = {}
+    for known in groups:
+        settings = known[0].settings
+        words = [
+            str(settings.get("env.name")).rpartition(":")[2],
+            str(settings.get("algorithm.name")).rpartition(":")[2],
+        ]
+        words += [f"{path.rpartition('.')[2]} {flow(settings.get(path))}" for path in differing if path not in named][
+            :3
+        ]
+        label = ", ".join([" ".join(words[:2]), *words[2:]])
+        if len(known) > 1:
+            label += f" ({len(known)} seeds)"
+        while label in labels:
+            label += " "
+        labels[label] = known
+    return labels
+
+
+def average(curves: Sequence[Curve]) -> tuple[list[float], list[float], list[float], list[float]]:
+    """Returns x, mean, low and high of several curves where all of them are known, with a 95 % interval."""
+    begin, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
+    grid = np.linspace(begin, max(begin, end), GRID)
+    values = np.stack([np.interp(grid, curve.x, curve.y) for curve in curves])
+    bands = [interval(tuple(column)) for column in values.T.tolist()]
+    return grid.tolist(), values.mean(0).tolist(), [low for low, _ in bands], [high for _, high in bands]
+
+
+def dress(axes: Axes) -> None:
+    """Gives axes the look of all pictures: no box, a light grid, quiet numbers."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(color="#999999", labelcolor="#444444")
+
+
+def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: Path) -> None:
+    """Draws groups of curves and writes the picture.
+
+    Args:
+        groups: Curves by label; several curves under a label become their mean and interval.
+        metric: Title of the picture.
+        axis: Label of the x axis.
+        target: File to write; its suffix names the format.
+
+    Raises:
+        ConfigError: If matplotlib is not installed, or the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import EngFormatter
+    except ImportError:
+        raise ConfigError("rookery plot needs matplotlib: pip install 'rookery[plot]'") from None
+
+    figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for number, (label, curves) in enumerate(groups.items()):
+        color = COLORS[number % len(COLORS)]
+        style = ("-", "--", ":", "-.")[number // len(COLORS) % 4]
+        if len(curves) == 1:
+            mark = "o" if len(curves[0].x) == 1 else ""
+            axes.plot(curves[0].x, curves[0].y, style, color=color, linewidth=1.6, label=label.rstrip(), marker=mark)
+            continue
+        grid, mean, low, high = average(curves)
+        for curve in curves:
+            axes.plot(curve.x, curve.y, style, color=color, linewidth=0.6, alpha=0.35)
+        axes.fill_between(grid, low, high, color=color, alpha=0.18, linewidth=0)
+        axes.plot(grid, mean, style, color=color, linewidth=2.0, label=label.rstrip())
+    dress(axes)
+    axes.margins(x=0.01)
+    known = [value for curves in groups.values() for curve in curves for value in curve.y]
+    room = 0.12 * (max(known) - min(known)) or 1.0
+    axes.set_ylim(min(known) - room, max(known) + room)  # an interval of two seeds can be wider than all else
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel(axis, color="#444444")
+    axes.set_title(metric, loc="left", fontsize=12, fontweight="bold")
+    if len(groups) > 6:
+        axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    else:
+        axes.legend(frameon=False, fontsize=9)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"-o {target}: cannot be written: {error}") from None

@@ -1,0 +1,240 @@
+"""An experiment of many trials as plain data: what its tables, figures and pages draw, and who leads.
+
+Nothing here reads a file. Whoever has an experiment, running or read back, fills an `ExperimentSummary`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from rookery.core.errors import ConfigError
+from rookery.core.layers import flow
+from rookery.report.results import interval
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrialSummary:
+    """A trial and its results.
+
+    Attributes:
+        name: ``00003``; with repeats over seeds ``00003-1``.
+        number: Number of the suggestion whose parameters the trial has; repeats over seeds share it.
+        params: Parameters by path; of a clone, those it goes on with.
+        status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
+        scores: The score for each metric; None where the trial has reported no number.
+        last: The last row that the trial reported.
+        history: Rows that hold the first metric, oldest first.
+        reason: Why the trial ended, in words.
+        error: The last failure in one line; the tracebacks are in ``error.txt`` of the trial's folder.
+        folder: Folder of the trial's files.
+    """
+
+    name: str
+    number: int
+    params: Mapping[str, Any]
+    status: str
+    scores: tuple[float | None, ...]
+    last: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Mapping[str, Any]] = ()
+    reason: str = ""
+    error: str = ""
+    folder: Path = Path()
+
+    @property
+    def score(self) -> float | None:
+        """The score for the first metric."""
+        return self.scores[0]
+
+    @property
+    def iteration(self) -> int:
+        """Iterations reported so far."""
+        return int(self.last.get("iteration", 0))
+
+
+T = TypeVar("T", bound=TrialSummary, covariant=True)
+
+
+@dataclass(frozen=True)
+class Suggestion(Generic[T]):
+    """Parameters, and the results of all trials that had them.
+
+    Attributes:
+        number: Number of the suggestion, counted from 0.
+        params: Parameters by path.
+        trials: One trial for each seed.
+        values: For each metric the mean over the trials that have a number.
+        intervals: For each metric the 95 % interval of that mean (Student's t).
+    """
+
+    number: int
+    params: Mapping[str, Any]
+    trials: tuple[T, ...]
+    values: tuple[float, ...]
+    intervals: tuple[tuple[float, float], ...]
+
+    @property
+    def score(self) -> float:
+        """The mean of the first metric."""
+        return self.values[0]
+
+
+@dataclass
+class Stage:
+    """A part of a trial's life with the same parameters.
+
+    Attributes:
+        trial: Name of the trial.
+        begin: Age at which the stage began; of a clone, the age of its donor's checkpoint.
+        end: Age at the last result.
+        params: Parameters by path.
+        parent: The stage whose weights this one took over; None if it began with new weights.
+    """
+
+    trial: str
+    begin: float
+    end: float
+    params: dict[str, Any]
+    parent: Stage | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentSummary(Generic[T]):
+    """An experiment and its trials.
+
+    Attributes:
+        title: What is tried, such as ``CartPole-v1-ppo``.
+        folder: Folder of the experiment.
+        metrics: Columns that trials are judged by.
+        modes: ``max`` or ``min``, for each metric.
+        scope: Rows of a trial that count.
+        trials: All trials, in the order in which they were made.
+        total: Trials there will be; None if only the search knows.
+        running: Trials at work.
+        cores: Cores of this machine that trials may use; 0 = they are not counted.
+        cpus: Cores that a trial takes.
+        columns: More columns of a row that are worth showing.
+        seconds: Time since the experiment was started.
+        space: Description of each parameter's domain by path, ``{"algorithm.lr": {"loguniform": [0.0001, 0.01]}}``.
+        settings: Section ``tune``, and the seed.
+        stages: The stages of each trial's life by its name, oldest first.
+    """
+
+    title: str
+    folder: str
+    metrics: tuple[str, ...]
+    modes: tuple[str, ...]
+    scope: str
+    trials: Sequence[T] = ()
+    total: int | None = None
+    running: int = 0
+    cores: int = 0
+    cpus: float = 1.0
+    columns: tuple[str, ...] = ()
+    seconds: float = 0.0
+    space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    stages: Mapping[str, Sequence[Stage]] = field(default_factory=dict)
+
+    def worth(self, trial: TrialSummary) -> float:
+        """Returns the first score of a trial, negated where less is better; minus infinity if there is none."""
+        return -math.inf if trial.score is None else _worth(trial.score, self.modes[0])
+
+    @cached_property
+    def suggestions(self) -> list[Suggestion[T]]:
+        """Suggestions that have a number for each metric, the best first.
+
+        Suggestions that lack a seed's number come after the rest.
+        """
+        groups: dict[int, list[T]] = {}
+        for trial in self.trials:
+            groups.setdefault(trial.number, []).append(trial)
+        found: list[tuple[int, float, Suggestion[T]]] = []
+        for number, trials in groups.items():
+            columns = zip(*(trial.scores for trial in trials), strict=True)
+            known = [[score for score in column if score is not None] for column in columns]
+            if all(known):
+                values = tuple(math.fsum(scores) / len(scores) for scores in known)
+                intervals = tuple(interval(tuple(scores)) for scores in known)
+                one = Suggestion(number, trials[0].params, tuple(trials), values, intervals)
+                found.append((-len(known[0]), -_worth(values[0], self.modes[0]), one))
+        return [one for _, _, one in sorted(found, key=lambda each: each[:2])]
+
+    @property
+    def best(self) -> T:
+        """The best trial; with repeats over seeds the best one of the best suggestion, so that no lucky seed decides.
+
+        Raises:
+            ConfigError: If no trial has a number yet.
+        """
+        if not self.suggestions:
+            raise ConfigError(f"{self.folder}: no trial has a number of {self.metrics[0]} yet")
+        return max(self.suggestions[0].trials, key=self.worth)
+
+    def pareto(self) -> list[Suggestion[T]]:
+        """Returns the suggestions that no other beats in one metric without losing in another."""
+        worths = [tuple(map(_worth, one.values, self.modes)) for one in self.suggestions]
+
+        def is_beaten(mine: tuple[float, ...]) -> bool:
+            others = (other for other in worths if other != mine)
+            return any(all(theirs >= own for theirs, own in zip(other, mine, strict=True)) for other in others)
+
+        return [one for one, mine in zip(self.suggestions, worths, strict=True) if not is_beaten(mine)]
+
+
+def _worth(score: float, mode: str) -> float:
+    return score if mode == "max" else -score
+
+
+# --- how parameters are written ---------------------------------------------------------------------------------------
+
+
+def is_number(value: Any) -> bool:
+    """Says whether a value is a finite number, which can be compared."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def short_names(paths: Iterable[str]) -> dict[str, str]:
+    """Returns for each path its shortest ending that no other path has: ``algorithm.lr`` is ``lr``."""
+    split = {path: path.split(".") for path in paths}
+
+    def ending(path: str) -> str:
+        parts, others = split[path], [other for known, other in split.items() if known != path]
+        sizes = (size for size in range(1, len(parts)) if all(other[-size:] != parts[-size:] for other in others))
+        return ".".join(parts[-next(sizes, len(parts)) :])
+
+    return {path: ending(path) for path in split}
+
+
+def varying_paths(params: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the paths whose values differ, in the order in which they first appear; all paths for fewer than two.
+
+    Args:
+        params: Parameters by path, of each trial.
+    """
+    paths = dict.fromkeys(path for one in params for path in one)
+    return [path for path in paths if len(params) < 2 or len({repr(one.get(path)) for one in params}) > 1]
+
+
+def format_value(value: Any) -> str:
+    """Writes a value in a few characters: four digits of a number, ``64,64`` for a list."""
+    if isinstance(value, float):
+        return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e+")
+    if isinstance(value, list | tuple):
+        return ",".join(map(format_value, value))
+    return value if isinstance(value, str) else flow(value)
+
+
+def format_params(params: Mapping[str, Any], paths: Sequence[str], names: Mapping[str, str]) -> str:
+    """Writes parameters in one line: ``lr 0.0005, hidden 64,64``.
+
+    Args:
+        params: Parameters by path.
+        paths: Paths to write, in this order.
+        names: Name of each path.
+    """
+    return ", ".join(f"{names[path]} {format_value(params[path])}" for path in paths if path in params)

@@ -1,0 +1,360 @@
+"""What a person sees of an experiment: a live table at a terminal, plain lines elsewhere, JSON for programs.
+
+`draw_table` is the picture, also that of ``rookery tune show``; a `ProgressReporter` decides when to draw it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel as Frame
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rookery.report.experiment import (
+    ExperimentSummary,
+    TrialSummary,
+    format_params,
+    format_value,
+    short_names,
+    varying_paths,
+)
+from rookery.report.live import LiveDisplay, console_style
+from rookery.report.panel import ASCII_LEVELS, LEVELS, number, span, sparkline
+
+COLORS = {"RUNNING": "cyan", "PENDING": "bright_black", "PAUSED": "yellow", "TERMINATED": "green", "ERROR": "red"}
+"""By status, in the order in which they are counted."""
+
+HEADS = {"iteration": "iter", "seconds": "time"}
+
+WIDEST = 140
+LONGEST = 24
+"""Characters of a parameter's value; longer ones are cut."""
+
+CURVE = 24
+"""Characters of a learning curve, at most."""
+
+SHOWN_AT_END = 40
+"""Trials in the last table; `rookery tune show` has all."""
+
+SHOWN_PLAIN = 20
+EVERY_SECONDS = 30.0
+"""Time between two plain tables."""
+
+ERRORS = 3
+"""Failures that are shown beside a table."""
+
+Gather = Callable[[], Sequence[TrialSummary]]
+"""Gives all trials as they stand."""
+
+
+class ProgressReporter:
+    """Hears of everything worth showing, and shows notes only."""
+
+    def __init__(self) -> None:
+        self.summary: ExperimentSummary[TrialSummary]
+        self._began = time.monotonic()
+
+    def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
+        """Hears what is tried, as the experiment begins or goes on; trials are not among it."""
+        self.summary = summary
+
+    def update(self, gather: Gather, running: int) -> None:
+        """Hears how to get at all trials, and how many are at work; called often."""
+
+    def result(self, trial: str, row: Mapping[str, Any]) -> None:
+        """Hears of a row that a trial has reported."""
+
+    def event(self, text: str) -> None:
+        """Hears of what has happened to a trial: it begins, ends, fails, becomes a copy."""
+
+    def note(self, line: str) -> None:
+        """Shows what a user should know once."""
+        sys.stderr.write(f"note: {line}\n")
+
+    def finish(self, gather: Gather) -> None:
+        """Hears that the experiment has ended or stopped."""
+
+    def now(self, gather: Gather, running: int = 0) -> ExperimentSummary[TrialSummary]:
+        """Returns the experiment as it stands."""
+        seconds = time.monotonic() - self._began
+        return replace(self.summary, trials=gather(), running=running, seconds=seconds)
+
+
+class JsonProgress(ProgressReporter):
+    """Writes an object a result to standard output, and at last one for each trial with how it ended."""
+
+    def result(self, trial: str, row: Mapping[str, Any]) -> None:
+        """Writes the row, and whose it is."""
+        _write(json.dumps({"trial": trial, **row}))
+
+    def finish(self, gather: Gather) -> None:
+        """Writes how each trial stands."""
+        for trial in gather():
+            about = {"trial": trial.name, "status": trial.status, "params": trial.params, "reason": trial.reason}
+            _write(json.dumps({**about, "error": trial.error}))
+
+
+class PlainProgress(ProgressReporter):
+    """Writes a line an event, and the table now and then."""
+
+    def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
+        """Writes what is tried, and where its files are."""
+        super().start(summary)
+        self._due = time.monotonic() + EVERY_SECONDS
+        self._shown: list[int] = []
+        _write(f"{summary.title}{f', {summary.total} trials' if summary.total else ''}, in {summary.folder}")
+
+    def update(self, gather: Gather, running: int) -> None:
+        """Writes the table, if it is time and anything is new."""
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + EVERY_SECONDS
+            summary = self.now(gather, running)
+            before, self._shown = self._shown, [trial.iteration for trial in summary.trials]
+            if self._shown != before:
+                print_table(summary, SHOWN_PLAIN)
+
+    def event(self, text: str) -> None:
+        """Writes a line."""
+        _write(text)
+
+    def note(self, line: str) -> None:
+        """Writes a line."""
+        _write(f"note: {line}")
+
+    def finish(self, gather: Gather) -> None:
+        """Writes the last table."""
+        print_table(self.now(gather), SHOWN_AT_END)
+
+
+class LiveTable(ProgressReporter):
+    """Draws a table anew as trials go on; notes and its last state stay on the screen.
+
+    Args:
+        console: Terminal to draw at.
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self._event = ""
+
+    def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
+        """Draws the table, still empty."""
+        super().start(summary)
+        self._display = LiveDisplay(self._console)
+        self.update(tuple, 0)
+
+    def update(self, gather: Gather, running: int) -> None:
+        """Draws the table, if it is time."""
+        most = max(self._console.height - 9, 3)
+        self._display.draw(lambda: draw_table(self.now(gather, running), self._console, most, event=self._event))
+
+    def event(self, text: str) -> None:
+        """Keeps the latest event, for the line under the table."""
+        self._event = text
+
+    def note(self, line: str) -> None:
+        """Writes a note above the table, where it stays."""
+        self._console.print(Text(f"note: {line}"))
+
+    def finish(self, gather: Gather) -> None:
+        """Leaves the last table on the screen."""
+        self._display.finish(draw_table(self.now(gather), self._console, SHOWN_AT_END))
+
+
+def progress_reporter(style: str) -> ProgressReporter:
+    """Makes the reporter for ``auto``, ``live``, ``plain``, ``quiet`` or ``json``."""
+    style = console_style(style)
+    if style == "live":
+        return LiveTable(Console(highlight=False))
+    return {"plain": PlainProgress, "quiet": ProgressReporter, "json": JsonProgress}[style]()
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def print_table(summary: ExperimentSummary[TrialSummary], most: int) -> None:
+    """Prints the table to standard output, as wide as the terminal."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDEST
+    console = Console(highlight=False, file=sys.stdout, width=width)
+    console.print(draw_table(summary, console, most, framed=False))
+    sys.stdout.flush()
+
+
+# --- the picture ------------------------------------------------------------------------------------------------------
+
+
+def draw_table(
+    summary: ExperimentSummary[TrialSummary], console: Console, most: int, *, event: str = "", framed: bool = True
+) -> RenderableType:
+    """Draws trials as a table under a few lines about all of them.
+
+    Args:
+        summary: Experiment to draw.
+        console: Where it will be shown: tells width and characters.
+        most: Lines of trials and failures, at most.
+        event: Last thing that happened.
+        framed: Whether a frame stands around the table.
+    """
+    width = min(console.width, WIDEST)
+    room = width - 4 if framed else width
+    plain = console.options.ascii_only
+    failed = [trial for trial in summary.trials if trial.status == "ERROR"][-(ERRORS if most > 2 * ERRORS else 1) :]
+    count = max(most - len(failed), 1)
+    shown, rest = (trials := in_order(summary))[:count], trials[count:]
+    body = _head(summary, " | " if plain else " · ", framed)
+    if shown:
+        body += [Text(), _rows(summary, shown, room, ASCII_LEVELS if plain else LEVELS)]
+    if rest:
+        words = Text(f"{'...' if plain else '…'} {len(rest)} more: ", style="bright_black")
+        body.append(words.append_text(_counts(rest, ", ")))
+    for trial in failed:
+        place = str(trial.folder / "error.txt")
+        problem = _cut(" ".join(trial.error.split()), max(room - len(trial.name) - len(place) - 3, 30))
+        line = Text.assemble((trial.name, "red"), f" {problem}  ", (place, "dim"))
+        line.no_wrap, line.overflow = True, "ellipsis"
+        body.append(line)
+    if event:
+        body.append(_dim(event))
+    if not framed:
+        return Group(*body)
+    title = Text(summary.title, style="bold")
+    return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
+
+
+def in_order(summary: ExperimentSummary[TrialSummary]) -> list[TrialSummary]:
+    """Returns trials at work, the furthest first; then the others, the best first; last those without a number."""
+
+    def place(trial: TrialSummary) -> tuple[float, ...]:
+        if trial.status == "RUNNING":
+            return 0, -trial.iteration
+        if trial.score is None:
+            return 3, 0.0
+        return 1 + (trial.status in ("ERROR", "PENDING")), -summary.worth(trial)
+
+    return sorted(summary.trials, key=place)
+
+
+def _head(summary: ExperimentSummary[TrialSummary], dot: str, framed: bool) -> list[RenderableType]:
+    """How many trials there are and how they stand, how far that is, the best so far."""
+    trials, total = summary.trials, summary.total or 0
+    count = f"{len(trials)}{f' of {total}' if total > len(trials) else ''}"
+    line = Text(f"{count} trial{'' if count == '1' else 's'}: ", style="bold", no_wrap=True, overflow="ellipsis")
+    lines: list[RenderableType] = [line.append_text(_counts(trials, dot))]
+    over = sum(trial.status in ("TERMINATED", "ERROR") for trial in trials)
+    if framed and over < total:
+        grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        grid.add_column(ratio=1)
+        grid.add_column(justify="right", no_wrap=True)
+        bar = ProgressBar(total=total, completed=over, complete_style="green")
+        grid.add_row(bar, Text(f"{over} / {total} over", style="bold"))
+        lines.insert(0, grid)
+    if summary.running:
+        cores = f"{summary.running * summary.cpus:g} of {summary.cores} cores" if summary.cores else summary.running
+        lines.append(_dim(f"{cores} at work{dot}{span(summary.seconds)}{dot}{summary.folder}"))
+    if summary.suggestions:
+        best, paths = summary.best, varying_paths([trial.params for trial in trials])
+        text = Text(f"best {best.name}: ", no_wrap=framed, overflow="ellipsis" if framed else "fold")
+        values = zip(summary.metrics, best.scores, strict=True)
+        text.append(", ".join(f"{metric} {number(value)}" for metric, value in values), style="bold")
+        params = format_params(best.params, paths, short_names(paths))
+        lines.append(text.append(f" with {params}" if params else ""))
+    return lines
+
+
+def _rows(summary: ExperimentSummary[TrialSummary], shown: Sequence[TrialSummary], room: int, levels: str) -> Table:
+    """The table itself: a column for each parameter that varies if they fit, else one for all.
+
+    Where room is short, first more numbers give way, then the curve, then columns of single parameters.
+    """
+    paths = varying_paths([trial.params for trial in summary.trials])
+    names = short_names(paths)
+    more = [name for name in dict.fromkeys(("env_steps", *summary.columns)) if name not in summary.metrics]
+    more = [name for name in more if any(trial.last.get(name) is not None for trial in shown)]
+    metrics = [_short_metric(metric) for metric in summary.metrics]
+    params = [[names[path] for path in paths], *([_shown(trial, path) for path in paths] for trial in shown)]
+    clock = ["iteration", "seconds"]
+    for columns, least in ((clock + more, CURVE // 3), (clock, CURVE // 3), (clock, 0), ([], 0)):
+        numbers = [[*(HEADS.get(name, name) for name in columns), *metrics]]
+        numbers += [[*_numbers(trial, columns), *map(number, trial.scores)] for trial in shown]
+        left = room - _width([["TRIAL", ""], *([trial.name, trial.status] for trial in shown)]) - _width(numbers)
+        free = left - _width(params)
+        fits = bool(columns) and free >= least
+        if fits or (not least and left > CURVE // 2):
+            break
+    if not fits:
+        width = max(left - 2, 10)
+        params = [["parameters"], *([_cut(format_params(trial.params, paths, names), width)] for trial in shown)]
+    curve = min(CURVE, free) if fits and least else 0
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for place in range(2 + len(params[0]) + len(numbers[0])):
+        right = place > 1 and (fits or place > 2)
+        table.add_column(no_wrap=True, justify="right" if right else "left", overflow="ellipsis")
+    table.add_column(no_wrap=True)
+    heads = ["", *params[0], *numbers[0], "so far" if curve else ""]
+    table.add_row(Text("TRIAL", style="bold"), *(Text(head, style="dim") for head in heads))
+    best = summary.best if summary.suggestions else None
+    for trial, own, cells in zip(shown, params[1:], numbers[1:], strict=True):
+        values = _thinned([row.get(summary.metrics[0]) for row in trial.history], curve)
+        name = Text(trial.name, style="bold" if trial is best else "")
+        line = Text(sparkline(values, curve, levels) if curve else "", style="cyan")
+        score = Text(cells[-1], style="bold")
+        state = Text(str(trial.status), style=COLORS[trial.status])
+        table.add_row(name, state, *map(Text, own), *map(Text, cells[:-1]), score, line)
+    return table
+
+
+def _numbers(trial: TrialSummary, columns: Sequence[str]) -> list[str]:
+    """The cells between parameters and scores."""
+    seconds = trial.last.get("seconds")
+    cells = {"iteration": str(trial.iteration or "-"), "seconds": "-" if seconds is None else span(seconds)}
+    return [cells[name] if name in cells else number(trial.last.get(name)) for name in columns]
+
+
+def _counts(trials: Iterable[TrialSummary], dot: str) -> Text:
+    """How many stand where, in the order of a trial's life."""
+    counts = Counter(trial.status for trial in trials)
+    words = [Text(f"{counts[status]} {status}", style=color) for status, color in COLORS.items() if counts[status]]
+    return Text(dot).join(words) if words else Text("none yet")
+
+
+def _dim(text: str) -> Text:
+    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _shown(trial: TrialSummary, path: str) -> str:
+    return _cut(format_value(trial.params[path]), LONGEST) if path in trial.params else ""
+
+
+def _short_metric(metric: str) -> str:
+    *_, above, last = ["", *metric.replace("evaluation/", "eval. ").split("/")]
+    return f"{above} {last}" if above and last in ("min", "mean", "max") else last
+
+
+def _thinned(values: Sequence[float | None], width: int) -> Sequence[float | None]:
+    """At most `width` of the values, evenly spread, the last among them."""
+    if not width or len(values) <= width:
+        return values
+    return [values[round((place + 1) * len(values) / width) - 1] for place in range(width)]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _width(rows: Sequence[Sequence[str]]) -> int:
+    """Characters that columns of these cells take, with the gaps behind them."""
+    return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))

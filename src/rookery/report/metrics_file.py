@@ -1,0 +1,50 @@
+"""Reads and writes `metrics.jsonl`, the rows of a run or a trial: a line of JSON an iteration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rookery.core.files import FileError, write_file
+
+METRICS = "metrics.jsonl"
+
+
+def append_row(folder: Path, row: Mapping[str, Any]) -> None:
+    """Appends a row to the file of a folder.
+
+    Raises:
+        FileError: If the disk is full.
+    """
+    try:
+        with (folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise FileError(f"{folder / METRICS}: cannot be written: {error.strerror}") from None
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """Returns all rows of a folder, oldest first, without a line that a kill cut short."""
+    path = folder / METRICS
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+        with suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict) and isinstance(row.get("iteration"), int):
+                rows.append(row)
+    return rows
+
+
+def row_at(folder: Path, iteration: int) -> dict[str, Any] | None:
+    """Returns the row of an iteration, the last one of several, or None."""
+    return next((row for row in reversed(read_rows(folder)) if row["iteration"] == iteration), None)
+
+
+def cut_rows(folder: Path, iteration: int) -> None:
+    """Removes the rows after an iteration, because they will be written again."""
+    if (folder / METRICS).exists():
+        kept = [json.dumps(row) + "\n" for row in read_rows(folder) if row["iteration"] <= iteration]
+        write_file(folder / METRICS, "".join(kept).encode())

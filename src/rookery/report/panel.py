@@ -1,0 +1,385 @@
+"""The panel of a run at a terminal: progress, returns, learning, time and events, in as much room as there is.
+
+`Panel` gathers results and draws them with rich. The table `HEALTHY` says which values of a metric are healthy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel as Frame
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rookery.core.timers import Timers
+from rookery.report.results import IterationResult, Number
+
+HEALTHY: dict[str, tuple[float | None, float | None]] = {
+    "kl": (0.001, 0.03),
+    "clip_fraction": (0.02, 0.3),
+    "explained_variance": (0.0, None),
+    "skipped_steps": (None, 0.0),
+}
+"""Healthy range of a metric, lowest to highest; None = no limit on that side. docs/algorithms says why."""
+
+COLUMNS = {
+    "kl": "kl",
+    "entropy": "entropy",
+    "explained_variance": "expl. var.",
+    "clip_fraction": "clip frac.",
+    "value_loss": "value loss",
+    "td_error": "td error",
+    "q_mean": "q",
+    "critic_loss": "critic loss",
+    "actor_loss": "actor loss",
+    "alpha": "alpha",
+    "epsilon": "epsilon",
+    "updates_per_env_step": "grads/step",
+    "gradient_steps": "grad. steps",
+    "replay_size": "replay",
+    "lr": "lr",
+}
+"""Metrics of a policy that are shown, in this order, and the heads of their columns."""
+
+MOST_METRICS = 4
+HISTORY = 40
+"""Number of iterations that a sparkline shows."""
+
+RECENT = 30
+"""Number of iterations that the speed towards a goal is measured over."""
+
+WIDEST = 118
+EVENTS = 5
+
+LEVELS, ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
+
+
+class Panel:
+    """The panel of a run: what is known of the run, and its picture.
+
+    Args:
+        title: Title of the panel.
+        criteria: Criteria that end the training, and their thresholds.
+    """
+
+    def __init__(self, title: str, criteria: Mapping[str, float]) -> None:
+        self.title = title
+        self.criteria = criteria
+        self.result: IterationResult | None = None
+        self.events: deque[tuple[float, str]] = deque(maxlen=EVENTS)
+        self._curves: dict[str, deque[float | None]] = {}
+        self._evaluations: deque[float | None] = deque(maxlen=HISTORY)
+        self._last_evaluation = ""
+        self._clock: deque[dict[str, float]] = deque(maxlen=RECENT)
+        self._first: dict[str, float] = {}
+
+    def update(self, result: IterationResult) -> None:
+        """Takes in the result of an iteration."""
+        self.result = result
+        for name, value in [("", result.return_mean), *((n, p.return_mean) for n, p in result.policies.items())]:
+            self._curves.setdefault(name, deque(maxlen=HISTORY)).append(value)
+        self._clock.append(_amounts(result))
+        row = result.row()
+        for name in self.criteria:
+            value = row.get(name.replace(".", "/"))
+            if value is not None:
+                self._first.setdefault(name, value)
+        if result.evaluation is not None:
+            mean, (low, high) = result.evaluation.return_mean, result.evaluation.return_interval
+            self._evaluations.append(mean)
+            self._last_evaluation = f"{number(low)} to {number(high)}"
+            self.event(f"evaluation {number(mean)}, 95 % interval {self._last_evaluation}")
+
+    def event(self, text: str) -> None:
+        """Adds an event, at the time of the last iteration."""
+        self.events.append((0.0 if self.result is None else self.result.seconds, text))
+
+    # --- the goal -----------------------------------------------------------------------------------------------------
+
+    def goals(self) -> list[tuple[float, float | None, str]]:
+        """Returns for each criterion the part that is reached, the seconds that are left (None: unknown), and words.
+
+        Criteria with a time come first, the nearest before the others.
+        """
+        if self.result is None:
+            return []
+        row = self.result.row()
+        goals = []
+        for name, threshold in self.criteria.items():
+            now = _amounts(self.result).get(name)
+            if now is not None:
+                part = now / threshold if threshold > 0 else 1.0
+                goals.append((part, self._left(name, now, threshold), f"{name} {number(now)} / {number(threshold)}"))
+                continue
+            value = row.get(name.replace(".", "/"))
+            first = self._first.get(name, 0.0)
+            part = 0.0 if value is None or threshold <= first else (value - first) / (threshold - first)
+            shown = "none yet" if value is None else number(value)
+            goals.append((part, None, f"{name} {shown} / {number(threshold)}"))
+        goals.sort(key=lambda goal: float("inf") if goal[1] is None else goal[1])
+        return [(min(max(part, 0.0), 1.0), left, words) for part, left, words in goals]
+
+    def _left(self, name: str, now: float, threshold: float) -> float | None:
+        """Returns the seconds until an amount is reached, at the latest speed; None if the amount does not grow."""
+        if now >= threshold:
+            return 0.0
+        if name == "seconds":
+            return threshold - now
+        # the first iteration on record began where nothing is known of, so the run's own beginning stands in for it
+        before = self._clock[0] if len(self._clock) > 1 else dict.fromkeys(self._clock[0], 0.0)
+        gained, took = now - before[name], self._clock[-1]["seconds"] - before["seconds"]
+        return (threshold - now) * took / gained if gained > 0 else None
+
+    # --- the picture --------------------------------------------------------------------------------------------------
+
+    def draw(self, console: Console, timers: Timers, height: int | None) -> RenderableType:
+        """Draws the panel.
+
+        Args:
+            console: Terminal that the panel is for, which says its width and characters.
+            timers: Timer tree of the run.
+            height: Lines of the terminal; None = as many as the panel takes.
+        """
+        width = min(console.width, WIDEST)
+        brush = _Brush(width - 4, console.options.ascii_only)
+        title = Text(self.title, style="bold")
+        body: list[RenderableType] = [Text("the first iteration is being played", style="dim")]
+        if self.result is not None:
+            if not self.result.exact:
+                title.append(", not exact", style="yellow")
+            body, metrics = self._progress(brush), self._metrics(height)
+            shown = self._shown_policies(height, len(body) + (0 if metrics is None else metrics.row_count + 1))
+            for table in (self._returns(brush, shown), self._learning(brush, shown), metrics):
+                body += [] if table is None else [Text(), table]
+            lines = sum(part.row_count if isinstance(part, Table) else 1 for part in body)
+            body += [Text(), self._bottom(brush, timers, None if height is None else max(height - 4 - lines, 3))]
+        return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
+
+    def _shown_policies(self, height: int | None, others: int) -> list[str]:
+        """Returns the policies there is room for, at two lines each, beside `others` lines and one of each part."""
+        assert self.result is not None
+        policies = list(self.result.policies)
+        if height is None:
+            return policies
+        free = height - others - 12 - bool(self._evaluations) - 3 * bool(self.events)
+        return policies if 2 * len(policies) <= free else policies[: max((free - 1) // 2, 1)]
+
+    def _progress(self, brush: _Brush) -> list[RenderableType]:
+        """Returns the bar of the nearest goal, the other goals, and the pace."""
+        assert self.result is not None
+        result = self.result
+        lines: list[RenderableType] = []
+        goals = self.goals()
+        if goals:
+            part, left, words = goals[0]
+            if result.stop_reason:
+                words, left = result.stop_reason, None
+                part = 1.0 if part > 0.999 else part
+            row = Table.grid(padding=(0, 2, 0, 0), expand=True)
+            row.add_column(ratio=1)
+            row.add_column(justify="right", no_wrap=True)
+            row.add_column(justify="right", no_wrap=True)
+            ends = "" if left is None else f"{span(left)} left"
+            row.add_row(
+                ProgressBar(total=1.0, completed=part, complete_style="green", finished_style="green"),
+                Text(f"{100 * part:.0f} %", style="bold"),
+                Text(" ".join(filter(None, (words, brush.dot if ends else "", ends)))),
+            )
+            lines.append(row)
+        if goals[1:]:
+            others = " or ".join(words for _, _, words in goals[1:])
+            lines.append(Text(f"or {others}", style="dim", no_wrap=True, overflow="ellipsis"))
+        pace = f"{result.steps_per_second:,.0f} env steps/s" if result.sampling else "nothing played"
+        parts = [f"iteration {result.iteration:,}", pace,
+                 f"{result.env_steps:,} env steps", f"{result.episodes:,} episodes", span(result.seconds)]  # fmt: skip
+        lines.append(Text(f" {brush.dot} ".join(parts), style="dim", no_wrap=True, overflow="ellipsis"))
+        return lines
+
+    def _returns(self, brush: _Brush, policies: list[str]) -> Table:
+        """Returns the table of mean returns and their sparklines."""
+        assert self.result is not None
+        result = self.result
+        total = len(result.policies)
+        names = ["total", *policies]
+        spark = min(HISTORY, max(brush.width - max(map(len, names)) - 34, 8))
+        table = _table("RETURN", ["mean", "range", "last iterations"], left=3)
+        spread = ""
+        if result.return_min is not None and result.return_max is not None:
+            spread = f"{number(result.return_min)} to {number(result.return_max)}"
+        mean = number(result.return_mean)
+        if result.return_mean is None:
+            spread = f"no episode has ended; running length {result.running_length:.0f}"
+        curve = Text(sparkline(self._curves.get("", ()), spark, brush.levels), style="cyan")
+        table.add_row(Text("total"), Text(mean, style="bold"), Text(spread, style="dim"), curve)
+        for name in policies if total > 1 else ():
+            line = Text(sparkline(self._curves.get(name, ()), spark, brush.levels), style="blue")
+            table.add_row(Text(name), number(result.policies[name].return_mean), "", line)
+        if self._evaluations:
+            line = Text(sparkline(self._evaluations, spark, brush.levels), style="magenta")
+            shown = number(self._evaluations[-1])
+            table.add_row(Text("evaluation"), shown, Text(self._last_evaluation, style="dim"), line)
+        if len(policies) < total:
+            table.add_row(Text(f"{total - len(policies)} more policies", style="dim"))
+        return table
+
+    def _learning(self, brush: _Brush, policies: list[str]) -> Table | None:
+        """Returns the table of the algorithms' metrics, with marks at unhealthy values; None if there are none."""
+        assert self.result is not None
+        learning = {name: self.result.policies[name].learning for name in policies}
+        learning = {name: row for name, row in learning.items() if row}
+        if not learning:
+            return None
+        rows = list(learning.values())
+        reported = dict.fromkeys(key for row in rows for key in row)
+        columns = [key for key in COLUMNS if key in reported]
+        others = (key for key in reported if key not in COLUMNS and key not in HEALTHY and key != "updates")
+        columns += list(islice(others, max(3 - len(columns), 0)))
+        columns += [key for key in HEALTHY if key not in COLUMNS and any(unhealthy(key, r.get(key)) for r in rows)]
+        columns = columns[: max((brush.width - 10) // 11, 2)]
+        table = _table("LEARNING", [COLUMNS.get(key, key.replace("_", " ")) for key in columns])
+        for name, row in learning.items():
+            cells = []
+            for key in columns:
+                bad = unhealthy(key, row.get(key))
+                cells.append(Text(number(row.get(key)) + ("!" if bad else " "), style="bold yellow" if bad else ""))
+            table.add_row(Text(name), *cells)
+        return table
+
+    def _metrics(self, height: int | None) -> Table | None:
+        """Returns the table of what callbacks measured in the last episodes; None if they measured nothing."""
+        assert self.result is not None
+        metrics = list(self.result.metrics.items())
+        if not metrics:
+            return None
+        table = _table("METRICS", ["mean", "range"], left=2)
+        for name, (low, mean, high) in metrics if height is None else metrics[:MOST_METRICS]:
+            table.add_row(Text(name), number(mean), Text(f"{number(low)} to {number(high)}", style="dim"))
+        return table
+
+    def _bottom(self, brush: _Brush, timers: Timers, free: int | None) -> RenderableType:
+        """Returns timers and events, side by side where there is room."""
+        events = list(self.events)
+        if brush.width >= 96:
+            row = Table.grid(padding=(0, 4, 0, 0), expand=True)
+            row.add_column()
+            row.add_column(ratio=1)
+            row.add_row(_time(brush, timers, free), _events(brush, events[-free:] if free else events))
+            return row
+        if free is not None:
+            kept = min(len(events), max((free - 2) // 3, 1))
+            events = events[len(events) - kept :]
+            free -= len(events) + 2 if events else 0
+        parts: list[RenderableType] = [_time(brush, timers, free)]
+        if events:
+            parts += [Text(), _events(brush, events)]
+        return Group(*parts)
+
+
+class _Brush:
+    """The characters that a terminal can show, and its width inside the frame."""
+
+    def __init__(self, width: int, ascii_only: bool) -> None:
+        self.width = width
+        self.levels = ASCII_LEVELS if ascii_only else LEVELS
+        self.dot = "|" if ascii_only else "·"
+        self.block = "#" if ascii_only else "█"
+
+
+def _table(title: str, heads: Iterable[str], left: int = 0) -> Table:
+    """Makes a table without lines; columns from number `left` on are aligned left, the others right."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    heads = list(heads)
+    table.add_column(no_wrap=True, min_width=8)
+    for place, _ in enumerate(heads, 1):
+        table.add_column(justify="left" if left and place >= left else "right", no_wrap=True, overflow="crop")
+    table.add_row(Text(title, style="bold"), *(Text(head, style="dim") for head in heads))
+    return table
+
+
+def _time(brush: _Brush, timers: Timers, free: int | None) -> Table:
+    """Returns the timer tree as a table; where room is short, its deepest and fastest parts are left out."""
+    rows = timers.rows()
+    if free is not None and len(rows) > max(free - 1, 1):
+        slowest = sorted(range(len(rows)), key=lambda i: -rows[i].seconds)[: max(free - 1, 1)]
+        rows = [rows[i] for i in sorted(slowest)]  # a parent is never faster than its child
+    table = _table("TIME", ["", "of parent", ""], left=3)
+    for row in rows:
+        bar = brush.block * round(10 * row.share)
+        label = Text("  " * row.depth + row.label)
+        table.add_row(label, f"{row.seconds:,.1f} s", f"{100 * row.share:.0f} %", Text(bar, style="bright_black"))
+    return table
+
+
+def _events(brush: _Brush, events: Sequence[tuple[float, str]]) -> Table:
+    """Returns the last events as a table, the newest at the bottom."""
+    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_row(Text("EVENTS", style="bold"), "")
+    for seconds, text in events:
+        table.add_row(Text(span(seconds), style="dim"), Text(text))
+    return table
+
+
+def unhealthy(metric: str, value: Number) -> bool:
+    """Says whether a metric is outside its healthy range."""
+    low, high = HEALTHY.get(metric, (None, None))
+    return value is not None and ((low is not None and value < low) or (high is not None and value > high))
+
+
+def sparkline(values: Iterable[float | None], width: int, levels: str) -> str:
+    """Returns the last values as a character each; a space where there is no value.
+
+    Args:
+        values: Values, oldest first.
+        width: Number of values that are shown, at most.
+        levels: Characters from the lowest value to the highest.
+    """
+    shown = list(values)[-width:]
+    known = [value for value in shown if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    step = (high - low) / (len(levels) - 1)
+    middle = levels[len(levels) // 2 - 1]
+
+    def level(value: float) -> str:
+        return levels[round((value - low) / step)] if step > 0 else middle
+
+    return "".join(" " if value is None else level(value) for value in shown)
+
+
+def number(value: float | None) -> str:
+    """Returns a number in a few characters; a dash for None."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    if isinstance(value, int) or (size >= 1e4 and size < 1e9):
+        return f"{value:,.0f}"
+    if value == 0:
+        return "0"
+    if size >= 1e9 or size < 1e-3:
+        return f"{value:.1e}"
+    return f"{value:.1f}" if size >= 1000 else f"{value:.2f}" if size >= 1 else f"{value:.4f}"
+
+
+def span(seconds: float) -> str:
+    """Returns a duration as 0:42, 12:05 or 3:04:05."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _amounts(result: IterationResult) -> dict[str, float]:
+    """Returns the amounts that only grow, which are the budgets that a run can end by."""
+    return {
+        "env_steps": result.env_steps,
+        "iterations": result.iteration,
+        "seconds": result.seconds,
+        "episodes": result.episodes,
+        "gradient_steps": result.gradient_steps,
+    }

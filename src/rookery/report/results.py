@@ -1,0 +1,202 @@
+"""The outcome of an iteration and of an evaluation, as plain data, and the statistics that their numbers come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rookery.core.errors import nearest
+
+WINDOW = 100
+"""Finished episodes that a training mean is taken over: the last ones."""
+
+Number = float | int | None
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """A policy's part of an iteration. A metric of its algorithm is an attribute too: ``result.policies["main"].kl``.
+
+    Attributes:
+        return_mean: Mean return of the policy's last 100 agent episodes, each agent by itself; None before the first
+            one ends.
+        episodes: Agent episodes of the policy that are finished so far.
+        decisions: Decisions that the policy has learned from so far.
+        valid_rows: Decisions in the last update.
+        cut_fragments: Fragments in the last update that are shorter than full length.
+        learning: Metrics that the algorithm reported, each the mean over the updates of the iteration; empty for a
+            frozen policy.
+    """
+
+    return_mean: float | None
+    episodes: int
+    decisions: int
+    valid_rows: int
+    cut_fragments: int
+    learning: Mapping[str, Number] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Number:
+        learning = self.__dict__.get("learning", {})
+        if name in learning:
+            value: Number = learning[name]
+            return value
+        raise AttributeError(f"no metric {name!r}; there are {', '.join(learning)}{nearest(name, list(learning))}")
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """The outcome of an evaluation: episodes that were played to measure policies, and that nothing was learned from.
+
+    The return of an episode is the sum over its agents.
+
+    Attributes:
+        return_mean: Mean return of the episodes.
+        return_interval: 95 % confidence interval of `return_mean` (Student's t).
+        return_min: Return of the worst episode.
+        return_max: Return of the best episode.
+        length_mean: Mean length of the episodes in environment steps.
+        episodes: Number of episodes played.
+        agents: Mean return of each agent.
+        policies: Mean return of the agents of each policy.
+        env_steps: Environment steps that the measured policies were trained for.
+        deterministic: Whether the most likely actions were played.
+        returns: Return of each episode, in the order of their numbers.
+    """
+
+    return_mean: float
+    return_interval: tuple[float, float]
+    return_min: float
+    return_max: float
+    length_mean: float
+    episodes: int
+    agents: Mapping[str, float]
+    policies: Mapping[str, float]
+    env_steps: int
+    deterministic: bool
+    returns: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class IterationResult:
+    """The outcome of an iteration, and where the run stands after it.
+
+    The window of the run is its last 100 finished training episodes; the return of an episode is the sum over its
+    agents.
+
+    Attributes:
+        iteration: Number of the iteration, from 1.
+        env_steps: Environment steps of the run so far.
+        episodes: Episodes finished so far.
+        return_mean: Mean return in the window; None before the first episode ends.
+        return_min: Return of the worst episode in the window, or None.
+        return_max: Return of the best episode in the window, or None.
+        length_mean: Mean episode length in the window, in environment steps, or None.
+        running_length: Mean length so far of the episodes that are still running, in environment steps.
+        agents: Mean return of each agent in the window.
+        policies: Result of each policy.
+        evaluation: Result of the evaluation made in this iteration, or None.
+        seconds: Seconds of training so far.
+        steps_per_second: Environment steps a second in this iteration.
+        exact: Whether the run would repeat bit for bit.
+        counters: Events of the whole run that could not be learned from as they should: ``finals_stale`` (truncated
+            agents whose final observation is an older one, because they were not on turn),
+            ``rewards_without_decision`` (rewards before an agent's first decision).
+        metrics: Minimum, mean and maximum of each number that callbacks measured in the window.
+        histograms: Values that callbacks collected in the episodes that ended in this iteration.
+        sampling: Whether the environment was stepped in this iteration.
+        stop_reason: Reason why training ended here; empty if it goes on.
+    """
+
+    iteration: int
+    env_steps: int
+    episodes: int
+    return_mean: float | None
+    return_min: float | None
+    return_max: float | None
+    length_mean: float | None
+    running_length: float
+    agents: Mapping[str, float]
+    policies: Mapping[str, PolicyResult]
+    evaluation: EvaluationResult | None
+    seconds: float
+    steps_per_second: float
+    exact: bool
+    counters: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    histograms: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    sampling: bool = True
+    stop_reason: str = ""
+
+    @property
+    def gradient_steps(self) -> int:
+        """The most gradient steps that any policy has made on its replay so far; 0 if no policy has a replay."""
+        return max((int(policy.learning.get("gradient_steps") or 0) for policy in self.policies.values()), default=0)
+
+    def row(self) -> dict[str, Any]:
+        """Returns the result as a flat, JSON-ready dict with keys such as ``policies/main/kl``.
+
+        Values that depend on the clock stand under ``time/``.
+        """
+        row: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("iteration", "env_steps", "episodes", "return_mean", "return_min", "return_max", "length_mean",
+                         "running_length", "sampling", "exact")
+        }  # fmt: skip
+        row |= {f"agents/{name}/return_mean": value for name, value in self.agents.items()}
+        for name, policy in self.policies.items():
+            own = {
+                key: getattr(policy, key)
+                for key in ("return_mean", "episodes", "decisions", "valid_rows", "cut_fragments")
+            }
+            row |= {f"policies/{name}/{key}": value for key, value in {**own, **policy.learning}.items()}
+        row |= {f"counters/{name}": count for name, count in self.counters.items()}
+        for name, values in self.metrics.items():
+            row |= {f"metrics/{name}/{what}": value for what, value in zip(("min", "mean", "max"), values, strict=True)}
+        if self.evaluation is not None:
+            row |= {
+                "evaluation/return_mean": self.evaluation.return_mean,
+                "evaluation/return_low": self.evaluation.return_interval[0],
+                "evaluation/return_high": self.evaluation.return_interval[1],
+                "evaluation/episodes": self.evaluation.episodes,
+                "evaluation/length_mean": self.evaluation.length_mean,
+            }
+        row["time/seconds"] = round(self.seconds, 3)
+        row["time/steps_per_second"] = round(self.steps_per_second, 1)
+        return {name: _finite(value) for name, value in row.items()}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def interval(values: tuple[float, ...]) -> tuple[float, float]:
+    """Returns the 95 % confidence interval of the mean by Student's t; of a single value, that value twice."""
+    count = len(values)
+    center = math.fsum(values) / count
+    if count < 2:
+        return center, center
+    deviation = math.sqrt(math.fsum((value - center) ** 2 for value in values) / (count - 1))
+    half = student_t(count - 1) * deviation / math.sqrt(count)
+    return center - half, center + half
+
+
+def student_t(freedom: int) -> float:
+    """Returns the 97.5 % point of Student's t distribution, by Hill's expansion around the normal one.
+
+    Args:
+        freedom: Degrees of freedom, at least 1; the result is exact for 1 and 2.
+    """
+    if freedom == 1:
+        return 12.706204736
+    if freedom == 2:
+        return 4.302652730
+    z, n = 1.959963985, float(freedom)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / n ** (power + 1) for power, term in enumerate(terms))

@@ -1,0 +1,118 @@
+"""Who plays which row: the rows of each kind of agents, and how they split by policy in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rookery.core.state import Stateful
+from rookery.rollout.slots import Decisions, WorkerPolicy
+
+
+@dataclass
+class Route:
+    """Rows of one kind's slab that one policy plays in a step.
+
+    Attributes:
+        policy: The policy.
+        rows: The numbers of its rows, ascending; a slice where they are evenly spaced.
+        slots: Its slots in the order of `rows`; None if these are all its slots in order.
+    """
+
+    policy: WorkerPolicy
+    rows: slice | np.ndarray
+    slots: np.ndarray | None
+
+
+class RowTable(Stateful):
+    """What the worker knows of each of the R rows of one kind: who plays it, in which slot, what it earned.
+
+    An agent keeps its slot when its episode ends, so that one whose turn comes late in the next episode, or who died
+    and comes back, goes on where its fragment stopped. It gives the slot back when another policy is to play it.
+
+    Args:
+        size: Rows (R).
+
+    Attributes:
+        policy_of: ``[R]`` number of the policy that holds the row, or -1.
+        slot_of: ``[R]`` its slot there, or -1.
+        joined: ``[R]`` whether the agent has had to act in this episode, so that it is known who plays it.
+        returns: ``[R]`` rewards summed over the episode so far.
+        routes: How the rows split by policy when all of them wait; None when that must be found out again.
+        acted: The routes of the last step.
+        all_acted: Whether all rows acted in the last step.
+    """
+
+    saved = ("policy_of", "slot_of", "joined", "returns")
+    fixed = ("routes", "acted", "all_acted")
+
+    def __init__(self, size: int) -> None:
+        self.policy_of = np.full(size, -1)
+        self.slot_of = np.full(size, -1)
+        self.joined = np.zeros(size, dtype=bool)
+        self.returns = np.zeros(size)
+        self.routes: list[Route] | None = None
+        self.acted: list[Route] = []
+        self.all_acted = False
+
+    def begin_anew(self, rows: slice, keep_players: bool = False) -> None:
+        """Forgets what rows have earned and, unless `keep_players`, who plays them."""
+        self.returns[rows] = 0.0
+        if not keep_players:
+            self.joined[rows] = False
+            self.routes = None
+
+    def widened(self, lanes: int, old_width: int, width: int) -> RowTable:
+        """The same with more agents in each lane; rows keep what is known of them.
+
+        Args:
+            lanes: Copies of the environment.
+            old_width: Agents of the kind so far.
+            width: Agents of the kind from now on.
+        """
+
+        def moved(rows: np.ndarray) -> np.ndarray:
+            lane, column = np.divmod(rows, old_width)
+            return np.asarray(lane * width + column)
+
+        wider, every_row = RowTable(lanes * width), np.arange(lanes * old_width)
+        for name in RowTable.saved:
+            getattr(wider, name)[moved(every_row)] = getattr(self, name)
+        wider.acted = [Route(route.policy, moved(every_row[route.rows]), route.slots) for route in self.acted]
+        return wider
+
+    def route(self, rows: np.ndarray, policies: Sequence[WorkerPolicy]) -> list[Route]:
+        """Groups rows ``[N]`` by who plays them, in the order of `policies`."""
+        players = self.policy_of[rows]
+        routes = []
+        for policy in policies:
+            mine = rows[players == policy.number]
+            if len(mine):
+                slots = self.slot_of[mine]
+                everyone = np.array_equal(slots, np.arange(len(policy.taken)))
+                routes.append(Route(policy, evenly(mine), None if everyone else slots))
+        return routes
+
+    def decisions_of(self, first: int, last: int) -> Iterator[tuple[int, Decisions, int]]:
+        """The decisions of the last step by rows `first` to `last` - 1: row, decisions made together, place there."""
+        for route in self.acted:
+            rows = route.rows
+            if isinstance(rows, slice):
+                start = max(rows.start, first + (rows.start - first) % rows.step)
+                for row in range(start, min(rows.stop, last), rows.step):
+                    yield row, route.policy.decided, (row - rows.start) // rows.step
+            else:
+                for position in np.flatnonzero((rows >= first) & (rows < last)).tolist():
+                    yield int(rows[position]), route.policy.decided, position
+
+
+def evenly(rows: np.ndarray) -> slice | np.ndarray:
+    """A slice for evenly spaced rows, which gives views instead of copies; other rows as they are."""
+    if len(rows) == 1:
+        return slice(int(rows[0]), int(rows[0]) + 1, 1)
+    stride = int(rows[1] - rows[0])
+    if (np.diff(rows) == stride).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1, stride)
+    return rows

@@ -1,0 +1,262 @@
+"""Tasks whose episodes are written before they are played: what is shown, and which answer to it is right.
+
+There actions decide the rewards and nothing else, so an episode is a `Script`, drawn whole from its seed. One class
+plays a script at a time (`ScriptedTask`, a Gymnasium environment), another many at once with the same numbers, bit for
+bit (`BatchedTask`). The tasks themselves are in `memory_tasks.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import EnvError
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.envs.base import Kind, Step
+from rookery.envs.batched import BatchedEnv
+
+UNASKED = -1
+"""Stands for the right answer where no answer is asked for."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """An episode of T steps, written before it is played.
+
+    Attributes:
+        obs: Observation before each step and after the last, ``[T + 1, ...]`` int64.
+        answer: Right action of each step, or `UNASKED`, ``[T]`` int64.
+    """
+
+    obs: np.ndarray
+    answer: np.ndarray
+
+
+class ScriptedTask(gymnasium.Env[Any, int], ABC):
+    """A task that plays scripts: a right answer earns `reward`, a wrong one ``-reward``.
+
+    Attributes:
+        reward: Reward of a right answer.
+        max_steps: Number of steps of the longest script.
+        truncates: Whether the end of a script is a time limit (truncated) or the end of the task (terminated).
+        batched: Vector env that plays many copies with the same numbers, or None.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}
+    truncates: ClassVar[bool] = False
+    batched: ClassVar[type[BatchedTask] | None] = None
+
+    def __init__(
+        self,
+        observation_space: spaces.Discrete | spaces.MultiDiscrete,
+        num_actions: int,
+        reward: float,
+        max_steps: int,
+        render_mode: str | None,
+    ) -> None:
+        """Makes a task; the constructor of a subclass calls this one.
+
+        Args:
+            observation_space: Space of what scripts show.
+            num_actions: Number of answers.
+            reward: Reward of a right answer.
+            max_steps: Number of steps of the longest script.
+            render_mode: ``"rgb_array"`` or None.
+
+        Raises:
+            ValueError: If the render mode is another one.
+        """
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"{type(self).__name__}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        self.observation_space: Any = observation_space
+        self.action_space: Any = spaces.Discrete(num_actions)
+        self.reward, self.max_steps, self.render_mode = reward, max_steps, render_mode
+        self._script: Script | None = None
+        self._taken: list[int] = []
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> Script:
+        """Writes an episode from the random numbers of `rng` alone."""
+
+    @abstractmethod
+    def card(self, obs: Any) -> str:
+        """Returns the letters that pictures show for an observation; an empty text if there are none."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode.
+
+        Args:
+            seed: Seed of the script; None goes on with the task's own random numbers.
+            options: Options that the task does not use.
+
+        Returns:
+            The first observation, and an empty dict.
+        """
+        super().reset(seed=seed)
+        self._script, self._taken = self.draw(self.np_random), []
+        return self._script.obs[0].copy(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Answers what is shown.
+
+        Args:
+            action: Number of the answer.
+
+        Raises:
+            EnvError: If there is no such answer, or no episode is under way.
+        """
+        script, time = self._script, len(self._taken)
+        if script is None or time == len(script.answer):
+            raise EnvError(f"{type(self).__name__}: no episode is under way; call reset() first")
+        if not self.action_space.contains(action):
+            raise EnvError(f"{type(self).__name__}: step {time}: action {action!r} is not in {self.action_space}")
+        self._taken.append(int(action))
+        answer = script.answer[time]
+        reward = 0.0 if answer == UNASKED else self.reward if action == answer else -self.reward
+        ended = time + 1 == len(script.answer)
+        return script.obs[time + 1].copy(), reward, ended and not self.truncates, ended and self.truncates, {}
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the state of the episode, and of the random numbers of the next one."""
+        assert self._script is not None, "asked for between two steps"
+        return {
+            "obs": self._script.obs.copy(),
+            "answer": self._script.answer.copy(),
+            "taken": list(self._taken),
+            "rng": self.np_random.bit_generator.state,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from a state that `get_state` gave, of this copy or of another."""
+        self._script = Script(state["obs"].copy(), state["answer"].copy())
+        self._taken = list(state["taken"])
+        self.np_random.bit_generator.state = state["rng"]
+
+    def picture(self, script: Script, taken: Sequence[int]) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of an episode after the actions `taken`."""
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
+
+        return drawing.draw_strips([self.strip("return", script, taken)], len(taken), len(script.answer))
+
+    def strip(self, label: str, script: Script, taken: Sequence[int]) -> Any:
+        """Returns what has been seen and answered so far as a `drawing.Strip`."""
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
+
+        cards = [self.card(obs) for obs in script.obs[: len(taken) + 1]]
+        asked = zip(taken, script.answer.tolist(), strict=False)
+        right = [None if answer == UNASKED else action == answer for action, answer in asked]
+        return drawing.Strip(label, cards, right, self.reward * (right.count(True) - right.count(False)))
+
+    def render(self) -> Any:
+        """Returns a picture of the episode so far, or None before the first episode."""
+        return None if self._script is None else self.picture(self._script, self._taken)
+
+
+class BatchedTask(BatchedEnv):
+    """Many copies of a `ScriptedTask` in one: a `VectorEnv` of one agent, a row a lane.
+
+    Attributes:
+        task: Class of the task that is played.
+    """
+
+    task: ClassVar[type[ScriptedTask]]
+    saved = ("_time", "_length", "_shown", "_answer", "_taken")
+
+    def __init__(self, num_lanes: int, **settings: Any) -> None:
+        """Makes `num_lanes` copies.
+
+        Args:
+            num_lanes: Number of copies.
+            settings: Settings of `task`.
+
+        Raises:
+            ValueError: If a setting is out of range.
+        """
+        if num_lanes < 1:
+            raise ValueError(f"{type(self).__name__}: num_lanes is {num_lanes}, it must be at least 1")
+        self._one = self.task(**settings)
+        space, action_space = self._one.observation_space, self._one.action_space
+        kind = Kind(("agent",), obs_spec(space, action_space), action_spec(action_space))
+        super().__init__(num_lanes, kind, f"{self.task.__name__}, batched")
+
+        self._lanes = np.arange(num_lanes)
+        self._time, self._length = np.zeros((2, num_lanes), dtype=np.int64)  # of each lane's episode
+        # the scripts of all lanes, [step, lane], of meaning up to each one's length
+        self._shown = np.zeros((self._one.max_steps + 1, num_lanes, *space.shape), dtype=np.int64)
+        self._answer, self._taken = np.zeros((2, self._one.max_steps, num_lanes), dtype=np.int64)
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once.
+
+        Args:
+            actions: One array ``[lanes]`` of integers: the answers.
+
+        Raises:
+            EnvError: If `reset` was not called, or the actions have another shape, type or range.
+        """
+        action = self._checked(actions)
+        if self._step.any_end:
+            self._clear_ends()
+        here = self._time, self._lanes
+        answer = self._answer[here]
+        self._taken[here] = action
+        reward = self._one.reward
+        np.copyto(self._rows.reward, np.where(action == answer, reward, -reward))
+        self._rows.reward[answer == UNASKED] = 0.0
+        self._time += 1
+        if (self._time == self._length).any():
+            self._end()
+        self._show()
+        return self._step
+
+    def _show(self) -> None:
+        self._rows.obs["obs"][:] = self._shown[self._time, self._lanes]
+
+    def _begin(self, lanes: np.ndarray) -> None:
+        for lane in lanes.tolist():
+            script = self._one.draw(np.random.default_rng(self._seed(lane)))
+            length = len(script.answer)
+            self._shown[: length + 1, lane], self._answer[:length, lane] = script.obs, script.answer
+            self._length[lane] = length
+        self._time[lanes] = 0
+
+    def _end(self) -> None:
+        """Marks the lanes whose script is over and starts their next episodes."""
+        rows, ended = self._rows, self._step.ended
+        np.equal(self._time, self._length, out=ended)
+        lanes = np.flatnonzero(ended)
+        if self._one.truncates:
+            rows.truncated[:] = ended
+            rows.final_index = lanes
+            rows.final_obs = {"obs": self._shown[self._time[lanes], lanes]}
+        else:
+            rows.terminated[:] = ended
+        self._step.any_end = True
+        self.episode += ended
+        self._begin(lanes)
+
+    def _timestep(self, lane: int) -> int:
+        return int(self._time[lane])
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        length = int(self._length[lane])
+        script = Script(self._shown[: length + 1, lane], self._answer[:length, lane])
+        return self._one.picture(script, self._taken[: self._timestep(lane), lane].tolist())
+
+
+def twin_of(task: type[ScriptedTask]) -> type[BatchedTask]:
+    """Makes the class of vector envs that play `task`; the signature of its constructor names the task's settings."""
+    lanes = inspect.Parameter("num_lanes", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="int")
+    signature = inspect.Signature([lanes, *inspect.signature(task).parameters.values()])
+    about = f"Many `{task.__name__}` in one: a `VectorEnv` of one agent, one row a lane."
+    return type(f"Batched{task.__name__}", (BatchedTask,), {
+        "task": task, "__signature__": signature, "__doc__": about, "__module__": task.__module__
+    })  # fmt: skip

@@ -1,0 +1,265 @@
+"""Everything that changes while a run trains: who plays, who learns, and how far both have come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from secrets import randbits
+from typing import Any, ClassVar
+
+import torch
+
+from rookery.algorithms.algorithm import Algorithm, Row
+from rookery.core.batch import Rollout, flat
+from rookery.core.config import Resolved
+from rookery.core.device import Staging
+from rookery.core.interrupt import Interrupt
+from rookery.core.layers import import_object
+from rookery.core.seeding import Role, Streams
+from rookery.core.state import Stateful
+from rookery.core.timers import Timers
+from rookery.envs.base import Kind, VectorEnv
+from rookery.policies.policy import Policy
+from rookery.replay.replay import Replay
+from rookery.report.results import WINDOW
+from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
+from rookery.rollout.mapping import PolicyMapping
+from rookery.rollout.pool import LocalPool
+from rookery.rollout.worker import RolloutWorker, Sample
+from rookery.training.compute import acting_threads, learning_threads
+from rookery.training.prepare import check_learner, kinds_of, make_policy
+from rookery.training.replays import load_sources
+from rookery.training.settings import RunConfig
+
+
+class Progress(Stateful):
+    """An iteration under way.
+
+    Args:
+        env_steps: Environment steps of the run when it began.
+        lane_steps: These and those in which copies rested.
+        seconds: Seconds of training when it began.
+        gradient_steps: Those of each policy with replay when it began.
+    """
+
+    saved = ("env_steps", "lane_steps", "seconds", "gradient_steps", "unplayed", "learned", "sizes")
+
+    def __init__(self, env_steps: int, lane_steps: int, seconds: float, gradient_steps: Mapping[str, int]) -> None:
+        self.env_steps = env_steps
+        self.lane_steps = lane_steps
+        self.seconds = seconds
+        self.gradient_steps = dict(gradient_steps)
+        self.unplayed = 0
+        """Env steps that were learned for and not played, because sampling is paused."""
+        self.learned: dict[str, list[dict[str, Any]]] = {}
+        """What each policy's updates reported."""
+        self.sizes: dict[str, tuple[int, int]] = {}
+        """Decisions and cut fragments of each policy's last rollout."""
+
+    def note(self, name: str, row: dict[str, Any], rollout: Rollout) -> None:
+        """Takes down an update of a policy."""
+        self.learned.setdefault(name, []).append(row)
+        self.sizes[name] = (rollout.num_decisions, rollout.num_cut)
+
+    def pass_over(self, env_steps: int, lane_steps: int) -> None:
+        """Leaves out what was played meanwhile in another iteration."""
+        self.env_steps += env_steps
+        self.lane_steps += lane_steps
+
+
+class Windows(Stateful):
+    """The last finished episodes, for the running means."""
+
+    saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms")
+
+    def __init__(self) -> None:
+        self.episodes = 0
+        self.agent_episodes: dict[str, int] = {}
+        self.totals: deque[float] = deque(maxlen=WINDOW)
+        self.lengths: deque[int] = deque(maxlen=WINDOW)
+        self.agents: dict[str, deque[float]] = {}
+        self.policies: dict[str, deque[float]] = {}
+        self.metrics: dict[str, deque[float]] = {}
+        self.histograms: dict[str, list[float]] = {}
+        """Of the episodes that ended in the latest iteration."""
+
+    def add(self, finished: Iterable[EpisodeResult]) -> None:
+        """Takes the finished episodes of an iteration in the order they ended."""
+        self.histograms = {}
+        for episode in finished:
+            self.episodes += 1
+            self.totals.append(episode.total)
+            self.lengths.append(episode.length)
+            for name, number in episode.metrics.items():
+                self.metrics.setdefault(name, deque(maxlen=WINDOW)).append(float(number))
+            for name, numbers in episode.histograms.items():
+                self.histograms.setdefault(name, []).extend(float(number) for number in numbers)
+            for agent, value in episode.agents.items():
+                policy = episode.policies[agent]
+                self.agents.setdefault(agent, deque(maxlen=WINDOW)).append(value)
+                self.policies.setdefault(policy, deque(maxlen=WINDOW)).append(value)
+                self.agent_episodes[policy] = self.agent_episodes.get(policy, 0) + 1
+
+
+class Run(Stateful):
+    """The state of a training, without the loop that moves it on.
+
+    Args:
+        resolved: Settings of the run.
+        env: The copies of the environment.
+        mapping: Which policy plays which agent.
+        listeners: Objects that want to hear of episodes, in the order in which they are told.
+        note: Function that is given a line which a user should read once.
+
+    Attributes:
+        pool: Plays.
+        policies: By name.
+        learners: The algorithm of each policy that learns.
+        frozen: Names of those that do not learn.
+        env_steps: Environment steps so far.
+        lane_steps: These, and those in which copies rested.
+        resting: Whether all copies rest.
+        running_length: Mean length of the episodes that are running.
+        counters: What could not be learned from as it should, so far.
+        finished: Episodes that ended in the iteration under way.
+        windows: The last finished episodes before that.
+        threads: Threads that each learner's steps are worth; as they were at the start of the run, wherever it goes on.
+        iteration: Iterations so far.
+        seconds: Seconds of training so far.
+        decisions: Decisions that each policy has learned from.
+        last_learning: What the algorithms reported of the last iteration in which they learned.
+        paused: Whether iterations learn from replay alone.
+        progress: The iteration that is under way, so that a run can be stopped and taken up in the middle of it.
+        criteria: What last ended a training, or was to end it.
+        horizon: Environment steps over which schedules go that do not say it themselves; None while nobody knows.
+        score: What the best checkpoint is chosen by: the last evaluation's mean return, or else that of training.
+    """
+
+    saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
+             "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
+             "resting", "running_length", "counters", "finished")  # fmt: skip
+    fixed: ClassVar[tuple[str, ...]] = (
+        "resolved",
+        "config",
+        "seed",
+        "streams",
+        "env",
+        "mapping",
+        "staging",
+        "interrupt",
+        "note",
+    )
+
+    def __init__(
+        self,
+        resolved: Resolved[RunConfig],
+        env: VectorEnv,
+        mapping: PolicyMapping,
+        listeners: Sequence[EpisodeListener],
+        note: Callable[[str], None],
+    ) -> None:
+        self.resolved = resolved
+        self.config = resolved.config
+        self.env = env
+        self.mapping = mapping
+        self.note = note
+        self.seed: int = randbits(31) if self.config.seed is None else self.config.seed
+        self.streams = Streams(self.seed)
+        self.timers = Timers()
+        self.interrupt = Interrupt()
+        self.staging = Staging(torch.device(self.config.device))
+        self.policies: dict[str, Policy] = {}
+        self.learners: dict[str, Algorithm[Any]] = {}
+        self.frozen: list[str] = []
+        self.threads: dict[str, int] = {}
+        self.windows = Windows()
+        self.finished: list[EpisodeResult] = []
+        self.env_steps = self.lane_steps = 0
+        self.resting = False
+        self.running_length = 0.0
+        self.counters: dict[str, int] = {}
+        self.iteration = 0
+        self.seconds = 0.0
+        self.decisions: dict[str, int] = {}
+        self.last_learning: dict[str, Row] = {}
+        self.paused = False
+        self.progress: Progress | None = None
+        self.criteria: dict[str, float] = {}
+        self.score: float | None = None
+        self.horizon: int | None = None
+        seeds = self.streams.episodes(Role.ENV)
+        worker = RolloutWorker(env, mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
+        if any(map(moments_of, listeners)):
+            worker.listeners = EpisodeListeners(env, listeners)
+        self.pool = LocalPool(worker, self.config.sampling.staleness)
+        self.counters = worker.counters()
+        self.introduce(kinds_of(env, mapping))
+
+    @property
+    def replays(self) -> dict[str, Replay]:
+        """The replay of each policy whose algorithm learns from one."""
+        return {name: one.replay for name, one in self.learners.items() if one.replay is not None}
+
+    def introduce(self, kinds: Mapping[str, Kind]) -> None:
+        """Makes policies, and the algorithms that learn them.
+
+        Args:
+            kinds: The kind of agents that each of them plays, by the policy's name.
+        """
+        for name, kind in kinds.items():
+            entry = self.config.policies[name]
+            policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
+            policy.to(self.staging.device)
+            if entry.frozen:
+                policy.requires_grad_(False)
+                self.frozen.append(name)
+                self.pool.add_policy(name, policy, None)
+                continue
+            make: type[Algorithm[Any]] = import_object(entry.algorithm.algorithm)
+            learner = self.learners[name] = make(policy, entry.algorithm, self.streams, name)
+            learner.staleness = self.config.sampling.staleness
+            check_learner(learner, self.resolved)
+            load_sources(name, learner, self.note)
+            self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
+            self.pool.add_policy(name, learner.behaviour, learner.demand)
+        self.pool.threads = acting_threads(self.learners, self.threads)
+
+    def begin_iteration(self) -> Progress:
+        """An iteration that begins now."""
+        made = {name: replay.gradient_steps for name, replay in self.replays.items()}
+        return Progress(self.env_steps, self.lane_steps, self.seconds, made)
+
+    def count_played(self, sample: Sample) -> None:
+        """Takes over how far playing has come."""
+        self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
+        self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
+        self.finished += sample.finished
+
+    def count_learned(self, name: str, rollout: Rollout) -> None:
+        """Updates observation statistics and the count of decisions by a rollout that a learner has taken.
+
+        Args:
+            name: The policy's name.
+            rollout: What it has learned from, or stored.
+        """
+        normalizer = self.policies[name].normalizer
+        if normalizer is not None:
+            rows = rollout.valid_rows()
+            normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
+        self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        state = super().state_dict()
+        return {**state, "finished": [asdict(episode) for episode in self.finished]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
+        self.introduce(self.pool.load_env(state["pool"]))
+        self.progress = None if state["progress"] is None else self.begin_iteration()
+        super().load_state_dict({**state, "finished": []})
+        self.finished = [EpisodeResult(**episode) for episode in state["finished"]]
+        if self.config.threads is not None:
+            self.threads = dict.fromkeys(self.threads, self.config.threads)
+        self.pool.threads = acting_threads(self.learners, self.threads)

@@ -1,0 +1,261 @@
+"""Local processes, each with one trial at a time, that share the cores and GPUs without asking for one twice.
+
+A worker process is a fresh interpreter that runs `worker_process.py`. It is started when it is first needed, and does
+one trial after the other. It has cores of its own, to which it and all it starts are tied, so that everything inside
+sees only those: what is measured, what follows a rule, and libraries with threads of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
+from rookery.core.processor import LIMIT, usable_cores
+from rookery.tune.executor import Event, Executor, Failed, Order, pickled_job
+from rookery.tune.executors.trial_worker import LOG
+from rookery.tune.job import Job, Start
+
+LAST_LINES = 20
+"""Lines of the log that are shown of a trial whose process was lost."""
+
+GPUS = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """What one worker has.
+
+    Attributes:
+        cores: Numbers of its cores; those at the ends may be shared with a neighbour.
+        gpus: Its GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; None = whatever this process sees.
+    """
+
+    cores: tuple[int, ...]
+    gpus: tuple[str, ...] | None
+
+
+class ProcessExecutor(Executor):
+    """Runs trials in processes on this machine.
+
+    Args:
+        job: What a trial does; sent to each process once, by cloudpickle.
+        cpus: Cores a trial, which may be a fraction.
+        gpus: GPUs a trial, likewise; 0 = GPUs are not dealt out.
+        max_concurrent: Processes, at most; None = as many as cores and GPUs allow.
+
+    Raises:
+        ConfigError: If the job cannot be sent to another process.
+    """
+
+    def __init__(self, job: Job, cpus: float, gpus: float, max_concurrent: int | None) -> None:
+        pickled = pickled_job(job, "processes")
+        there = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+        allotments, self.notes = deal(list(there)[: usable_cores()], cpus, visible_gpus(), gpus, max_concurrent)
+        self._workers = [_Worker(allotment, pickled) for allotment in allotments]
+        self._events: deque[Event] = deque()
+
+    @property
+    def free(self) -> int:
+        """Workers without a trial."""
+        return sum(worker.start is None for worker in self._workers)
+
+    def begin(self, start: Start) -> None:
+        """Begins a trial in a process that waits, or in a new one."""
+        idle = [worker for worker in self._workers if worker.start is None]
+        next((worker for worker in idle if worker.is_alive), idle[0]).begin(start)
+
+    def order(self, trial: str, order: Order) -> None:
+        """Orders an iteration."""
+        worker = self._worker_of(trial)
+        worker.busy = worker.send("step", order)
+        if not worker.busy:
+            self._events.append(worker.lost())
+
+    def wait(self, seconds: float) -> Event | None:
+        """Returns the next event. Of those that are there at the same time, all come before any later one."""
+        if not self._events:
+            at_work = {worker.line.fileno(): worker for worker in self._workers if worker.busy}
+            poll = select.poll()
+            for descriptor in at_work:
+                poll.register(descriptor, select.POLLIN)
+            self._events.extend(at_work[descriptor].answer() for descriptor, _ in poll.poll(1000 * seconds))
+        return self._events.popleft() if self._events else None
+
+    def end(self, trial: str, save: bool) -> None:
+        """Ends a trial; its process stays for the next one."""
+        if problem := self._worker_of(trial).end(save):
+            self.notes.append(f"{trial}: {problem}")
+
+    def interrupt(self) -> None:
+        """Sends SIGTERM to processes at work."""
+        for worker in self._workers:
+            if worker.busy:
+                with suppress(ProcessLookupError):
+                    worker.process.send_signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        """Ends all processes, at once."""
+        for worker in self._workers:
+            worker.close()
+
+    def _worker_of(self, trial: str) -> _Worker:
+        return next(worker for worker in self._workers if worker.start is not None and worker.start.trial == trial)
+
+
+class _Worker:
+    """One process at a time, and its trial."""
+
+    line: socket.socket
+    process: subprocess.Popen[bytes]
+
+    def __init__(self, allotment: Allotment, pickled: bytes) -> None:
+        self.start: Start | None = None
+        self.busy = False  # it owes the answer to an order
+        self._allotment = allotment
+        self._pickled = pickled
+        self._end: weakref.finalize[..., _Worker] | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process that waits for a trial."""
+        return self._end is not None and self._end.alive and self.process.poll() is None
+
+    def begin(self, start: Start) -> None:
+        """Takes a trial; starts a process if there is none."""
+        if not self.is_alive:
+            self._start_process()
+        self.start = start
+        self.send("begin", start)  # if it cannot be sent, the first order will say so
+
+    def _start_process(self) -> None:
+        self.close()
+        self.line, far = socket.socketpair()
+        own = self._allotment
+        cores = ",".join(map(str, own.cores)) if hasattr(os, "sched_setaffinity") else ""
+        gpus = {} if own.gpus is None else {GPUS: ",".join(own.gpus)}
+        number, threads = far.fileno(), len(own.cores)
+        variables = {LIMIT: str(threads), **gpus}  # where there is no affinity, the limit alone says it
+        module = "rookery.tune.executors.worker_process"
+        self.process = start_child(module, [str(number), cores], [number], threads, variables)
+        far.close()
+        self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
+        self.send("load", sys.path, self._pickled)
+
+    def send(self, task: str, *arguments: object) -> bool:
+        """Tells the process something; says whether there is one to hear it."""
+        try:
+            send_frame(self.line, (task, arguments))
+        except (Gone, OSError):
+            return False
+        return True
+
+    def answer(self) -> Event:
+        """Returns what the process says of its order, or of its end."""
+        self.busy = False
+        try:
+            event: Event = receive_frame(self.line)[0]
+        except Gone:
+            return self.lost()
+        return event
+
+    def lost(self) -> Failed:
+        """Returns what is known of a process that is gone; nothing of it is left afterwards."""
+        assert self.start is not None
+        problem = f"the process {self.process.pid} of trial {self.start.trial} {describe_end(self.process)}"
+        self.close()
+        log = self.start.folder / LOG
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+        shown = "\n".join(lines[-LAST_LINES:])
+        return Failed(self.start.trial, problem, f"{problem}\nthe end of {log}:\n{shown}" if shown else "", lost=True)
+
+    def end(self, save: bool) -> str:
+        """Ends the trial; returns what went wrong in one line."""
+        self.start = None
+        if not self.is_alive or not self.send("end", save):
+            return ""
+        try:
+            problem: str = receive_frame(self.line)[0]
+        except Gone:
+            problem = f"its process {describe_end(self.process)} while it was ended"
+            self.close()
+        return problem
+
+    def close(self) -> None:
+        """Ends the process and what it has started, if it is still there."""
+        self.busy = False
+        if self._end is not None:
+            self._end()
+
+
+def _end_process(process: subprocess.Popen[bytes], line: socket.socket, owner: int) -> None:
+    if os.getpid() != owner:  # a fork of the driver, which is not the one to end it
+        return
+    line.close()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def deal(
+    cores: list[int], cpus: float, gpus: list[str], gpus_each: float, most: int | None
+) -> tuple[list[Allotment], list[str]]:
+    """Deals cores and GPUs out to as many trials as there is room for, at least one.
+
+    Allotments lie side by side: with 1.5 cores each, the first trial has core 0 and half of 1, the second the rest of 1
+    and 2.
+
+    Args:
+        cores: Numbers of the cores there are.
+        cpus: Cores a trial.
+        gpus: Names of the GPUs there are.
+        gpus_each: GPUs a trial; 0 = they are not dealt out.
+        most: Trials, at most; None = as many as possible.
+
+    Returns:
+        An allotment for each trial, and what a user should know.
+    """
+    notes = []
+    room = int(len(cores) / cpus + 1e-9)
+    dealt = bool(gpus_each and gpus)
+    if not room:
+        notes.append(f"tune.cpus = {cpus:g}: there are {len(cores)} cores here: one trial at a time has them all")
+    if gpus_each and not gpus:
+        notes.append(f"tune.gpus = {gpus_each:g}: there are none here: trials run without")
+    elif gpus_each > len(gpus):
+        notes.append(f"tune.gpus = {gpus_each:g}: there are {len(gpus)} here: one trial at a time has them all")
+    if dealt:
+        room = min(room, int(len(gpus) / gpus_each + 1e-9))
+    count = max(min(room, most or room), 1)
+    if not notes and most and most > count:
+        notes.append(f"tune.max_concurrent = {most}: there is room for {count} at a time, by tune.cpus and tune.gpus")
+
+    def part(number: int, each: float, there: int) -> range:
+        """What the interval of a trial touches; all there is if one trial needs more."""
+        return range(int(number * each + 1e-9), min(math.ceil((number + 1) * each - 1e-9), there))
+
+    return [
+        Allotment(
+            tuple(cores[core] for core in part(number, cpus, len(cores))),
+            tuple(gpus[gpu] for gpu in part(number, gpus_each, len(gpus))) if dealt else None,
+        )
+        for number in range(count)
+    ], notes
+
+
+def visible_gpus() -> list[str]:
+    """Returns the GPUs that this process may use, found without loading a library that would occupy them."""
+    named = os.environ.get(GPUS)
+    if named is not None:
+        return [name.strip() for name in named.split(",") if name.strip() not in ("", "-1")]
+    return [str(number) for number, _ in enumerate(Path("/proc/driver/nvidia/gpus").glob("*"))]

@@ -1,0 +1,450 @@
+"""Trials on Ray: each worker is an actor on whichever node has room for it, and holds a `TrialWorker`.
+
+Ray decides on which node a worker is, by the cores and GPUs that a trial is said to need. A worker that is lost with
+its node makes a `Failed` event; the trial goes on from its last checkpoint elsewhere, so the experiment's folder has
+to be on a disk that all nodes share. This module needs Ray, and is imported only where ``tune.workers = ray``.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+
+from rookery.core.errors import ConfigError
+from rookery.core.processor import LIMIT
+from rookery.tune.executor import Event, Executor, Failed, Order, Stopped, pickled_job
+from rookery.tune.executors.trial_worker import LOG, TrialWorker
+from rookery.tune.executors.worker_process import send_prints
+from rookery.tune.job import Job, Start
+
+PROBE = ".visible"
+"""In a trial's folder for a moment, to see whether the node of a new worker has the same disk."""
+
+VISIBLE_SECONDS = 10.0
+"""What a shared disk gets to show a new file on another node."""
+
+LATE_SECONDS = 10.0
+"""After so long without a worker, a trial's user is told what is missing, and it takes the next worker that is free."""
+
+LOOK_SECONDS = 1.0
+"""Between two looks at which nodes there are."""
+
+CONNECT_SECONDS = 5.0
+"""What the cluster's address gets to answer; Ray itself would wait for more than a minute."""
+
+RAYLET_SECONDS = 0.5
+"""Between two looks of a trial's process whether its node is still part of the cluster."""
+
+END_SECONDS = 300.0
+"""What a trial gets to save and free what it has, before its worker is ended."""
+
+CONTROL = "control"
+"""The thread of a worker that can be reached while a trial is at work."""
+
+
+# --- on a node ----------------------------------------------------------------------------------------------------
+
+
+class TrialActor:
+    """What runs in a process on a node, for one trial after the other.
+
+    Args:
+        job: What a trial does, pickled.
+        cores: Cores that a trial may use; threads and helpers are chosen by it.
+        cwd: Where relative paths in the trial's settings begin, if the node has it.
+        path: Where the runner finds modules; what is not there on this node is passed over.
+    """
+
+    def __init__(self, job: bytes, cores: int, cwd: str, path: list[str]) -> None:
+        os.environ[LIMIT] = str(cores)
+        with suppress(OSError):
+            os.chdir(cwd)
+        sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
+        self._trial_worker = TrialWorker(lambda: cloudpickle.loads(job))
+        threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
+
+    def node(self, probe: Path, content: str, seconds: float) -> tuple[str, str]:
+        """Where this is, and whether a file that the runner wrote is seen there.
+
+        Returns:
+            Ray's id of the node, and what is wrong; empty if nothing is.
+        """
+        deadline = time.monotonic() + seconds
+        while not (probe.is_file() and probe.read_text(encoding="utf-8") == content):
+            if time.monotonic() > deadline:
+                return node_id(), f"node {socket.gethostname()} does not see {probe.parent}"
+            time.sleep(0.1)
+        probe.unlink()
+        return node_id(), ""
+
+    def step(self, start: Start | None, order: Order) -> Event:
+        """Begins a trial if one is given, and lets it do an iteration; what it prints goes to its log."""
+        if start is not None:
+            send_prints(start.folder / LOG)
+            self._trial_worker.begin(start)
+        return self._trial_worker.step(order)
+
+    def end(self, save: bool) -> str:
+        """Ends the trial; gives what went wrong."""
+        problem = self._trial_worker.end(save)
+        send_prints(os.devnull)
+        return problem
+
+    def interrupt(self) -> None:
+        """Asks the trial to save and stop; comes in the thread `CONTROL`, while the other one is at work."""
+        self._trial_worker.interrupt()
+
+
+def end_with(raylet: int) -> None:
+    """Ends this process when Ray's process on this node is gone, which began it: the trial goes on elsewhere by then.
+
+    Ray does this too, but not reliably while the trial's code is at work.
+    """
+    while os.getppid() == raylet:
+        time.sleep(RAYLET_SECONDS)
+    os._exit(1)
+
+
+def node_id() -> str:
+    """Ray's id of the node on which this runs."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+# --- at the runner ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial gets of a node: cores and GPUs."""
+
+    cpus: float
+    gpus: float
+
+    def __str__(self) -> str:
+        parts = [(self.cpus, "CPU"), *([(self.gpus, "GPU")] if self.gpus else [])]
+        return " and ".join(f"{number:g} {name}{'' if number == 1 else 's'}" for number, name in parts)
+
+    def times_in(self, node: Resources) -> int:
+        """How often it fits on a node."""
+        parts = [(node.cpus, self.cpus), (node.gpus, self.gpus)]
+        return min((math.floor(there / needed + 1e-9) for there, needed in parts if needed), default=0)
+
+    def within_largest(self, nodes: list[Resources]) -> Resources:
+        """Itself if a node has it; else what the one that comes nearest has of it."""
+        if not nodes or any(self.times_in(node) for node in nodes):
+            return self
+        parts = [Resources(min(self.cpus, node.cpus), min(self.gpus, node.gpus)) for node in nodes if node.cpus]
+        return max(parts, key=lambda part: (part.gpus, part.cpus), default=self)
+
+
+@dataclass
+class RayWorker:
+    """The runner's side of a worker.
+
+    Attributes:
+        actor: Ray's handle of the actor.
+        resources: What it takes of its node.
+        asked: When it was asked for.
+        start: The trial that is here, or None.
+        has_begun: Whether the process knows of it.
+        order: The order that is open.
+        node: Ray's id of its node; empty until it has one.
+        is_lost: Its process or node is gone.
+        is_told: A user knows that it is late.
+    """
+
+    actor: Any
+    resources: Resources
+    asked: float
+    start: Start | None = None
+    has_begun: bool = False
+    order: Order | None = None
+    node: str = ""
+    is_lost: bool = False
+    is_told: bool = False
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has waited for a node for too long."""
+        return not self.node and not self.is_lost and time.monotonic() - self.asked > LATE_SECONDS
+
+
+class RayExecutor(Executor):
+    """Places on the nodes of a Ray cluster, as many as have room. They are made when they are needed, and stay.
+
+    Args:
+        job: What a trial does.
+        cpus: Cores a trial.
+        gpus: GPUs a trial.
+        max_concurrent: Places, at most; None = as many as there is room for.
+
+    Raises:
+        ConfigError: If there is no cluster at ``RAY_ADDRESS``, or the job cannot be sent to other processes.
+    """
+
+    def __init__(self, job: Job, cpus: float, gpus: float, max_concurrent: int | None) -> None:
+        self._job = pickled_job(job, "ray")
+        self.notes = []
+        self._asked, self._most = Resources(cpus, gpus), max_concurrent or sys.maxsize
+        self._workers: list[RayWorker] = []
+        self._open: dict[Any, RayWorker] = {}  # in the order of asking, so that nobody's answer waits for long
+        self._is_stopping = False
+        self._connected_here = connect()
+        self._resources, self._room, self._looked = self._asked, 0, -math.inf
+        self._look()
+
+    # --- workers ---------------------------------------------------------------------------------------------------
+
+    @property
+    def free(self) -> int:
+        """How many more trials can begin now; one at least while there is none, which then waits for its worker."""
+        idle = sum(worker.start is None for worker in self._workers)
+        late = sum(worker.is_late for worker in self._workers)
+        more = 0 if late else max(self._room - len(self._workers), 0)
+        return max(idle + more - late, int(idle == len(self._workers)))
+
+    def _look(self) -> None:
+        """Sees now and then which nodes there are, and forgets idle workers on those that are gone."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        alive = {str(node["NodeID"]): resources_of(node["Resources"]) for node in ray.nodes() if node["Alive"]}
+        for worker in self._idle():
+            if worker.node not in alive:
+                self._remove(worker)
+        resources = self._asked.within_largest(list(alive.values()))
+        if resources != self._resources:
+            note = f"tune: {self._asked} a trial, and no node of the Ray cluster has that: trials get {resources}"
+            self.notes.append(note if resources != self._asked else f"tune: from here on trials get {resources}")
+        self._resources = resources
+        self._room = min(sum(resources.times_in(node) for node in alive.values()), self._most)
+        self._help_late()
+
+    def _help_late(self) -> None:
+        """Tells of trials that wait for a worker in vain, and gives them the ones that have become free."""
+        for late in [worker for worker in self._workers if worker.is_late]:
+            assert late.start is not None
+            if self._idle():
+                self._remove(late)
+                self.begin(late.start)  # which takes an idle worker
+                if late.order is not None:
+                    self.order(late.start.trial, late.order)
+            elif not late.is_told:
+                late.is_told = True
+                there, unused = resources_of(ray.cluster_resources()), resources_of(ray.available_resources())
+                self.notes.append(
+                    f"{late.start.trial} waits for a worker: it needs {late.resources} on one node, and the Ray "
+                    f"cluster has {unused} free of {there} in all; it begins when there is room, and the others go on"
+                )
+
+    def _idle(self) -> list[RayWorker]:
+        return [worker for worker in self._workers if worker.start is None]
+
+    def _worker_of(self, trial: str) -> RayWorker:
+        return next(worker for worker in self._workers if worker.start is not None and worker.start.trial == trial)
+
+    def _make(self, folder: Path) -> RayWorker:
+        """Asks Ray for a worker, and the worker for what it sees of a folder."""
+        resources, probe = self._resources, secrets.token_hex(8)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / PROBE).write_text(probe, encoding="utf-8")
+        remote: Any = ray.remote(concurrency_groups={CONTROL: 1})(TrialActor)
+        cores = max(math.floor(resources.cpus), 1)
+        actor = remote.options(num_cpus=resources.cpus, num_gpus=resources.gpus).remote(
+            self._job, cores, os.getcwd(), sys.path
+        )
+        worker = RayWorker(actor, resources, time.monotonic())
+        self._workers.append(worker)
+        self._open[actor.node.remote(folder / PROBE, probe, VISIBLE_SECONDS)] = worker
+        return worker
+
+    def _remove(self, worker: RayWorker) -> None:
+        """Ends a worker, whatever it does."""
+        ray.kill(worker.actor)
+        self._workers.remove(worker)
+        self._open = {answer: other for answer, other in self._open.items() if other is not worker}
+
+    # --- trials ---------------------------------------------------------------------------------------------------
+
+    def begin(self, start: Start) -> None:
+        """Puts a trial on a free worker, or on a new one."""
+        start = replace(start, folder=start.folder.resolve())
+        worker = next(iter(self._idle()), None) or self._make(start.folder)
+        worker.start, worker.has_begun = start, False
+
+    def order(self, trial: str, order: Order) -> None:
+        """Orders an iteration; a worker that has no node yet does it when it has."""
+        worker = self._worker_of(trial)
+        start = None if worker.has_begun else worker.start
+        worker.order, worker.has_begun = order, True
+        self._open[worker.actor.step.remote(start, order)] = worker
+
+    def end(self, trial: str, save: bool) -> None:
+        """Frees the worker of a trial; one that is lost, or has no node yet, is given up."""
+        worker = self._worker_of(trial)
+        if worker.is_lost or not worker.node:
+            self._remove(worker)
+            return
+        try:
+            problem = ray.get(worker.actor.end.remote(save), timeout=END_SECONDS)
+        except GetTimeoutError:
+            problem = f"did not end within {END_SECONDS:g} seconds, and its process was ended"
+            self._remove(worker)
+        except RayError as error:
+            problem = f"was lost while it ended, after its last checkpoint: {in_a_line(error)}"
+            self._remove(worker)
+        worker.start = worker.order = None
+        if problem:
+            self.notes.append(f"{trial}: {problem}")
+
+    def wait(self, seconds: float) -> Event | None:
+        """The next answer to an order.
+
+        Raises:
+            ConfigError: If a node does not see the experiment's folder, or cannot run this library at all.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            self._look()
+            if self._is_stopping:
+                for worker in self._workers:
+                    if worker.start is not None and worker.order is not None and not worker.node and not worker.is_lost:
+                        worker.order = None
+                        return Stopped(worker.start.trial)
+            left = max(deadline - time.monotonic(), 0.0)
+            if not self._open:
+                time.sleep(left)
+                return None
+            found, _ = ray.wait(list(self._open), timeout=left)
+            if not found:
+                return None
+            event = self._take(self._open.pop(found[0]), found[0])
+            if event is not None:
+                return event
+
+    def _take(self, worker: RayWorker, ref: Any) -> Event | None:
+        """What an answer says: an event, or on which node a worker stands."""
+        assert worker.start is not None or worker.order is None
+        try:
+            answer = ray.get(ref)
+        except RayTaskError as error:  # of ours, not of the trial's: that its log cannot be written, say
+            if worker.start is None or worker.order is None:
+                raise
+            worker.order = None
+            return Failed(worker.start.trial, f"{type(error.cause).__name__}: {error.cause}", str(error))
+        except RayError as error:
+            if isinstance(error, RayActorError) and error.actor_init_failed:
+                raise ConfigError(
+                    f"tune.workers = ray: a node cannot run trials: {in_a_line(error)}; every node needs this library, "
+                    "and the modules that the trials use, in the same versions"
+                ) from error
+            return self._lost(worker, error)
+        if isinstance(answer, tuple):
+            worker.node, problem = answer
+            if problem:
+                raise ConfigError(
+                    f"tune.workers = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
+                    "the cluster share, under the same path; set folder to one that is"
+                )
+            return None
+        worker.order = None
+        return answer  # type: ignore[no-any-return]
+
+    def _lost(self, worker: RayWorker, error: RayError) -> Failed | None:
+        """A worker is gone; its trial is told once. Its node may be gone too: nothing more is to begin there."""
+        worker.is_lost = True
+        self._looked = -math.inf
+        self._look()
+        if worker.start is None or worker.order is None:
+            return None
+        worker.order = None
+        return Failed(worker.start.trial, f"its worker on Ray is gone: {in_a_line(error)}", str(error), lost=True)
+
+    def interrupt(self) -> None:
+        """Asks trials at work to save and stop; those that wait for a worker stop at once."""
+        self._is_stopping = True
+        for worker in self._workers:
+            if worker.start is not None and worker.node and not worker.is_lost:
+                worker.actor.interrupt.options(concurrency_group=CONTROL).remote()
+
+    def close(self) -> None:
+        """Ends all workers, and the connection to Ray if it was made here; with it a cluster that was begun here."""
+        for worker in list(self._workers):
+            self._remove(worker)
+        if self._connected_here:
+            ray.shutdown()
+
+
+def connect() -> bool:
+    """Joins the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else begins one on this machine.
+
+    Returns:
+        Whether this did anything: False if the caller's process has joined one before.
+
+    Raises:
+        ConfigError: If there is none at the address, or it refuses.
+    """
+    if ray.is_initialized():
+        return False
+    address = os.environ.get("RAY_ADDRESS", "")
+    latest = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    if address and not answers(address):
+        raise ConfigError(
+            f"environment variable RAY_ADDRESS = {address}: no Ray cluster answers there; start one with ray start "
+            "--head, or unset the variable to run on this machine alone"
+        )
+    # A cluster whose processes were killed leaves its address behind; Ray itself would wait for it for ever.
+    is_over = not address and latest.exists() and not answers(latest.read_text(encoding="utf-8").strip())
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(
+            "local" if is_over else None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+        )
+    except (RayError, OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"tune.workers = ray: Ray does not start: {type(error).__name__}: {error}; workers=processes needs no Ray"
+        ) from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # ray.init takes it, and would end the runner without a checkpoint
+    return True
+
+
+def answers(address: str) -> bool:
+    """Whether somebody answers at ``HOST:PORT``; other forms of addresses are left to Ray."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "://" in address:
+        return True
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def resources_of(resources: Mapping[str, float]) -> Resources:
+    """Cores and GPUs of a node or a cluster."""
+    return Resources(float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0)))
+
+
+def in_a_line(error: RayError) -> str:
+    """What Ray says in many lines, without the table of its ids."""
+    lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
+    return " ".join(line for line in lines if line)

@@ -1,0 +1,326 @@
+"""What a person sees: the panel in any terminal, plain lines, JSON; and what it costs."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rookery import PPOConfig, Trainer
+from rookery.core.timers import Timers
+from rookery.report import console
+from rookery.report.console import JsonRows, LivePanel, Plain, PolicyFacts, Quiet, RunFacts, opening, reporter
+from rookery.report.panel import HEALTHY, Panel, number, span, sparkline, unhealthy
+from rookery.report.results import EvaluationResult, IterationResult, PolicyResult
+
+LEARNING = {"kl": 0.01, "entropy": 1.2, "explained_variance": 0.5, "clip_fraction": 0.1, "value_loss": 3.0, "lr": 3e-4}
+
+
+def result(iteration, *, policies=1, learning=LEARNING, evaluation=None, **changes):
+    rows = {
+        f"policy{n}": PolicyResult(
+            float(iteration), iteration, 64, 64, 0, {**learning, "skipped_steps": 0, "updates": 1}
+        )
+        for n in range(policies)
+    }
+    values = {
+        "iteration": iteration, "env_steps": 100 * iteration, "episodes": 3 * iteration,
+        "return_mean": float(iteration), "return_min": -1.5, "return_max": 40.0, "length_mean": 10.0,
+        "running_length": 5.0, "agents": {}, "exact": True, "policies": rows, "evaluation": evaluation,
+        "seconds": 2.0 * iteration, "steps_per_second": 50.0,
+    }  # fmt: skip
+    return IterationResult(**(values | changes))
+
+
+def measured(mean):
+    return EvaluationResult(mean, (mean - 1, mean + 1), 0.0, 20.0, 50.0, 20, {}, {}, 100, True)
+
+
+@pytest.fixture
+def timers():
+    found = Timers()
+    with found["train_iteration"]:
+        with found["sample"]:
+            for label in ("act", "env.step", "record"):
+                with found[label]:
+                    pass
+        with found["training_step"]:
+            pass
+    return found
+
+
+def picture(panel, timers, width=120, height=40, encoding="utf-8"):
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    terminal = Console(file=file, width=width, height=height, force_terminal=True, color_system=None, _environ={})
+    terminal.print(panel.draw(terminal, timers, height))
+    file.flush()
+    return file.buffer.getvalue().decode(encoding)
+
+
+def panel_of(criteria, *results):
+    panel = Panel("Arena, seed 3", criteria)
+    for each in results:
+        panel.update(each)
+    return panel
+
+
+# --- the panel ----------------------------------------------------------------------------------------------
+
+
+def test_the_panel_shows_progress_returns_learning_time_and_events(timers):
+    panel = panel_of(
+        {"env_steps": 1000},
+        *(result(n, policies=2) for n in range(1, 5)),
+        result(5, policies=2, evaluation=measured(7.0)),
+    )
+    panel.event("checkpoint 000005")
+    shown = picture(panel, timers)
+    assert "Arena, seed 3" in shown
+    assert re.search(r"50 %  env_steps 500 / 1,000 · 0:10 left", shown)  # 500 steps at 50 a second
+    assert "iteration 5 · 50 env steps/s · 500 env steps · 15 episodes · 0:10" in shown
+    assert re.search(r"total +5\.00  -1\.50 to 40\.00  ▁▃▅▆█", shown)
+    assert re.search(r"evaluation +7\.00 +6\.00 to 8\.00", shown)
+    assert re.search(r"policy0 +0\.0100 +1\.20 +0\.5000 +0\.1000 +3\.00 +3\.0e-04", shown)
+    assert re.search(r"    env\.step +0\.0 s", shown)
+    assert re.search(r"0:10  evaluation 7\.00, 95 % interval 6\.00 to 8\.00", shown)
+    assert re.search(r"0:10  checkpoint 000005", shown)
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 96, 100, 120, 200])
+@pytest.mark.parametrize("height", [16, 24, 50])
+@pytest.mark.parametrize("policies", [1, 2, 30])
+def test_the_panel_fits_any_terminal(timers, width, height, policies):
+    criteria = {"env_steps": 1000, "return_mean": 99}
+    panel = panel_of(criteria, *(result(n, policies=policies, evaluation=measured(1.0 * n)) for n in range(1, 50)))
+    lines = picture(panel, timers, width, height).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= max(height - 1, 23)
+
+
+def test_a_terminal_without_unicode_gets_ascii(timers):
+    panel = panel_of({"env_steps": 1000}, result(1), result(2), result(9))
+    shown = picture(panel, timers, encoding="ascii")
+    assert shown.isascii()
+    assert re.search(r"total +9\.00  -1\.50 to 40\.00  _\.@", shown)
+
+
+def test_before_the_first_iteration_the_panel_says_what_is_going_on(timers):
+    assert "the first iteration is being played" in picture(Panel("Arena", {}), timers)
+
+
+def test_before_an_episode_has_ended_the_running_length_stands_for_the_return(timers):
+    first = result(1, return_mean=None, return_min=None, return_max=None)
+    shown = picture(panel_of({}, first), timers)
+    assert re.search(r"total +-  no episode has ended; running length 5", shown)
+
+
+def test_a_run_that_cannot_repeat_is_marked(timers):
+    assert "Arena, seed 3, not exact" in picture(panel_of({}, result(1, exact=False)), timers)
+
+
+def test_what_callbacks_measured_is_shown(timers):
+    shown = picture(panel_of({}, result(1, metrics={"touches": (0.0, 2.5, 9.0)})), timers)
+    assert re.search(r"touches +2\.50  0 to 9\.00", shown)
+
+
+# --- health -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "sound", "sick"),
+    [
+        ("kl", [0.001, 0.03, None], [0.0005, 0.05]),
+        ("clip_fraction", [0.02, 0.3], [0.0, 0.5]),
+        ("explained_variance", [0.0, 1.0, None], [-0.01]),
+        ("skipped_steps", [0], [1]),
+        ("entropy", [-5.0, 0.0, 9.0], []),
+    ],
+)
+def test_a_metric_is_unhealthy_outside_its_range(metric, sound, sick):
+    assert not any(unhealthy(metric, value) for value in sound)
+    assert all(unhealthy(metric, value) for value in sick)
+
+
+def test_what_is_unhealthy_has_a_mark(timers):
+    shown = picture(panel_of({}, result(1, learning={**LEARNING, "kl": 0.2, "explained_variance": -1.0})), timers)
+    assert "0.2000!" in shown
+    assert "-1.00!" in shown
+    assert "0.1000!" not in shown  # the clip fraction is as it should be
+
+
+def test_the_ranges_are_those_of_the_algorithms_page():
+    page = (Path(__file__).parents[2] / "docs" / "algorithms" / "ppo.md").read_text()
+    for metric in ("kl", "clip_fraction"):
+        low, high = HEALTHY[metric]
+        assert re.search(rf"\| `{metric}` \| .* \| {low:g} to {high:g} \|", page)
+    assert re.search(r"\| `explained_variance` \| .* below 0 is worse", page)
+    assert re.search(r"\| `skipped_steps` \| .* \| 0 \|", page)
+
+
+def test_skipped_steps_get_a_column_when_there_are_any(timers):
+    one = result(1)
+    one.policies["policy0"].learning["skipped_steps"] = 4
+    assert re.search(r"skipped steps", picture(panel_of({}, one), timers))
+    assert "skipped" not in picture(panel_of({}, result(1)), timers)
+
+
+def test_an_algorithm_with_other_metrics_is_shown_by_these(timers):
+    shown = picture(panel_of({}, result(1, learning={"q_loss": 0.5, "novelty": 0.1})), timers)
+    assert re.search(r"q loss +novelty", shown)
+
+
+# --- goals --------------------------------------------------------------------------------------------------
+
+
+def test_the_goal_that_is_reached_first_stands_first():
+    panel = panel_of({"env_steps": 10_000, "seconds": 15, "return_mean": 20}, *(result(n) for n in range(1, 6)))
+    goals = panel.goals()
+    # at iteration 5: 10 seconds and 500 steps have passed; 5 seconds are left, or 9,500 steps at 50 a second
+    assert [words.split()[0] for _, _, words in goals] == ["seconds", "env_steps", "return_mean"]
+    assert goals[0][:2] == (10 / 15, 5.0)
+    assert goals[1][:2] == (0.05, 190.0)
+    assert goals[2][:2] == ((5 - 1) / (20 - 1), None)  # on the way from the first return to the threshold
+
+
+def test_the_time_left_goes_by_the_last_iterations():
+    slow = [result(n) for n in range(1, 40)]
+    fast = [result(n, env_steps=3900 + 1000 * (n - 39), seconds=78.0 + (n - 39)) for n in range(40, 80)]
+    (_, left, _), = panel_of({"env_steps": 50_000}, *slow, *fast).goals()  # fmt: skip
+    assert left == pytest.approx((50_000 - 43_900 - 1000 * 0) / 1000, rel=0.2)
+
+
+def test_a_budget_that_is_passed_is_full():
+    (part, left, _), = panel_of({"env_steps": 100}, result(3)).goals()  # fmt: skip
+    assert (part, left) == (1.0, 0.0)
+
+
+# --- small things -------------------------------------------------------------------------------------------
+
+
+def test_a_sparkline_goes_from_lowest_to_highest():
+    assert sparkline([1, 2, 3], 10, "abc") == "abc"
+    assert sparkline([None, 5.0, 1.0, None], 10, "abc") == " ca "
+    assert sparkline([2, 2], 10, "abc") == "aa"
+    assert sparkline(range(100), 3, "abc") == "abc"
+    assert sparkline([None], 10, "abc") == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.0, "0"), (3, "3"), (12345, "12,345"), (0.01234, "0.0123"), (1.234, "1.23"), (-1234.56, "-1234.6"),
+     (123456.7, "123,457"), (3e-4, "3.0e-04"), (1.5e12, "1.5e+12")],
+)  # fmt: skip
+def test_a_number_takes_few_characters(value, text):
+    assert number(value) == text
+
+
+def test_a_span_is_read_as_a_clock():
+    assert [span(seconds) for seconds in (0.4, 42, 725, 11_045)] == ["0:00", "0:42", "12:05", "3:04:05"]
+
+
+# --- reporters ----------------------------------------------------------------------------------------------
+
+
+def tiny(style):
+    return Trainer("CartPole-v1", PPOConfig(fragment_length=8, epochs=1), num_envs=2, seed=1, console=style)
+
+
+def test_each_style_has_its_reporter(monkeypatch):
+    assert [type(reporter(style)) for style in ("live", "plain", "quiet", "json")] == [
+        LivePanel,
+        Plain,
+        Quiet,
+        JsonRows,
+    ]
+    assert type(reporter("auto")) is Plain  # the tests have no terminal
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    assert type(reporter("auto")) is LivePanel
+    monkeypatch.setenv("TERM", "dumb")
+    assert type(reporter("auto")) is Plain
+
+
+def test_the_opening_lines_say_what_is_trained_and_what_ends_it():
+    policies = {
+        "blue": PolicyFacts("DQN", "torch: forward hooks", 12_345, "Discrete(4)", 64, "lstm 32", "one step a decision"),
+        "red": PolicyFacts("frozen", "kernels x86-64-v4", 10, "Box(2)"),
+    }
+    run = RunFacts("Arena", 8, 2, 3, policies, ["preset in use"], {"env_steps": 200_000, "return_mean": 18})
+    assert opening(run) == [
+        "Arena: 8 copies, 2 agents each, seed 3",
+        "policy blue: DQN (torch: forward hooks), 12,345 weights, remembers 64 numbers (lstm 32), acts in Discrete(4)",
+        "policy red: frozen (kernels x86-64-v4), 10 weights, acts in Box(2)",
+        "policy blue learns by one step a decision",
+        "preset in use",
+        "until env_steps 200,000 or return_mean 18",
+    ]
+    assert opening(RunFacts("Arena", 1, 1, 0, {}, (), {})) == [
+        "Arena: 1 copies, 1 agent each, seed 0",
+        "until the stop function says so",
+    ]
+
+
+def test_json_writes_a_row_an_iteration_and_nothing_else(capsys):
+    with tiny("json") as trainer:
+        trainer.train({"iterations": 3})
+        trainer.reporter.event("checkpoint")
+        trainer.reporter.note("careful")
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["iteration"] for line in out.splitlines()] == [1, 2, 3]
+    assert err == "note: careful\n"
+
+
+def test_plain_lines_tell_events_and_the_end(capsys):
+    with tiny("plain") as trainer:
+        trainer.reporter.event("checkpoint 000000")
+        trainer.train({"iterations": 3})
+        trainer.reporter.event("checkpoint 000003")
+        trainer.reporter.finish()
+    out, _ = capsys.readouterr()
+    assert re.search(r"^iteration 1 .* \| checkpoint 000000$", out, re.MULTILINE)
+    assert "stopped: iterations 3 reached 3\n" in out
+    assert "\ncheckpoint 000003\ntrain_iteration" in out
+    assert re.search(r"^train_iteration +\d", out, re.MULTILINE)
+
+
+def test_the_live_panel_leaves_its_last_state_on_the_screen():
+    file = io.StringIO()
+    with tiny("quiet") as trainer:
+        trainer.reporter = LivePanel(Console(file=file, width=100, height=30, force_terminal=True, color_system=None))
+        trainer.train({"iterations": 3})
+    last = file.getvalue().rpartition("╭")[2]
+    assert "100 %" in last
+    assert "iteration 3 ·" in last
+    assert last.rstrip().endswith("stopped: iterations 3 reached 3")
+    assert file.getvalue().startswith("CartPole-v1")  # the opening lines stay above it
+
+
+def test_the_panel_waits_a_quarter_of_a_second_and_a_hundred_times_its_own_cost(monkeypatch):
+    now = [0.0]
+    cost = [0.001]
+    drawn = []
+
+    def draw(self, terminal, timers, height):
+        drawn.append(now[0])
+        now[0] += cost[0]
+        return ""
+
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(Panel, "draw", draw)
+    live = LivePanel(Console(file=io.StringIO(), force_terminal=True))
+    live.start(RunFacts("x", 1, 1, 0, {}, (), {}), Timers())
+    while now[0] < 10:
+        now[0] += 0.01
+        live.iteration(result(1))
+    assert len(drawn) <= 4 * 10 + 1
+    drawn.clear()
+    cost[0] = 0.02  # a slow terminal: two seconds between drawings
+    while now[0] < 30:
+        now[0] += 0.01
+        live.iteration(result(1))
+    assert len(drawn) <= 11
+    live.finish()

@@ -1,0 +1,55 @@
+"""Films: every frame is in them, in order, and they take little room while they are made."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rookery.core.errors import ConfigError
+from rookery.report.films import LARGEST, Film, Frame, check_suffix, write_animation
+
+
+def test_a_frame_comes_back_as_it_was_and_is_packed():
+    rng = np.random.default_rng(0)
+    picture = Image.fromarray(np.repeat(rng.integers(0, 255, (40, 1, 3), dtype=np.uint8), 60, axis=1))
+    frame = Frame.of(picture)
+    assert np.array_equal(np.asarray(frame.picture()), np.asarray(picture))
+    assert len(frame.packed) < 40 * 60 * 3 / 10
+
+
+@pytest.mark.parametrize("suffix", [".webp", ".gif", ".png"])
+def test_a_film_has_every_frame_in_order(tmp_path, suffix):
+    shades = [0, 40, 80, 120, 160, 200, 240]
+    frames = [Frame.of(Image.new("RGB", (16, 16), (shade, 0, 0))) for shade in shades]
+    write_animation(tmp_path / f"film{suffix}", frames, [0.1] * len(frames))
+    film = Image.open(tmp_path / f"film{suffix}")
+    assert film.n_frames == len(shades)
+    seen = []
+    for number in range(film.n_frames):
+        film.seek(number)
+        seen.append(film.convert("RGB").getpixel((8, 8))[0])
+    assert seen == pytest.approx(shades, abs=8)
+
+
+def test_large_pictures_are_scaled_down_and_the_others_made_as_large_as_the_first():
+    film = Film(episodes=1, max_frames=2)
+    film.add(np.zeros((900, 1800, 3), np.uint8), 0, (), None)
+    film.add(np.zeros((40, 20, 3), np.uint8), 0, (), None)
+    assert [frame.size for frame in film.frames] == [(LARGEST, LARGEST // 2)] * 2
+    assert film.is_full
+
+
+def test_a_title_stands_before_each_of_several_episodes():
+    film = Film(episodes=2, max_frames=10)
+    for episode in (0, 0, 1):
+        film.add(np.zeros((32, 64, 3), np.uint8), episode, ("step 1",), None if episode == 0 else 3.5)
+    assert [frame.is_title for frame in film.frames] == [True, False, False, True, False]
+    assert film.frames[0].size == film.frames[1].size
+    assert film.frames[0].size[1] > 32  # there is room for the caption
+    assert film.frames[0].packed != film.frames[3].packed  # another number, and the return of the episode before
+
+
+def test_a_film_is_refused_early_if_its_form_is_unknown(tmp_path):
+    with pytest.raises(ConfigError, match="a film is one of .webp, .gif, .png, .mp4"):
+        check_suffix(tmp_path / "film.avi")
