@@ -177,7 +177,7 @@ def test_a_gradient_step_costs_no_more_than_it_did(name, computes):
     limit = on_kernels if computes == "kernels" else by_torch
     with Trainer("CartPole-v1", cfg, num_envs=8, seed=0) as trainer:
         learner = trainer.learners["main"]
-        rollout = trainer.pool.sample(10_000)["main"]
+        rollout = trainer.pool.sample(10_000).rollouts["main"]
         if name == "ppo":
             batch = next(learner.targets(rollout).shuffled(256, learner.rng))
             now = learner.now()

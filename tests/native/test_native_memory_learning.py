@@ -90,7 +90,7 @@ def learn_alike(memory, updates=10, staleness=0, **settings):
         assert (native.on_kernels, by_torch.on_kernels) == (True, False)
         rng, cut = np.random.default_rng(0), 0
         for _ in range(updates):
-            (rollout,) = trainer.pool.sample(1000).values()
+            (rollout,) = trainer.pool.sample(1000).rollouts.values()
             rollout.logp.add_(torch.from_numpy(0.2 * rng.standard_normal(rollout.logp.shape, dtype=np.float32)))
             mine = native.training_step(rollout.map(lambda _, tensor: tensor.clone()))
             theirs = by_torch.training_step(rollout)

@@ -475,17 +475,15 @@ FORGETTABLE = {
     "Decisions": "views of the storage of a SlotStore, made when first needed",
     "MeanValue": "says how values are read and learned; remembers nothing",
     "White": "noise that remembers nothing",
-    "JudgedActor": "holds networks that the learner saves",
+    "SACActor": "holds networks that the learner saves",
+    "DDPGActor": "likewise",
     "CategoricalActor": "likewise",
     "PlainLeaf": "rows of a replay memory, which lie in files of their own (`SavedReplays`)",
     "Pool": "places of such rows; made again when they are restored",
-    "Steady": "likewise; a faster way to add rows",
-    "Views": "likewise",
+    "Regular": "likewise; a faster way to add rows",
+    "RolloutArrays": "likewise",
     "SumTree": "likewise; its leaves are saved by the memory",
 }
-KERNELS = {"Build", "Cell", "Head", "_LastLayers", "NativeRecurrence", "NativeTrunk",
-           "Network", "Networks", "c_void_p_Array_1", "c_void_p_Array_2"}  # fmt: skip
-FORGETTABLE |= dict.fromkeys(KERNELS, "reads weights where they lie; what it keeps of a batch is used up in its step")
 """Objects of a trainer that change and are no `Stateful`, with the reason why nothing is lost."""
 
 
@@ -605,7 +603,7 @@ def test_every_other_object_that_changes_is_known_to():
 
 
 def test_what_need_not_be_remembered_is_still_there():
-    of_kernels = set() if best_build() else {"NativeActor", "NetworkKernels", *KERNELS}
+    of_kernels = set() if best_build() else {"NativeActor", "NetworkKernels"}
     assert FORGETTABLE.keys() - of_kernels <= {type(thing).__name__ for thing in reached().values()}
 
 
