@@ -19,6 +19,11 @@ MEMORIES = {
 }
 
 
+def seen_by(policy, obs, memory):
+    """What a policy's trunk sees, and what is to be recalled of it."""
+    return (policy.normalize(obs), {}) if policy.recall is None else policy.recall.look(obs, memory, policy.normalize)
+
+
 class Cut(gymnasium.Env):
     """Numbers that count up, cut off or over after a few of them, with a mask: ends of both sorts lie everywhere."""
 
@@ -62,7 +67,7 @@ def trainer_of(env, memory, algorithm=PPOConfig, lanes=3, seed=0, T=13, **settin
 def rollouts_of(trainer, number):
     found = []
     while len(found) < number:
-        played = trainer.pool.sample(1000).values()
+        played = trainer.pool.sample(1000).rollouts.values()
         found += [rollout.map(lambda _, tensor: tensor.clone()) for rollout in played]
     return found
 
@@ -98,7 +103,7 @@ def test_values_are_those_of_a_walk_step_by_step_also_where_episodes_are_cut_off
         finals = {(t, f): number for number, (t, f) in enumerate(rollout.boot_index.tolist())}
 
         def value_at(obs, memory, net=net, policy=policy):
-            sight, _ = policy.look({path: leaf.unsqueeze(0) for path, leaf in obs.items()}, memory)
+            sight, _ = seen_by(policy, {path: leaf.unsqueeze(0) for path, leaf in obs.items()}, memory)
             features = policy.trunk(sight)
             if policy.memory is not None:
                 features, _ = policy.memory.advance(features, policy.learned(memory))
@@ -118,7 +123,7 @@ def test_values_are_those_of_a_walk_step_by_step_also_where_episodes_are_cut_off
                     policy.act({path: leaf.unsqueeze(0) for path, leaf in obs.items()}, None, True, memory_now)
                     if policy.recall is not None:  # what was done, not what is most probable now
                         row = {path: leaf.unsqueeze(0) for path, leaf in obs.items()}
-                        stacks = policy.look(row, before)[1]
+                        stacks = seen_by(policy, row, before)[1]
                         policy.recall.remember(memory_now, stacks, rollout.action[t, f].unsqueeze(0))
                     if policy.reward_column is not None:
                         memory_now[:, policy.reward_column] += rollout.reward[t, f]

@@ -241,7 +241,7 @@ def test_a_learner_goes_on_from_its_saved_state_with_what_it_had_kept():
     assert len(mine.kept["slot"])
     theirs.load_state_dict(mine.state_dict())
     for _ in range(2):
-        (rollout,) = old.pool.sample(10_000).values()
+        (rollout,) = old.pool.sample(10_000).rollouts.values()
         for learner in (mine, theirs):
             learner.training_step(rollout)
     assert torch.equal(mine.optimizer.flat.data, theirs.optimizer.flat.data)

@@ -69,7 +69,7 @@ def test_mistakes_of_learn_are_told_in_a_line(rookery, dqn, runs):
     for words, told in (
         (("dqn", "--gradient-steps", 0), "learn: gradient_steps = 0: must be at least 1"),
         (("dqn", "--policy", "man"), "learn: policy 'man' does not exist; there are main; did you mean 'main'?"),
-        (("cart",), "learn: no policy of this run has a replay memory (learning: main by PPO); choose an algorithm"),
+        (("cart",), "learn: no policy of this run learns from replay (learning: main by PPO); choose an algorithm"),
         (("dqq",), "dqq: there is no such run"),
     ):
         code, out, err = rookery("learn", *words)

@@ -172,7 +172,7 @@ def test_explain_env_step_goes_on_to_the_users_environment(rookery, own_run):
     functions = [line.split()[1] for line in out.splitlines()[2:]]
     assert functions[:4] == [
         "Trainer.train_iteration",
-        "WorkerPool.sample",
+        "LocalPool.sample",
         "RolloutWorker.sample",
         "RolloutWorker._vector_step",
     ]

@@ -30,8 +30,9 @@ def pytest_sessionfinish(session, exitstatus):
     lines = [
         "# Faults",
         "",
-        "Written by `make test-faults`; `make test` runs the same with smaller numbers. A run is CartPole-v1 with PPO, "
-        "reward scaling, observation statistics, a memory and evaluations, checkpointed after every iteration.",
+        "Written by `make test-faults`; `make test-all` runs the same with smaller numbers, `make test` a few of them. "
+        "A run is CartPole-v1 with PPO, reward scaling, observation statistics, a memory and evaluations, "
+        "checkpointed after every iteration.",
         "",
         "| what | how many | outcome | seconds |",
         "|---|---|---|---|",

@@ -51,7 +51,8 @@ def make(folder, **arguments):
 
 
 def amount(short, long):
-    """How many of something: `short` in ``make test``, and `long` where ROOKERY_FAULTS is 30 (``make test-faults``)."""
+    """How many of something: `short` in ``make test``, a third of `long` in ``make test-all``, and `long` in
+    ``make test-faults``: where ROOKERY_FAULTS is nothing, 10 and 30."""
     return max(short, round(long * int(os.environ.get("ROOKERY_FAULTS", "0")) / 30))
 
 

@@ -228,7 +228,7 @@ def worker_for(env, subject, lanes, T, *, deterministic):
     copies = make_env(env, None, (), lanes, "serial")
     seeds = streams.episodes(Role.ENV)
     mapping = PolicyMapping(None, ["main"])
-    worker = RolloutWorker(copies, mapping, streams, seeds, lambda *_: None, Timers(), deterministic)
+    worker = RolloutWorker(copies, mapping, streams, seeds, Timers(), deterministic)
     worker.add_policy("main", subject, Demand(T))
     return worker
 
@@ -243,7 +243,7 @@ def test_predict_does_what_a_worker_plays(env, memory, native):
     previous = np.zeros(3, np.float32)
     first = np.ones(3, dtype=bool)
     for _ in range(2):
-        (rollout,) = worker.sample().values()
+        (rollout,) = worker.sample().rollouts.values()
         for t in range(40):
             obs, begins = rollout.obs["obs"][t].numpy(), rollout.begins[t].numpy()
             assert np.array_equal(begins, first)
@@ -463,7 +463,9 @@ def test_frames_are_those_of_gymnasiums_wrapper(name):
         (obs, _), (stack, _), memory, over = raw.reset(seed=episode), stacked.reset(seed=episode), None, False
         while not over:
             tree, _ = mine.obs_spec.read(obs, None)
-            look, _ = mine.look(tensors(tree), mine.initial_memory(1) if memory is None else memory)
+            look, _ = mine.recall.look(
+                tensors(tree), mine.initial_memory(1) if memory is None else memory, mine.normalize
+            )
             expected, _ = theirs.obs_spec.read(stack, None)
             ((seen, wanted),) = zip(look.values(), expected.values(), strict=True)
             assert np.array_equal(seen.numpy().reshape(1, -1), wanted.reshape(1, -1))
@@ -496,7 +498,7 @@ def test_a_picture_is_stored_once_however_many_see_it():
     space = SHOWN["picture, channels last"]
     settings = PPOConfig(fragment_length=20, model={"hidden": (16,), "memory": {"frames": FRAMES}})
     with Trainer(Shown, settings, env_config={"space": space}, seed=3, num_envs=3) as trainer:
-        (rollout,) = trainer.pool.sample(1000).values()
+        (rollout,) = trainer.pool.sample(1000).rollouts.values()
         store = trainer.pool.worker.policies["main"].store
         assert store._store["obs"]["obs"].shape == (20, 3, 8, 9, 3)
         assert rollout.memory.shape == (1, 3, 1 + (FRAMES - 1) * 8 * 9 * 3)

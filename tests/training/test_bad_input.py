@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from rookery import ConfigError, EnvError, EvaluationConfig, MultiAgentArena, PPOConfig, Trainer
 from rookery.core.layers import override_layer, yaml_layer
+from rookery.models.build import ModelConfig
 
 NUMBERS = spaces.Box(-1, 1, (2,), np.float32)
 SHOWN = np.zeros(2, np.float32)
@@ -238,6 +239,23 @@ def test_an_agent_whose_spaces_differ_from_its_policys_is_named_while_playing():
     )
     assert "its policy 'main' was made for" in message
     assert message.endswith("map it to a policy of its own")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"algorithm.name": "rookery.models.build:ModelConfig"},
+        {"algorithm": ModelConfig(hidden=(8,))},
+        {"policies.main.name": "rookery.models.build:ModelConfig"},
+        {"policies": {"main": ModelConfig()}},
+    ],
+)
+def test_settings_of_something_else_than_an_algorithm_are_refused(values):
+    (at,) = values
+    section = "algorithm" if at.startswith("algorithm") else "policies.main"
+    message = told(ConfigError, lambda: Trainer("CartPole-v1", config=values))
+    assert message.startswith(f"code: {section}.name = ")
+    assert "rookery.models.build:ModelConfig" in message and "derive from AlgorithmConfig" in message
 
 
 # --- environments -----------------------------------------------------------------------------------------------

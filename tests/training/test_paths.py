@@ -1,5 +1,6 @@
 """What computes a policy: chosen by rule, said, remembered, and without influence on what is exact."""
 
+import copy
 import json
 
 import pytest
@@ -13,6 +14,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates, kernel_threads
 from rookery.core.seeding import Streams
+from rookery.native.forward import attach
 from rookery.training.compute import KERNELS_WORTH_THREADS, learning_threads
 
 FAST = PPOConfig(fragment_length=16, minibatch_size=16, epochs=2)
@@ -176,6 +178,7 @@ class Elsewhere(Algorithm):
         super().__init__(policy, cfg, streams, name)
         self.critic = ActorCritic(policy, cfg.model, torch.Generator())
         flatten(self.critic.parts)
+        self.forward = attach(self.critic)
 
     demand = Demand(16)
 
@@ -187,6 +190,6 @@ class Elsewhere(Algorithm):
 def test_an_algorithm_from_outside_is_said_to_run_where_its_networks_do():
     for native in (True, False):
         with Trainer(MultiAgentArena, FAST.replace(model={"native": native}), num_envs=1, seed=0) as trainer:
-            policy = trainer.policies["main"]
+            policy = copy.deepcopy(trainer.policies["main"])
             learner = Elsewhere(policy, trainer.learners["main"].cfg, Streams(0), "main")
             assert learner.on_kernels == native

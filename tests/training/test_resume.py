@@ -145,7 +145,7 @@ def interrupted_at(trainer, step, ending=False):
     "name",
     slow_except(
         "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
-        "dqn, prioritized, by actions", "resting",
+        "dqn, prioritized, by actions", "resting", "ppo and dqn",
         of=STOPPED_ANYWHERE,
     ),
 )  # fmt: skip
@@ -432,14 +432,14 @@ DIFFERS = {
     "Forward._last_place": "likewise",
     "Adam.on_kernels": "set with every gradient",
     "RMSprop.on_kernels": "likewise",
+    "WorkerPolicy.decided": "of the last step; the next one sets it before it is read",
     "WorkerPolicy._source": "found again when weights are next handed out",
     "WorkerPolicy._mine": "likewise",
     "WorkerPolicy._theirs": "likewise",
     "RowTable.routes": "found out again in the next step",
     "RowTable.acted": "of the last step; the next one sets it before it is read",
     "RowTable.all_acted": "likewise",
-    "SlotStore._at": "of the last step; the next one sets it before it is read",
-    "SlotStore._due": "likewise",
+    "SlotStore._due": "of the last step; the next one sets it before it is read",
     "SlotStore._lines": "views of its storage, made when first needed",
     "SlotStore._handed": "likewise",
     "BatchedCartPole._coming": "follows from the plan of seeds",
@@ -461,8 +461,8 @@ DIFFERS = {
     "Block.finals": "likewise",
     "Block.final_obs": "likewise",
     "RowWriter.any_end": "whether there are marks to wipe, and there are none",
-    "History._steps": "what came before the checkpoint is in `_before` there",
-    "History._before": "likewise",
+    "ActionHistory._steps": "what came before the checkpoint is in `_before` there",
+    "ActionHistory._before": "likewise",
     "SerialEnv._actions": "of the last step, for messages",
     "SerialEnv._infos": "of the last step",
     "SerialEnv.infos": "likewise",
@@ -610,6 +610,7 @@ def stopped_at(step, **arguments):
         trainer.train({"iterations": 9})
     assert trainer.progress is not None
     assert trainer.pool.worker.now.ended.any()
+    vars(trainer.pool.worker).pop("_vector_step")  # what came in between the steps
     return trainer
 
 

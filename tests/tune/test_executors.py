@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from worker_cases import CASES, PATIENCE, Counting, event_of, job, rows, sleeping, start, step
+from worker_cases import CASES, WAIT_SECONDS, Counting, event_of, job, rows, sleeping, start, step
 
 from rookery import tune
 from rookery.core.errors import ConfigError
@@ -51,7 +51,7 @@ def is_there(pid):
 
 
 def wait_until_gone(pids):
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_SECONDS
     while any(map(is_there, pids)):
         assert time.monotonic() < until, "a process is left"
         time.sleep(0.02)
@@ -78,7 +78,7 @@ def test_a_process_that_ends_in_a_trial_is_told_as_lost_with_the_end_of_its_log(
 
 @pytest.mark.parametrize("at_work", [True, False])
 def test_a_killed_process_is_told_as_lost_whether_it_was_at_work_or_not(make, tmp_path, at_work):
-    workers = make(TrainableJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}))
+    workers = make(TrainableJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}, 0))
     workers.begin(start(tmp_path, seconds=0))
     process = step(workers).row["process"]
     if at_work:
@@ -164,7 +164,7 @@ def surroundings(config):
 def test_a_trial_sees_its_own_cores_and_gpus_only(make, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     cores = sorted(os.sched_getaffinity(0))
-    workers = make(TrainableJob(surroundings, {}, {}), cpus=1, gpus=1, max_concurrent=2)
+    workers = make(TrainableJob(surroundings, {}, {}, 0), cpus=1, gpus=1, max_concurrent=2)
     names = ["00000", "00001"][: workers.free]
     for name in names:
         workers.begin(start(tmp_path, name))
@@ -190,7 +190,7 @@ def test_a_fast_trial_does_not_keep_the_news_of_a_slow_one_waiting(make, tmp_pat
     for name in "ab":
         workers.begin(start(tmp_path, name, by=1))
         workers.order(name, Order(0))
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_SECONDS
     while {name: (tmp_path / name / "metrics.jsonl").exists() for name in "ab"} != {"a": True, "b": True}:
         assert time.monotonic() < until
     time.sleep(0.05)  # both have answered
@@ -214,7 +214,7 @@ def with_a_child(config):
 
 
 def test_close_ends_processes_at_work_and_what_they_started(make, tmp_path):
-    workers = make(TrainableJob(with_a_child, {}, {}))
+    workers = make(TrainableJob(with_a_child, {}, {}, 0))
     workers.begin(start(tmp_path))
     row = step(workers).row
     workers.order("00000", Order(1))
@@ -232,7 +232,7 @@ from rookery.tune.jobs.trainable import TrainableJob
 from rookery.tune.executor import Order
 from worker_cases import sleeping, start, step
 
-workers = ProcessExecutor(TrainableJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}), 0.5, 0.0, 2)
+workers = ProcessExecutor(TrainableJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}, 0), 0.5, 0.0, 2)
 workers.begin(start(Path(sys.argv[1]), "0", seconds=0))
 workers.begin(start(Path(sys.argv[1]), "1", seconds=0))
 print(*(step(workers, name).row["process"] for name in "01"), flush=True)
@@ -243,7 +243,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_no_process_is_left_when_the_driver_is_killed(tmp_path):
     run = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path), repr(sys.path)], capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, "-c", DRIVER, str(tmp_path), repr(sys.path)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
     )
     assert run.returncode == -signal.SIGKILL, run.stderr
     pids = [int(pid) for pid in run.stdout.split()]
@@ -253,7 +256,7 @@ def test_no_process_is_left_when_the_driver_is_killed(tmp_path):
 
 def test_a_job_that_cannot_be_sent_is_refused(make):
     with pytest.raises(ConfigError, match=r"cannot be sent.*cannot pickle '_thread.lock'.*tune.workers=here"):
-        make(TrainableJob(surroundings, {"lock": threading.Lock()}, {}))
+        make(TrainableJob(surroundings, {"lock": threading.Lock()}, {}, 0))
 
 
 def test_a_class_of_a_script_is_sent_along(make, tmp_path):

@@ -73,7 +73,7 @@ def busy(two_cores):
 
 def waiting():
     """Trials that take a while for each iteration."""
-    return TrainableJob(sleeping, {"seconds": tune.uniform(0, 99)}, {})
+    return TrainableJob(sleeping, {"seconds": tune.uniform(0, 99)}, {}, 0)
 
 
 def noted(workers, words):
@@ -174,11 +174,11 @@ def test_a_node_has_as_many_places_as_its_scarcest_resource_allows(asked, node, 
 
 def test_a_trial_that_no_node_can_hold_gets_what_the_largest_has():
     small, large, with_gpu = Resources(2, 0), Resources(8, 0), Resources(4, 1)
-    assert Resources(4, 0).on_largest([small, large]) == Resources(4, 0)
-    assert Resources(16, 0).on_largest([small, large]) == Resources(8, 0)
-    assert Resources(16, 2).on_largest([small, large, with_gpu]) == Resources(4, 1)  # GPUs come first
-    assert Resources(2, 1).on_largest([small, large]) == Resources(2, 0)
-    assert Resources(2, 0).on_largest([]) == Resources(2, 0)
+    assert Resources(4, 0).within_largest([small, large]) == Resources(4, 0)
+    assert Resources(16, 0).within_largest([small, large]) == Resources(8, 0)
+    assert Resources(16, 2).within_largest([small, large, with_gpu]) == Resources(4, 1)  # GPUs come first
+    assert Resources(2, 1).within_largest([small, large]) == Resources(2, 0)
+    assert Resources(2, 0).within_largest([]) == Resources(2, 0)
 
 
 def test_more_cores_than_any_node_has_means_all_of_one_node_and_a_note(make, tmp_path):
@@ -207,7 +207,7 @@ def test_no_more_places_than_trials_may_run(make):
 
 
 def test_a_trial_sees_the_cores_it_was_given(make, tmp_path):
-    workers = make(TrainableJob(cores_seen, {"x": tune.uniform(0, 1)}, {}))
+    workers = make(TrainableJob(cores_seen, {"x": tune.uniform(0, 1)}, {}, 0))
     workers.begin(start(tmp_path, x=0.5))
     assert step(workers).row["cores"] == 1
 
@@ -338,7 +338,7 @@ import os, signal, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 import ray
-from test_ray_workers import RayExecutor, begun_by, job, parents, start, step
+from test_ray_cluster import RayExecutor, begun_by, job, parents, start, step
 before = signal.getsignal(signal.SIGTERM)
 workers = RayExecutor(job(), 1, 0, 1)
 workers.begin(start(Path({str(tmp_path)!r})))

@@ -91,7 +91,7 @@ def test_a_clone_goes_on_from_its_donors_checkpoint():
     ("answers", "says"),
     [
         ({"00009": Action.STOP}, "nobody knows"),
-        ({"00001": Action.STOP}, "which is Status.RUNNING"),
+        ({"00001": Action.STOP}, "which is RUNNING"),
         ({"00000": Exploit("00001", {})}, "no checkpoint"),
         ({"00000": Exploit("00007", {})}, "nobody knows"),
     ],

@@ -3,7 +3,8 @@
 import pytest
 from experiments import Experiment
 
-from rookery.cli.tune_show import find_experiment, show
+from rookery.cli.runs import find_experiment
+from rookery.cli.tune import show
 from rookery.core.errors import ConfigError
 
 
@@ -58,7 +59,7 @@ def test_a_report_is_written_on_request(runs, capsys):
 def test_an_experiment_is_found_by_its_name_and_a_wrong_one_names_those_there_are(runs):
     assert find_experiment(runs / "hill") == runs / "hill"
     assert str(find_experiment(type(runs)("hill"))) == "runs/hill"
-    with pytest.raises(ConfigError, match=r"hil: does not exist; did you mean 'hill'\?; the newest are .*runs/valley"):
+    with pytest.raises(ConfigError, match=r"hil: .* did you mean 'hill'\?; the newest are .*runs/valley"):
         find_experiment(type(runs)("hil"))
     with pytest.raises(ConfigError, match=r"no journal.jsonl in it"):
         find_experiment(runs)

@@ -1,4 +1,4 @@
-"""What every set of workers has to do, and the trials it is asked to do it with; `test_workers.py` and others run it.
+"""What every set of workers has to do, and the trials it is asked to do it with; `test_executors.py` and others run it.
 
 A case takes `make`, which makes workers of a job, and a folder. Everything here is found by import in other processes.
 """
@@ -16,7 +16,7 @@ from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.job import Start
 from rookery.tune.jobs.trainable import TrainableJob
 
-PATIENCE = 60.0
+WAIT_SECONDS = 60.0
 """Seconds after which a case gives up; never how long anything should take."""
 
 
@@ -64,7 +64,7 @@ def start(folder, name="00000", **params):
 
 def event_of(workers):
     """The next event."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_SECONDS
     while (event := workers.wait(0.2)) is None:
         assert time.monotonic() < until, "no event came"
     return event
@@ -199,7 +199,7 @@ def an_interrupted_trial_answers_its_order_and_saves(make, folder):
 
 
 def a_stopped_function_runs_its_finally_clauses(make, folder):
-    workers = make(TrainableJob(tidying, {"by": tune.uniform(0, 9)}, {}))
+    workers = make(TrainableJob(tidying, {"by": tune.uniform(0, 9)}, {}, 0))
     workers.begin(start(folder, by=1))
     assert step(workers).row["score"] == 1
     workers.end("00000", save=True)

@@ -153,11 +153,8 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     room = "" if stored.capacity is None else f" of {stored.capacity:,}"
     finished = episodes.terminated + episodes.truncated
     ends = f"{finished:,} ended: {episodes.terminated:,} terminated, {episodes.truncated:,} truncated"
-    others = [
-        f"{number:,} {word}"
-        for number, word in ((episodes.broken, "broken off"), (episodes.running, "under way"))
-        if number
-    ]
+    unfinished = {"broken off": episodes.broken, "under way": episodes.running}
+    others = [f"{number:,} {word}" for word, number in unfinished.items() if number]
     return {
         "decisions": f"{len(stored):,}{room}",
         "observations": str(stored.spaces.obs.space),
@@ -192,13 +189,9 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     Raises:
         ConfigError: If matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import EngFormatter
-    except ImportError:
-        raise ConfigError("--picture needs matplotlib: pip install 'rookery[plot]'") from None
+    from rookery.report.curves import dress, label_x, new_figure, save_figure
 
-    figure = Figure(figsize=(9, 4), dpi=150, layout="constrained")
+    figure = new_figure(9, 4, "--picture")
     returns, rewards = figure.subplots(1, 2, width_ratios=(2, 1))
     episodes = summary.episodes
     order = sorted(range(len(episodes.ended)), key=episodes.ended.__getitem__)
@@ -208,17 +201,11 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     means = [sum(y[max(i - window, 0) : i + 1]) / len(y[max(i - window, 0) : i + 1]) for i in range(len(y))]
     returns.plot(x, means, color="#d55e00", linewidth=1.8)
     returns.set_title("returns", loc="left", fontsize=12, fontweight="bold")
-    returns.set_xlabel("decisions, oldest first", color="#444444")
+    label_x(returns, "decisions, oldest first")
     rewards.hist(summary.rewards, bins=40, color="#0072b2", log=True)
     rewards.set_title("rewards", loc="left", fontsize=12, fontweight="bold")
     rewards.set_ylabel("decisions", color="#444444")
-    returns.xaxis.set_major_formatter(EngFormatter(sep=""))
-    for axes in (returns, rewards):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(color="#999999", labelcolor="#444444")
+    dress(returns)
+    dress(rewards)
     figure.suptitle(f"{len(stored):,} decisions of {stored}", x=0.01, ha="left", fontsize=10, color="#444444")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--picture {target}: cannot be written: {error}") from None
+    save_figure(figure, target, "--picture")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from rookery.core.errors import ConfigError, nearest
 
@@ -17,12 +19,17 @@ JOURNAL = "journal.jsonl"
 
 NEWEST = 5
 
+SavedRun = Annotated[
+    Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
+]
+"""The argument of verbs that load policies."""
+
 Provenance = dict[str, list[tuple[str, str]]]
 """For each setting every (source, value as text), lowest first; the last one won."""
 
 
 def find_run(run: Path) -> Path:
-    """The directory of a run: a path of it, or its name in ``runs/``.
+    """Finds the directory of a run, given a path of it or its name in ``runs/``.
 
     Raises:
         ConfigError: If there is none; names the newest there are.
@@ -37,16 +44,39 @@ def find_run(run: Path) -> Path:
                 f"{run}: is an experiment of many runs; name one of its trials, as in {place / '00000'}; rookery tune "
                 f"show {place} says which is the best"
             )
-    problem = (
-        "is not the directory of a run (there is no config.yaml in it)" if run.exists() else "there is no such run"
-    )
-    roots = dict.fromkeys(root for root in (run, run.parent, ROOT) if root.is_dir())
-    found = {path for root in roots for path in root.iterdir() if (path / "config.yaml").is_file()}
-    newest = sorted(found, key=lambda path: (-(path / "config.yaml").stat().st_mtime, path.name))
+    raise not_found(run, "config.yaml", "run", "rookery train")
+
+
+def find_experiment(folder: Path) -> Path:
+    """Finds the folder of an experiment, given a path of it or its name in ``runs/``.
+
+    Raises:
+        ConfigError: If there is none; names the newest there are.
+    """
+    for place in (folder, ROOT / folder):
+        if (place / JOURNAL).is_file():
+            return place
+    raise not_found(folder, JOURNAL, "experiment", "rookery tune")
+
+
+def not_found(folder: Path, file: str, kind: str, maker: str) -> ConfigError:
+    """Makes the error for a folder that is none of a kind; it names the newest there are.
+
+    Args:
+        folder: What the user said.
+        file: File that folders of the kind have.
+        kind: What was looked for: ``run`` or ``experiment``.
+        maker: Command that makes one.
+    """
+    no_file = f"is not the directory of a{'n' * (kind[0] in 'aeiou')} {kind} (there is no {file} in it)"
+    problem = no_file if folder.exists() else f"there is no such {kind}"
+    roots = dict.fromkeys(root for root in (folder, folder.parent, ROOT) if root.is_dir())
+    found = {path for root in roots for path in root.iterdir() if (path / file).is_file()}
+    newest = sorted(found, key=lambda path: (-(path / file).stat().st_mtime, path.name))
     if not newest:
-        raise ConfigError(f"{run}: {problem}, and there is no run in {ROOT}; rookery train makes one")
-    near = nearest(run.name, [path.name for path in newest])
-    raise ConfigError(f"{run}: {problem}{near}; the newest are {', '.join(map(str, newest[:NEWEST]))}")
+        return ConfigError(f"{folder}: {problem}, and there is no {kind} in {ROOT}; {maker} makes one")
+    near = nearest(folder.name, [path.name for path in newest])
+    return ConfigError(f"{folder}: {problem}{near}; the newest are {', '.join(map(str, newest[:NEWEST]))}")
 
 
 def trial_in(experiment: Path, name: str) -> Path | None:
@@ -73,9 +103,7 @@ def find_saved(run: Path, checkpoint: str) -> Path:
         return run
     run = find_run(run)
     folder = run / "checkpoints"
-    names = (
-        sorted(path.name for path in folder.iterdir() if (path / "manifest.json").is_file()) if folder.is_dir() else []
-    )
+    names = sorted(path.parent.name for path in folder.glob("*/manifest.json"))
     if not names:
         raise ConfigError(f"{run}: holds no checkpoint yet")
     if checkpoint == "last":
@@ -85,9 +113,8 @@ def find_saved(run: Path, checkpoint: str) -> Path:
         try:
             wanted = json.loads((folder / "best.json").read_text(encoding="utf-8"))["name"]
         except (OSError, ValueError, KeyError):
-            raise ConfigError(
-                f"{run}: none of its checkpoints was called the best; there are {', '.join(names)}"
-            ) from None
+            there = ", ".join(names)
+            raise ConfigError(f"{run}: none of its checkpoints was called the best; there are {there}") from None
     matching = [name for name in names if name == wanted or (wanted.isdigit() and name == f"{int(wanted):06d}")]
     if not matching:
         raise ConfigError(f"{run}: --checkpoint {checkpoint}: there are {', '.join(names)}, best and last")
@@ -100,18 +127,8 @@ def read_provenance(run: Path) -> Provenance:
     Raises:
         ConfigError: If the run has no record of that, or it cannot be read.
     """
-    return {
-        path: [(source, value) for source, value in given] for path, given in _read(run / "provenance.json").items()
-    }
-
-
-def read_timers(run: Path) -> dict[str, Any]:
-    """The timer tree of a run, as `Timers` takes it.
-
-    Raises:
-        ConfigError: If the run has none yet, or it cannot be read.
-    """
-    return _read(run / "timers.json")
+    content = read_json(run / "provenance.json")
+    return {path: [(source, value) for source, value in given] for path, given in content.items()}
 
 
 def read_rows(run: Path) -> list[dict[str, Any]]:
@@ -135,7 +152,8 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a file of a run; raises a ConfigError if the run has none yet, or it cannot be read."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rookery.cli.runs import Provenance, find_run, read_provenance, read_timers
+from rookery.cli.runs import Provenance, find_run, read_json, read_provenance
 from rookery.core.errors import ConfigError
 
 
@@ -17,12 +17,12 @@ def timers(
 ) -> None:
     """Show where the time of a run went: seconds, share of the step above, calls, and file:line of each step."""
     from rookery.core.timers import PLACES, Timers
-    from rookery.report.timers import timer_table
+    from rookery.report.live import timer_table
 
     sys.path.insert(0, "")  # where an algorithm of your own is looked for
     folder = find_run(run)
     tree = Timers()
-    tree.load_state_dict(read_timers(folder))
+    tree.load_state_dict(read_json(folder / "timers.json"))
     rows = tree.rows()
     if not rows:
         raise ConfigError(f"{folder / 'timers.json'}: nothing has been timed yet")

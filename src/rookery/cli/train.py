@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -65,27 +65,22 @@ def train(
 
     rookery train CartPole-v1 --seed 3 algorithm.lr=3e-4 --stop return_mean=475
     """
-    from rookery.training.memory_words import memory_values
+    from rookery.training.replay_sources import replay_values
     from rookery.training.trainer import Trainer
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     files, overrides, named = sort_arguments(what or [], env)
-    styles = [name for name, on in (("quiet", quiet), ("plain", plain), ("json", json_rows)) if on]
-    if len(styles) > 1:
-        raise ConfigError(f"{LINE}: --{styles[0]} and --{styles[1]} exclude each other")
-    console = {"logging.console": styles[0]} if styles else {}
-    options = {"env.name": named, "algorithm.name": algo, "seed": seed, "sampling.num_envs": num_envs}
+    console = console_style(quiet=quiet, plain=plain, json=json_rows)
+    options = {
+        "env.name": named, "algorithm.name": algo, "seed": seed, "sampling.num_envs": num_envs,
+        "logging.console": console,
+    }  # fmt: skip
     given = {path: value for path, value in options.items() if value is not None}
+    replays = [*(replay or []), *(memory or [])]
     layers = [
         Layer("default of the command line", {"logging.console": "auto"}),
         *(yaml_layer(file) for file in files),
-        Layer(
-            LINE,
-            given
-            | console
-            | stop_values(stop or [])
-            | memory_values(list(map(in_runs, [*(replay or []), *(memory or [])]))),
-        ),
+        Layer(LINE, given | stop_values(stop or []) | replay_values(list(map(in_runs, replays)))),
         override_layer(overrides, LINE),
     ]
     with explain_domains(layers):
@@ -118,6 +113,30 @@ def explain_domains(layers: Sequence[Layer]) -> Iterator[None]:
                     "train, or give it a value"
                 ) from None
         raise
+
+
+def console_style(**on: bool) -> str | None:
+    """Which of some flags is on, or None; raises a ConfigError if two are."""
+    styles = [style for style, wanted in on.items() if wanted]
+    if len(styles) > 1:
+        raise ConfigError(f"{LINE}: --{styles[0]} and --{styles[1]} exclude each other")
+    return styles[0] if styles else None
+
+
+@contextmanager
+def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
+    """After Ctrl-C or SIGTERM, says what can be done, and exits with 128 and the number of the signal.
+
+    Args:
+        message: Makes the text, which may be empty, from whether the run stopped in good order; a second signal stops
+            it at once.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if text := message(isinstance(error, Interrupted)):
+            typer.echo(text, err=True)
+        raise typer.Exit(128 + (error.signal if isinstance(error, Interrupted) else SIGINT)) from None
 
 
 def sort_arguments(what: Sequence[str], env: str | None) -> tuple[list[str], list[str], str | None]:
@@ -227,15 +246,10 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     if not (trainer.config.stop or trainer.criteria or stop):
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
-    try:
+    go_on = f"environment steps; go on with: rookery resume {folder}"
+    with exit_of_interrupts(lambda _: f"interrupted after {trainer.env_steps:,} {go_on}"):
         result = trainer.train(stop)
         evaluation = trainer.evaluate(episodes) if episodes else None
-    except KeyboardInterrupt as error:
-        number = error.signal if isinstance(error, Interrupted) else SIGINT
-        typer.echo(
-            f"interrupted after {trainer.env_steps:,} environment steps; go on with: rookery resume {folder}", err=True
-        )
-        raise typer.Exit(128 + number) from None
     outcome = {
         "stop_reason": result.stop_reason,
         "final": result.row(),

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGINT
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from typer.core import TyperGroup
 
-from rookery.cli.runs import ROOT
-from rookery.cli.train import LINE, sort_arguments, stop_values
-from rookery.cli.tune_show import find_experiment, show
+from rookery.cli.runs import NEWEST, ROOT, find_experiment
+from rookery.cli.train import LINE, console_style, exit_of_interrupts, sort_arguments, stop_values
 from rookery.core.errors import ConfigError
-from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
 
 if TYPE_CHECKING:
@@ -35,7 +31,6 @@ class Verbs(TyperGroup):
 
 
 app = typer.Typer(cls=Verbs, no_args_is_help=True, help="Train with many settings; stop, clone and compare.")
-app.command()(show)
 
 
 @app.command()
@@ -77,13 +72,11 @@ def run(
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     files, overrides, env = sort_arguments(what, None)
-    styles = [style for style, on in (("quiet", quiet), ("plain", plain), ("json", json_rows)) if on]
-    if len(styles) > 1:
-        raise ConfigError(f"{LINE}: --{styles[0]} and --{styles[1]} exclude each other")
     options = {
         "env.name": env, "algorithm.name": algo, "seed": seed, "tune.num_samples": num_samples,
         "tune.repeats": repeats, "tune.metric": metric, "tune.mode": mode, "tune.search.name": search,
-        "tune.scheduler.name": scheduler, "tune.workers": workers, "tune.console": styles[0] if styles else None,
+        "tune.scheduler.name": scheduler, "tune.workers": workers,
+        "tune.console": console_style(quiet=quiet, plain=plain, json=json_rows),
     }  # fmt: skip
     given = {path: value for path, value in options.items() if value is not None}
     layers = [
@@ -91,7 +84,7 @@ def run(
         Layer(LINE, given | stop_values(stop or [])),
         override_layer(overrides, LINE),
     ]
-    with exit_code_of_interrupts():
+    with exit_of_interrupts(kept):
         outcome(experiment(config=layers, preset=preset, folder=folder_named(name), force=force), bool(json_rows))
 
 
@@ -115,8 +108,46 @@ def resume(
     console = "quiet" if quiet else "plain" if plain else "auto"
     changes = {"num_samples": num_samples, "workers": workers, "console": console}
     given = {setting: value for setting, value in changes.items() if value is not None}
-    with exit_code_of_interrupts():
+    with exit_of_interrupts(kept):
         outcome(go_on(find_experiment(folder), **given), False)
+
+
+@app.command()
+def show(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder of an experiment, or its name in runs/.", show_default=False),
+    ],
+    metric: Annotated[
+        str | None, typer.Option(help="A column of metrics.jsonl to judge by.", show_default="the experiment's")
+    ] = None,
+    mode: Annotated[str | None, typer.Option(help="Whether more of it is better: max or min.")] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            help="Which rows of a trial count: last, best, mean, last-5, last-10.", show_default="the experiment's"
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write a report: .html (one file, needs nothing else) or .png."),
+    ] = None,
+) -> None:
+    """Show the trials of an experiment, the best of them, and how to go on; it may be running.
+
+    rookery tune show runs/lr -o report.html
+    """
+    from rookery.report.experiment_table import draw_table
+    from rookery.tune.analysis import Analysis, write_report
+
+    analysis = Analysis(find_experiment(folder), metric, mode, scope)
+    console = Console(highlight=False)
+    summary = analysis.summary()
+    console.print(draw_table(summary, console, len(analysis) + NEWEST, framed=False))
+    typer.echo(f"\n{analysis.outcome()}")
+    if output is not None:
+        write_report(analysis, output)
+        typer.echo(f"report: {output}")
 
 
 def folder_named(name: str | None) -> Path | None:
@@ -130,16 +161,9 @@ def folder_named(name: str | None) -> Path | None:
     return None if name is None else ROOT / name
 
 
-@contextmanager
-def exit_code_of_interrupts() -> Iterator[None]:
-    """After Ctrl-C, exits with 128 and the number of the signal; after a second one, says what is kept."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        number = error.signal if isinstance(error, Interrupted) else SIGINT
-        if not isinstance(error, Interrupted):  # else the runner has said it
-            typer.echo("interrupted; what was tried is kept: rookery tune resume goes on", err=True)
-        raise typer.Exit(128 + number) from None
+def kept(orderly: bool) -> str:
+    """Says what is left after a second Ctrl-C; after the first the runner has said it."""
+    return "" if orderly else "interrupted; what was tried is kept: rookery tune resume goes on"
 
 
 def outcome(analysis: Analysis, silent: bool) -> None:

@@ -16,8 +16,6 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_ar
 from rookery.core.errors import ConfigError
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
 from rookery.core.settings import (
-    FEW,
-    LIST,
     Fixed,
     Settings,
     advice,
@@ -35,6 +33,7 @@ from rookery.core.settings import (
     optional,
     settings_class,
     show,
+    unknown,
 )
 
 C = TypeVar("C")
@@ -66,7 +65,7 @@ class Resolved(Generic[C]):
     """The outcome of `resolve`.
 
     Attributes:
-        config: The root settings.
+        config: The root settings, of the class that was given as the schema.
         history: For each path, every (source, value), lowest first; the last one won.
         notes: Lines a user should read once: overrides without effect.
         fixed: The settings and sections that are marked as keeping their value, by path, with the reason.
@@ -85,7 +84,7 @@ class Resolved(Generic[C]):
         return next((self.fixed[known] for known in way if known in self.fixed), None)
 
     def explain(self, path: str) -> str:
-        """Who set `path`: the value that won, then those it beat. For a section, of each setting in it.
+        """Says who set `path`: the value that won, then those it beat. For a section, of each setting in it.
 
         Raises:
             ConfigError: If there is no such path.
@@ -101,12 +100,12 @@ class Resolved(Generic[C]):
         return "\n".join(lines)
 
     def given(self, path: str) -> bool:
-        """Whether anything but a default set `path`, or anything in the section `path`."""
+        """Says whether anything but a default set `path`, or anything in the section `path`."""
         inside = (values for known, values in self.history.items() if known == path or known.startswith(f"{path}."))
         return any(source != DEFAULT for values in inside for source, _ in values)
 
     def to_yaml(self) -> str:
-        """The config as YAML that `yaml_layer` reads back, with the source of each value beside it.
+        """Gives the config as YAML that `yaml_layer` reads back, with the source of each value beside it.
 
         Classes and functions are written as ``module:Name``; other objects only as what they print.
         """
@@ -305,10 +304,9 @@ class _Merge:
         if start is None and not kept and optional(hint):
             self.begin(path, None)
             return None
+        declared = settings_class(hint) or Settings
         if marker := polymorphic(hint):
-            return self.entry(marker, path, kept) if marker.entry else self.choose(marker, path, kept, start)
-        declared = settings_class(hint)
-        assert declared is not None
+            return self.entry(marker, path, kept) if marker.entry else self.choose(marker, declared, path, kept, start)
         cls = type(start) if isinstance(start, declared) else declared
         for said in kept:
             made = said.value.get(CLASS, cls)
@@ -318,7 +316,7 @@ class _Merge:
             cls = made
         return self.section(cls, path, [said.without(CLASS) for said in kept], start if type(start) is cls else None)
 
-    def choose(self, marker: Polymorphic, path: str, parts: list[_Said], start: Any) -> Any:
+    def choose(self, marker: Polymorphic, declared: type[Settings], path: str, parts: list[_Said], start: Any) -> Any:
         """Gives the settings of a section whose key ``name`` chooses the class; notes what was said for another."""
         here, common = f"{path}.name", self.chosen.get(marker.inherits)
         cls: type[Settings] | None = None
@@ -338,9 +336,11 @@ class _Merge:
             called, found, wrong = said.value.get("name"), said.value.get(CLASS), ""
             if found is None and called is not None:
                 found, wrong = self.lookup(called)
+            if found is not None and not issubclass(found, declared):
+                wrong = f"must be settings that derive from {declared.__name__}"
             if wrong:
                 failed = True
-                self.refuse(said.at("name", called), wrong)
+                self.refuse(said.at("name", found if called is None else called), wrong)
             elif found is not None:
                 cls, last = found, said.at("name", called)
                 self.set(last, here, called if isinstance(called, str) else self.name_of(found))
@@ -383,7 +383,8 @@ class _Merge:
                 said = replace(said, value=beside | mapping_of(held))
             kept.append(said)
         settings = [said.without(*own) for said in kept]
-        values = {inside: self.choose(replace(marker, entry=None), path, settings, None)}
+        declared = settings_class(hints_of(cls)[inside]) or Settings
+        values = {inside: self.choose(marker, declared, path, settings, None)}
         given = {inside} if any(said.value for said in settings) else set()
         for name in own:
             found = _inside(kept, name)
@@ -426,7 +427,7 @@ class _Merge:
             self.problems.append(f"{said.source}: {said.path} = {show(said.value)}: {why}")
 
     def lookup(self, name: Any) -> tuple[type[Settings] | None, str]:
-        """The config class of a name, and what is wrong with the name."""
+        """Gives the config class of a name, and what is wrong with the name."""
         if isinstance(name, type) and issubclass(name, Settings):
             return name, ""
         if not isinstance(name, str) or not name:
@@ -444,7 +445,7 @@ class _Merge:
         return found, ""
 
     def name_of(self, cls: type[Settings]) -> str:
-        """The short name of a class (``ppo`` of PPOConfig) if it is one, else ``module:Name``."""
+        """Gives the short name of a class (``ppo`` of PPOConfig) if it is one, else ``module:Name``."""
         short = cls.__name__.removesuffix("Config").lower()
         return short if self.lookup(short)[0] is cls else object_name(cls)
 
@@ -461,12 +462,11 @@ class _Merge:
         section = said.path.rpartition(".")[0]
         dot = f"{section}." if section else ""
         near = dict.fromkeys(known[len(dot) :].split(".")[0] for known in self.history if known.startswith(dot))
-        listed = f"; known here: {', '.join(near)}" if len(near) <= FEW else ""
-        self.refuse(said, f"there is no such setting{f'{_suggestion(said.path, self.history)}{listed}' or LIST}")
+        self.refuse(said, unknown(_suggestion(said.path, self.history), near))
 
 
 def _suggestion(path: str, known: Iterable[str]) -> str:
-    """A hint to the path that was meant: the same name elsewhere, a similar one here, a similar one elsewhere."""
+    """Gives a hint to the path that was meant: the same name elsewhere, a similar one here, a similar one elsewhere."""
     section, _, name = path.rpartition(".")
     paths = dict.fromkeys(".".join(p.split(".")[:n]) for p in known for n in range(1, p.count(".") + 2))
 
@@ -490,7 +490,7 @@ def _suggestion(path: str, known: Iterable[str]) -> str:
 
 
 def _read(hint: Any, raw: Any) -> tuple[Any, str]:
-    """A value as the field keeps it, and what is wrong with it; imports ``module:Name`` where an object is wanted."""
+    """Gives a value as the field keeps it, and what is wrong with it; ``module:Name`` is imported for an object."""
     if is_undecided(raw):
         return None, "only tune.run (rookery tune) tries values; a single training needs one of them"
     kinds = [get_origin(bare(part)) or bare(part) for part in alternatives(hint)]
@@ -510,7 +510,7 @@ def polymorphic(hint: Any) -> Polymorphic | None:
 
 
 def mapping_hint(hint: Any) -> tuple[Any, Any] | None:
-    """The key and value types of a dict field, or of a dict or None; None for other fields."""
+    """Gives the key and value types of a dict field, or of a dict or None; None for other fields."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
     if len(kinds) != 1 or (get_origin(kinds[0]) or kinds[0]) not in (dict, Mapping):
         return None

@@ -34,12 +34,12 @@ class Layer:
     lines: Mapping[str, str] = field(default_factory=dict)
 
     def where(self, path: str) -> str:
-        """The most exact source known for `path`."""
+        """Gives the most exact source known for `path`."""
         return self.lines.get(path, self.source)
 
 
 def yaml_layer(path: str | Path) -> Layer:
-    """The layer of a YAML 1.2 file: ``3e-4`` is a number, ``on`` a text.
+    """Gives the layer of a YAML 1.2 file: ``3e-4`` is a number, ``on`` a text.
 
     Raises:
         ConfigError: If the file cannot be read; says where.
@@ -81,7 +81,7 @@ def yaml_layer(path: str | Path) -> Layer:
 
 
 def override_layer(overrides: Iterable[str], source: str = "command line") -> Layer:
-    """The layer of overrides such as ``algorithm.lr=3e-4``; the value is read as YAML.
+    """Gives the layer of overrides such as ``algorithm.lr=3e-4``; the value is read as YAML.
 
     Raises:
         ConfigError: If one is malformed; names all of them.
@@ -114,7 +114,7 @@ def override_layer(overrides: Iterable[str], source: str = "command line") -> La
 
 
 def import_object(text: str) -> Any:
-    """The class or function that ``my.module:Name`` names.
+    """Gives the class or function that ``my.module:Name`` names.
 
     Raises:
         ConfigError: If there is none; names what is missing, and the nearest name in the module.
@@ -140,14 +140,14 @@ def import_object(text: str) -> Any:
 
 
 def mapping_of(part: Any) -> dict[Any, Any]:
-    """A mapping, or a settings object as one: what it was given, and its class."""
+    """Gives a mapping, or a settings object as one: what it was given, and its class."""
     if isinstance(part, Settings):
         return {CLASS: type(part)} | {name: getattr(part, name) for name in fields_of(type(part)) if name in part.given}
     return dict(part)
 
 
 def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """A mapping by dotted paths as a tree."""
+    """Gives a mapping by dotted paths as a tree."""
     tree: dict[str, Any] = {}
     for path, value in values.items():
         *above, last = str(path).split(".")
@@ -161,7 +161,7 @@ def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _over(low: Any, high: Any) -> Any:
-    """Two values that one layer gives for a path: sections are put together, else the later counts."""
+    """Joins two values that one layer gives for a path: sections are put together, else the later counts."""
     if not (isinstance(low, Mapping | Settings) and isinstance(high, Mapping | Settings)):
         return high
     merged = mapping_of(low)
@@ -171,7 +171,7 @@ def _over(low: Any, high: Any) -> Any:
 
 
 def flow(value: Any) -> str:
-    """A value as YAML on one line."""
+    """Gives a value as YAML on one line."""
     from ruamel.yaml import YAML
 
     value = _writable(value)
@@ -187,7 +187,7 @@ def flow(value: Any) -> str:
 
 
 def _writable(value: Any) -> Any:
-    """A value in the types of YAML."""
+    """Gives a value in the types of YAML."""
     if isinstance(value, Schedule):
         return write_schedule(value)
     if isinstance(value, Mapping):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from enum import Enum
 from functools import cache, reduce
@@ -34,9 +34,6 @@ T = TypeVar("T")
 
 FEW = 12
 """Up to so many known names are listed in a message."""
-
-LIST = "; rookery config schema lists all settings"
-"""The way out where there are more, and none is near."""
 
 
 class _Scheduled:
@@ -100,7 +97,7 @@ class Undecided:
 
 
 def is_undecided(value: Any) -> bool:
-    """Whether a value is `Undecided`, or a list, mapping or settings object with such a value somewhere in it."""
+    """Says whether a value is `Undecided`, or a list, mapping or settings object with such a value somewhere in it."""
     if isinstance(value, Settings):
         value = {name: vars(value)[name] for name in value.given}
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
@@ -140,7 +137,7 @@ class Settings(metaclass=_Checked):
         return self.__dict__["_given"]  # type: ignore[no-any-return]
 
     def replace(self, /, **changes: Any) -> Self:
-        """A copy with other values; `given` grows by their names, where ``dataclasses.replace`` would name every field.
+        """Gives a copy with other values; `given` grows by their names (``dataclasses.replace`` would name all fields).
 
         Raises:
             ConfigError: If a change is wrong.
@@ -152,7 +149,7 @@ class Settings(metaclass=_Checked):
         return _built(cls, rest | read, self.given | changes.keys(), problems)  # type: ignore[no-any-return]
 
     def at(self, step: int, horizon: int | None) -> Self:
-        """These settings with each schedule, in nested settings too, replaced by its value.
+        """Gives these settings with each schedule, in nested settings too, replaced by its value.
 
         Args:
             step: The env step.
@@ -171,7 +168,7 @@ class Settings(metaclass=_Checked):
         return settled
 
     def open_schedules(self) -> tuple[str, ...]:
-        """Paths of the schedules that need a horizon: linear and exponential ones without `steps`."""
+        """Gives paths of the schedules that need a horizon: linear and exponential ones without `steps`."""
         found: list[str] = []
         for name in self.__dict__["_moving"]:
             value = getattr(self, name)
@@ -183,7 +180,7 @@ class Settings(metaclass=_Checked):
 
 
 def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
-    """An instance of a config class from values that were checked."""
+    """Gives an instance of a config class from values that were checked."""
     made: Any
     if any(map(is_undecided, values.values())):
         made = object.__new__(cls)
@@ -201,7 +198,7 @@ def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
 
 @cache
 def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
-    """The fields of a config class by name.
+    """Gives the fields of a config class by name.
 
     Raises:
         ConfigError: If the class changes a field in a way that a dataclass would silently pass over.
@@ -217,30 +214,30 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
 
 @cache
 def hints_of(cls: type) -> dict[str, Any]:
-    """The types of a config class's fields, with their ranges."""
+    """Gives the types of a config class's fields, with their ranges."""
     return get_type_hints(cls, include_extras=True)
 
 
 @cache
 def fixed_of(cls: type, name: str) -> Fixed | None:
-    """How a field of a config class is marked, where it or a field of this name in a parent class is."""
+    """Gives the mark of a field of a config class, or of the field of that name in a parent class; None without one."""
     marks = (item for base in cls.__mro__ for item in get_args(hints_of(base).get(name))[1:])
     return next((item for item in marks if isinstance(item, Fixed)), None)
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
-    """The default of a field; ``dataclasses.MISSING`` if a value must be given."""
+    """Gives the default of a field; ``dataclasses.MISSING`` if a value must be given."""
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
-    """The checked values of a constructor call; adds a line to `problems` for whatever is wrong."""
+    """Gives the checked values of a constructor call; adds a line to `problems` for whatever is wrong."""
     fields, hints = fields_of(cls), hints_of(cls)
     read: dict[str, Any] = {}
     for name, value in given.items():
         here = f"{path}.{name}"
         if name not in fields:
-            problems.append(f"code: {here} = {show(value)}: {unknown(name, tuple(fields))}")
+            problems.append(f"code: {here} = {show(value)}: {unknown(nearest(name, list(fields)), fields)}")
             continue
         inner = settings_class(hints[name])
         if inner is not None and isinstance(value, Mapping):
@@ -256,7 +253,7 @@ def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -
 
 
 def _built(cls: type, values: Mapping[str, Any], given: frozenset[str], problems: list[str]) -> Any:
-    """The instance of a constructor call, or the error with all of its problems."""
+    """Gives the instance of a constructor call, or the error with all of its problems."""
     if problems:
         raise ConfigError(*problems)
     try:
@@ -265,14 +262,14 @@ def _built(cls: type, values: Mapping[str, Any], given: frozenset[str], problems
         raise ConfigError(f"code: {cls.__name__}: {error}") from error
 
 
-def unknown(name: str, known: tuple[str, ...]) -> str:
-    """What to say of a name that is none of `known`."""
+def unknown(hint: str, known: Collection[str]) -> str:
+    """Says that there is no such setting: a hint to the one that was meant, and the names that are `known` there."""
     listed = f"; known here: {', '.join(known)}" if len(known) <= FEW else ""
-    return f"there is no such setting{f'{nearest(name, known)}{listed}' or LIST}"
+    return f"there is no such setting{f'{hint}{listed}' or '; rookery config schema lists all settings'}"
 
 
 def check(hint: Any, value: Any) -> tuple[Any, str]:
-    """The value as a field of type `hint` keeps it, and what is wrong with it (empty if nothing)."""
+    """Gives the value as a field of type `hint` keeps it, and what is wrong with it (empty if nothing)."""
     from pydantic_core import ValidationError
 
     if not isinstance(value, Settings) and is_undecided(value):
@@ -289,7 +286,7 @@ def check(hint: Any, value: Any) -> tuple[Any, str]:
 
 
 def advice(hint: Any, value: Any) -> str:
-    """The way out, where the mistake is a common one."""
+    """Gives the way out, where the mistake is a common one."""
     if not isinstance(value, str):
         return ""
     kinds = {bare(part) for part in alternatives(hint)}
@@ -319,7 +316,7 @@ def _validator(hint: Any) -> Any:
 
 
 def _lossless(hint: Any) -> Any:
-    """The type with a lossless conversion before every int (from 3.0) and every tuple (from a list)."""
+    """Gives the type with a lossless conversion before every int (from 3.0) and every tuple (from a list)."""
     from pydantic import BeforeValidator, GetPydanticSchema
     from pydantic_core import core_schema
 
@@ -350,7 +347,7 @@ def _whole(value: Any) -> Any:
 
 
 def _closed(hint: Any) -> Any:
-    """The type with its open bounds closed: a schedule may end at 0 where a constant must be above 0."""
+    """Gives the type with its open bounds closed: a schedule may end at 0 where a constant must be above 0."""
     if get_origin(hint) is Annotated:
         limits = [
             Ge(limit.gt) if isinstance(limit, Gt) else Le(limit.lt) if isinstance(limit, Lt) else limit  # type: ignore[arg-type]
@@ -369,7 +366,7 @@ def _union(hints: Iterable[Any]) -> Any:
 
 
 def limits_of(hint: Any) -> list[Any]:
-    """The single limits of an annotated type, whether they stand alone, in an Interval or in pydantic's Field."""
+    """Gives the single limits of an annotated type, whether they stand alone, in an Interval or in pydantic's Field."""
     found: list[Any] = []
     for item in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
         found += item if isinstance(item, GroupedMetadata) else getattr(item, "metadata", [item])
@@ -377,12 +374,12 @@ def limits_of(hint: Any) -> list[Any]:
 
 
 def bare(hint: Any) -> Any:
-    """The type without its metadata."""
+    """Gives the type without its metadata."""
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, flat; a tuple of one for other types."""
+    """Gives the types of a union, flat; a tuple of one for other types."""
     inner = bare(hint)
     if get_origin(inner) in (Union, types.UnionType):
         return tuple(part for arg in get_args(inner) for part in alternatives(arg))
@@ -390,7 +387,7 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def optional(hint: Any) -> bool:
-    """Whether None is one of the values."""
+    """Says whether None is one of the values."""
     return types.NoneType in alternatives(hint)
 
 
@@ -407,7 +404,7 @@ def plain_parts(hint: Any) -> tuple[Any, ...]:
 
 
 def settings_class(hint: Any) -> type[Settings] | None:
-    """The config class of a field that holds nested settings, or such settings or None."""
+    """Gives the config class of a field that holds nested settings, or such settings or None."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]
     return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], Settings) else None
 
@@ -447,7 +444,7 @@ def describe(hint: Any) -> str:
 
 
 def _range(limits: list[Any]) -> str:
-    """The limits in words, with a space before them; empty if there are none."""
+    """Gives the limits in words, with a space before them; empty if there are none."""
     low, high = [x for x in limits if isinstance(x, Ge | Gt)], [x for x in limits if isinstance(x, Le | Lt)]
     if len(low) == len(high) == 1 and isinstance(low[0], Ge) and isinstance(high[0], Le):
         return f" from {low[0].ge} to {high[0].le}"
@@ -457,12 +454,12 @@ def _range(limits: list[Any]) -> str:
 
 
 def object_name(value: Any) -> str:
-    """``module:Name`` of a class or function, which `config.import_object` reads back; empty for other things."""
+    """Gives ``module:Name`` of a class or function, which `import_object` reads back; empty for other things."""
     named = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
     return f"{value.__module__}:{value.__qualname__}" if named else ""
 
 
 def show(value: Any) -> str:
-    """A value for a message, on one line of at most 80 characters."""
+    """Gives a value for a message, on one line of at most 80 characters."""
     text = object_name(value) or " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."

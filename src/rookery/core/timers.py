@@ -10,8 +10,8 @@ from typing import Any
 PLACES = {
     "train_iteration": "rookery.training.trainer:Trainer.train_iteration",
     "sample": "rookery.rollout.worker:RolloutWorker.sample",
-    "play_ahead": "rookery.rollout.pool:WorkerPool.play_ahead",
-    "env.reset": "rookery.rollout.worker:RolloutWorker.sample self.env.reset",
+    "play_ahead": "rookery.rollout.pool:LocalPool.play_ahead",
+    "env.reset": "rookery.rollout.worker:RolloutWorker.reset self.env.reset",
     "act": "rookery.rollout.worker:RolloutWorker._act",
     "env.step": "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
     "record": "rookery.rollout.worker:RolloutWorker._record",

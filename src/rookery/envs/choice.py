@@ -6,7 +6,8 @@ What is chosen here changes how fast a run is and nothing else: rows, weights an
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Thread
 from time import perf_counter
@@ -17,9 +18,8 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.processor import usable_cores
-from rookery.core.spaces import Tree
 from rookery.envs.base import Step, VectorEnv
-from rookery.envs.make import random_actions
+from rookery.envs.make import random_answers
 from rookery.envs.vector.serial import SerialEnv
 
 WORTHWHILE_SECONDS = 100e-6
@@ -76,29 +76,29 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> HelperChoic
     most = min(usable_cores(), num_lanes) - 1
     if most < 1 or os.name != "posix":
         return _measured("serial", 0)
+    instead = "stepped in this process; env.implementation=processes or threads asks for helpers"
     began = perf_counter()
     one = SerialEnv(factory, 1, name)  # what it imports is needed anyway
     seconds = perf_counter() - began
-    if seconds > SLOW_BUILD_SECONDS:
-        began = perf_counter()
-        factory()
-        seconds = perf_counter() - began
-    if seconds > SLOW_BUILD_SECONDS:
-        one.close()
-        return _measured("serial", 0, _instead(f"a copy takes {seconds:.1f} s to build", name))
-    try:
-        cost = _cost(one)
-    except EnvError as error:  # the run will meet it and say more, or bear it
-        one.close()
-        return _measured("serial", 0, _instead(f"measuring stopped, because it failed ({error})", name))
-    helpers = min(most, int(num_lanes * cost / WORTHWHILE_SECONDS) - 1)
-    if helpers < 1:
-        one.close()
-        return _measured("serial", 0)
+    with closing(one):
+        if seconds > SLOW_BUILD_SECONDS:
+            began = perf_counter()
+            factory()
+            seconds = perf_counter() - began
+        if seconds > SLOW_BUILD_SECONDS:
+            return _measured("serial", 0, f"{name}: a copy takes {seconds:.1f} s to build: {instead}")
+        try:
+            cost = _cost(one)
+        except EnvError as error:  # the run will meet it and say more, or bear it
+            return _measured("serial", 0, f"{name}: measuring stopped, because it failed ({error}): {instead}")
+        helpers = min(most, int(num_lanes * cost / WORTHWHILE_SECONDS) - 1)
+        if helpers < 1:
+            return _measured("serial", 0)
+        scales = _scales(one, SerialEnv(factory, 1, name))
     measured = f"{name}: {num_lanes} lanes of {cost * 1e6:.0f} us a step"
     one_or_more = ("thread", "helper process") if helpers == 1 else ("threads", "helper processes")
     threads, processes = (f"{helpers} {what} beside this one" for what in one_or_more)
-    if _scales(one, SerialEnv(factory, 1, name)):
+    if scales:
         return _measured("threads", helpers, f"{measured}: {threads}, as it leaves Python's lock alone")
     try:
         cloudpickle.dumps(factory)
@@ -106,10 +106,6 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> HelperChoic
         why = f"it cannot be pickled ({type(error).__name__}: {error})"
         return _measured("serial", 0, f"{measured} are worth {processes}, but {why}: stepped in this one")
     return _measured("processes", helpers, f"{measured}: {processes}")
-
-
-def _instead(why: str, name: str) -> str:
-    return f"{name}: {why}: stepped in this process; env.implementation=processes or threads asks for helpers"
 
 
 class _Player:
@@ -121,20 +117,12 @@ class _Player:
         self.shown: Step = env.reset(lambda lane, episode: episode)
         self.steps = 0
 
-    def actions(self) -> Sequence[np.ndarray]:
-        answers = []
-        for kind, rows in zip(self.env.kinds, self.shown.rows, strict=True):
-            seen: Tree = {path: array[rows.waiting] for path, array in rows.obs.items()}
-            mask = seen[kind.obs.leaves[-1].path] if kind.obs.has_mask else None
-            answers.append(kind.action.to_env(random_actions(kind.action, int(rows.waiting.sum()), mask, self.rng)))
-        return answers
-
     def play(self, seconds: float) -> float:
         """Plays for so long, or a few steps if these take longer; gives the median seconds of a step by itself."""
         taken: list[float] = []
         until = perf_counter() + seconds
         while len(taken) < FEW_STEPS or perf_counter() < until:
-            actions = self.actions()
+            actions = random_answers(self.env, self.shown, self.rng)
             began = perf_counter()
             self.shown = self.env.step(actions)
             taken.append(perf_counter() - began)
@@ -150,7 +138,7 @@ def _cost(env: SerialEnv) -> float:
 
 
 def _scales(one: SerialEnv, other: SerialEnv) -> bool:
-    """Whether two threads with a lane each do nearly twice of what one does; closes both."""
+    """Whether two threads with a lane each do nearly twice of what one does; closes the other."""
     alone, *together = (_Player(env) for env in (one, one, other))
     began = perf_counter()
     alone.play(STEP_SECONDS)
@@ -162,6 +150,5 @@ def _scales(one: SerialEnv, other: SerialEnv) -> bool:
     for thread in threads:
         thread.join()
     both = sum(player.steps for player in together) / (perf_counter() - began)
-    one.close()
     other.close()
     return both / rate >= SCALES

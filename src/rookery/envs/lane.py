@@ -89,15 +89,12 @@ class Lane(Protocol):
         Raises:
             Breach: If the environment does not know them.
         """
-        ...
 
     def reset(self, seed: int) -> LaneStep:
-        """Starts an episode."""
-        ...
+        """Starts an episode; raises a Breach if the environment breaks the contract."""
 
     def step(self, actions: dict[Agent, Any]) -> LaneStep:
-        """Steps once, with an action for each agent of the last `LaneStep.obs`."""
-        ...
+        """Steps once, with an action for each agent of the last `LaneStep.obs`; raises as `reset` does."""
 
 
 def info_masks(infos: Any) -> dict[Agent, Any]:

@@ -6,9 +6,8 @@ from time import perf_counter
 
 import numpy as np
 
-from rookery.core.spaces import MASK
 from rookery.envs.base import SeedPlan, VectorEnv
-from rookery.envs.make import random_actions
+from rookery.envs.make import random_answers
 
 WARM_UP = 0.1
 """Part of the time that is played first and not counted."""
@@ -27,10 +26,7 @@ def random_rate(env: VectorEnv, seeds: SeedPlan, seconds: float, rng: np.random.
     began = perf_counter()
     stepping, vector_steps = 0.0, 0
     while not vector_steps or perf_counter() - began < seconds:
-        actions = []
-        for kind, rows in zip(env.kinds, shown.rows, strict=True):
-            mask = rows.obs[MASK][rows.waiting] if kind.obs.has_mask else None
-            actions.append(kind.action.to_env(random_actions(kind.action, int(rows.waiting.sum()), mask, rng)))
+        actions = random_answers(env, shown, rng)
         start = perf_counter()
         shown = env.step(actions)
         now = perf_counter()

@@ -26,13 +26,11 @@ from rookery.core.native import (
     is_plain,
 )
 from rookery.core.native_memory import Cell, Recurrence
-from rookery.models.deterministic import DeterministicHead
 from rookery.models.encoders import Encoder
 from rookery.models.heads import Head
-from rookery.models.memory import Memory, Recurrent
+from rookery.models.memory import Memory, Recurrent, RecurrentLayer
 from rookery.models.q_head import QHead
-from rookery.models.recurrence import InputLayer, RecurrentLayer
-from rookery.models.squashed import CLAMPED, SCALED, SquashedHead
+from rookery.models.squashed import CLAMPED, SCALED, DeterministicHead, SquashedHead
 from rookery.native.qualify import RECURRENT
 
 DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
@@ -154,7 +152,7 @@ class NativeRecurrence:
     ) -> None:
         assert isinstance(memory, Recurrent)
         width, layers = memory.num_features, list(memory.layers)
-        inputs = [layer.input for layer in layers if isinstance(layer, InputLayer)]
+        inputs = [layer.input for layer in layers if isinstance(layer, RecurrentLayer)]
         self.trunk = NativeTrunk(build, trunk, inputs[:1], normalized)
         above = [[layer] for layer in inputs[1:]] + [list(heads)]
         self._networks = [self.trunk.network]
@@ -163,7 +161,7 @@ class NativeRecurrence:
             for part in above
         ]
         kind = next(name for known, name in RECURRENT.items() if isinstance(memory, known))
-        weights = [layer.recurrent if isinstance(layer, RecurrentLayer) else None for layer in layers]
+        weights = [layer.recurrent for layer in layers if isinstance(layer, RecurrentLayer)]
         self._cells = [Cell(build, kind, width, weight) for weight in weights]
         self._build = build
         self._columns = [slice(i * cell.state, (i + 1) * cell.state) for i, cell in enumerate(self._cells)]

@@ -15,6 +15,7 @@ from rookery.report.results import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLUMNS = {"seconds": "time/seconds"}
 """Columns of `metrics.jsonl` that are named otherwise than their axis."""
@@ -83,31 +84,26 @@ def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
     """Groups curves of equal settings, each group by a label that names what distinguishes it from the others."""
     groups: list[list[Curve]] = []
     for curve in curves:
-        place = next((known for known in groups if known[0].settings == curve.settings), None)
-        if place is None:
-            groups.append([curve])
-        else:
-            place.append(curve)
+        alike = next((known for known in groups if known[0].settings == curve.settings), None)
+        if alike is None:
+            groups.append(alike := [])
+        alike.append(curve)
     paths = dict.fromkeys(path for known in groups for path in known[0].settings)
     differing = [path for path in paths if len({repr(known[0].settings.get(path)) for known in groups}) > 1]
     # what policies inherit says the same again
-    differing = [
+    again = {
         path
         for path in differing
-        if not path.startswith("policies.") or f"algorithm.{path.split('.', 2)[-1]}" not in differing
-    ]
+        if path.startswith("policies.") and f"algorithm.{path.split('.', 2)[-1]}" in differing
+    }
+    differing = [path for path in differing if path not in again]
     named = ("env.name", "algorithm.name")
     labels: dict[str, list[Curve]] = {}
     for known in groups:
         settings = known[0].settings
-        words = [
-            str(settings.get("env.name")).rpartition(":")[2],
-            str(settings.get("algorithm.name")).rpartition(":")[2],
-        ]
-        words += [f"{path.rpartition('.')[2]} {flow(settings.get(path))}" for path in differing if path not in named][
-            :3
-        ]
-        label = ", ".join([" ".join(words[:2]), *words[2:]])
+        what = " ".join(str(settings.get(path)).rpartition(":")[2] for path in named)
+        own = [f"{path.rpartition('.')[2]} {flow(settings.get(path))}" for path in differing if path not in named]
+        label = ", ".join([what, *own[:3]])
         if len(known) > 1:
             label += f" ({len(known)} seeds)"
         while label in labels:
@@ -125,12 +121,75 @@ def average(curves: Sequence[Curve]) -> tuple[list[float], list[float], list[flo
     return grid.tolist(), values.mean(0).tolist(), [low for low, _ in bands], [high for _, high in bands]
 
 
+def new_figure(width: float, height: float, user: str) -> Figure:
+    """Makes an empty figure.
+
+    Args:
+        width: Inches.
+        height: Inches.
+        user: What draws it, for the message.
+
+    Raises:
+        ConfigError: If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError(f"{user} needs matplotlib: pip install 'rookery[plot]'") from None
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def save_figure(figure: Figure, target: Path, option: str) -> None:
+    """Writes a figure; the suffix of the file names the format.
+
+    Raises:
+        ConfigError: If the file cannot be written; names the option that asked for it.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{option} {target}: cannot be written: {error}") from None
+
+
 def dress(axes: Axes) -> None:
     """Gives axes the look of all pictures: no box, a light grid, quiet numbers."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(color="#999999", labelcolor="#444444")
+
+
+def label_x(axes: Axes, label: str) -> None:
+    """Writes the label of the x axis, whose numbers are given in thousands and millions: 20k, 1M."""
+    from matplotlib.ticker import EngFormatter
+
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel(label, color="#444444")
+
+
+def draw_mean(
+    axes: Axes, curves: Sequence[Curve], label: str, color: str, width: float, style: str = "-", order: float = 2.0
+) -> None:
+    """Draws a curve, or the mean of several with its interval.
+
+    Args:
+        axes: Axes to draw on.
+        curves: Curves, at least one.
+        label: Text of the legend.
+        color: Color of all lines.
+        width: Width of the line, in points.
+        style: Style of the line, ``--`` for dashes.
+        order: Place among what is drawn; higher numbers lie above.
+    """
+    x, y = curves[0].x, curves[0].y
+    if len(curves) > 1:
+        x, y, low, high = average(curves)
+        for curve in curves:
+            axes.plot(curve.x, curve.y, style, color=color, linewidth=0.6, alpha=0.35, zorder=order - 1)
+        axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0, zorder=order - 1)
+    mark = "o" if len(x) == 1 else ""
+    axes.plot(x, y, style, color=color, linewidth=width, label=label, marker=mark, zorder=order)
 
 
 def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: Path) -> None:
@@ -145,40 +204,19 @@ def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: 
     Raises:
         ConfigError: If matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import EngFormatter
-    except ImportError:
-        raise ConfigError("rookery plot needs matplotlib: pip install 'rookery[plot]'") from None
-
-    figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
+    figure = new_figure(8, 4.8, "rookery plot")
     axes = figure.add_subplot()
     for number, (label, curves) in enumerate(groups.items()):
         color = COLORS[number % len(COLORS)]
         style = ("-", "--", ":", "-.")[number // len(COLORS) % 4]
-        if len(curves) == 1:
-            mark = "o" if len(curves[0].x) == 1 else ""
-            axes.plot(curves[0].x, curves[0].y, style, color=color, linewidth=1.6, label=label.rstrip(), marker=mark)
-            continue
-        grid, mean, low, high = average(curves)
-        for curve in curves:
-            axes.plot(curve.x, curve.y, style, color=color, linewidth=0.6, alpha=0.35)
-        axes.fill_between(grid, low, high, color=color, alpha=0.18, linewidth=0)
-        axes.plot(grid, mean, style, color=color, linewidth=2.0, label=label.rstrip())
+        draw_mean(axes, curves, label.rstrip(), color, 1.6 if len(curves) == 1 else 2.0, style)
     dress(axes)
     axes.margins(x=0.01)
     known = [value for curves in groups.values() for curve in curves for value in curve.y]
     room = 0.12 * (max(known) - min(known)) or 1.0
     axes.set_ylim(min(known) - room, max(known) + room)  # an interval of two seeds can be wider than all else
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel(axis, color="#444444")
+    label_x(axes, axis)
     axes.set_title(metric, loc="left", fontsize=12, fontweight="bold")
-    if len(groups) > 6:
-        axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    else:
-        axes.legend(frameon=False, fontsize=9)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"-o {target}: cannot be written: {error}") from None
+    aside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(groups) > 6 else {}
+    axes.legend(frameon=False, fontsize=9, **aside)
+    save_figure(figure, target, "-o")

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rookery.report.curves import COLORS, Curve, average, dress
+from rookery.report.curves import COLORS, Curve, draw_mean, dress, label_x
 from rookery.report.experiment import (
     ExperimentSummary,
     Stage,
-    Suggestion,
     TrialSummary,
     format_params,
     format_value,
@@ -176,7 +175,12 @@ class FigureDrawer:
             axes.plot(x, y, color=GREY, linewidth=0.9, alpha=faint, zorder=1, marker="." if len(x) == 1 else "")
         colors = [BEST, *(known for known in COLORS if known != BEST)]
         for place, one in reversed(list(enumerate(named))):
-            self._curve(axes, one, colors[place], 2.4 if place == 0 else 1.5, 10 - place)
+            alone = len(one.trials) == 1
+            points = [(x, y) if alone else _sorted(x, y) for x, y in map(self.points, one.trials) if x]
+            known = [Curve(x, y, settings={}) for x, y in points]
+            label = self.label(one.trials[0].name if alone else f"{one.number:05d}", one.params)
+            label += f" ({len(known)} seeds)" if len(known) > 1 else ""
+            draw_mean(axes, known, label, colors[place], 2.4 if place == 0 else 1.5, order=10 - place)
         handles, labels = axes.get_legend_handles_labels()
         columns = 2 if max(map(len, labels)) < 60 else 1
         axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize=8.5, labelcolor=INK, loc="upper left",
@@ -188,23 +192,8 @@ class FigureDrawer:
         low, high = min(float(low), min(shown)), max(float(high), max(shown))
         room = 0.06 * (high - low) or 1.0
         axes.set_ylim(low - room, high + room)
-        _thousands(axes, "environment steps" if self.axis == "env_steps" else self.axis)
+        label_x(axes, "environment steps" if self.axis == "env_steps" else self.axis)
         axes.set_ylabel(self.metric, color=INK)
-
-    def _curve(self, axes: Axes, one: Suggestion[TrialSummary], color: str, width: float, order: int) -> None:
-        """A suggestion: its trial, or the mean and interval of several."""
-        known = [points for trial in one.trials if (points := self.points(trial))[0]]
-        name = one.trials[0].name if len(one.trials) == 1 else f"{one.number:05d}"
-        label = self.label(name, one.params)
-        if len(known) == 1:
-            mark = "o" if len(known[0][0]) == 1 else ""
-            axes.plot(*known[0], color=color, linewidth=width, label=label, zorder=order, marker=mark)
-            return
-        grid, mean, low, high = average([Curve(*_sorted(x, y), settings={}) for x, y in known])
-        for x, y in known:
-            axes.plot(x, y, color=color, linewidth=0.6, alpha=0.3, zorder=order - 1)
-        axes.fill_between(grid, low, high, color=color, alpha=0.15, linewidth=0, zorder=order - 1)
-        axes.plot(grid, mean, color=color, linewidth=width, label=f"{label} ({len(known)} seeds)", zorder=order)
 
     def points(self, trial: TrialSummary) -> tuple[list[float], list[float]]:
         """Returns a trial's curve, thinned; a gap where it became a copy of one that was not as far."""
@@ -327,7 +316,7 @@ class FigureDrawer:
                 axes.plot([begin, begin], [before, at], color=BEST, linewidth=1.2)
             axes.set_yticks(*zip(*drawn.ticks(), strict=True))
             axes.set_title(self.names[path], loc="left", fontsize=9.5, fontweight="bold", color=INK)
-            _thousands(axes, self.clock.replace("_", " ") if place >= len(paths) - columns else "")
+            label_x(axes, self.clock.replace("_", " ") if place >= len(paths) - columns else "")
         for axes in list(grid)[len(paths) :]:
             axes.axis("off")
 
@@ -378,7 +367,7 @@ class FigureDrawer:
         dress(axes)
         axes.grid(False, axis="y")
         axes.set_ylim(count - 0.4, -0.6)
-        _thousands(axes, self.clock.replace("_", " "))
+        label_x(axes, self.clock.replace("_", " "))
         return axes
 
 
@@ -414,13 +403,6 @@ def _sorted(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[f
     """Points in the order of x, without gaps; the last of several at the same place."""
     points = {at: value for at, value in zip(x, y, strict=True) if at == at}
     return sorted(points), [points[at] for at in sorted(points)]
-
-
-def _thousands(axes: Axes, title: str) -> None:
-    from matplotlib.ticker import EngFormatter
-
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel(title, color=INK)
 
 
 # --- axes of parameters -----------------------------------------------------------------------------------------------

@@ -243,10 +243,10 @@ def _row(trial: TrialSummary, paths: Sequence[str], metric: str, best: bool) -> 
     return f'<tr class="{"best" if best else ""}">{"".join(cells)}</tr>'
 
 
-def _cell(key: Any, shown: str, kind: str = "") -> str:
+def _cell(key: Any, shown: str, style: str = "") -> str:
     """A cell, and what it is sorted by."""
     sortable = repr(float(key)) if is_number(key) else "" if key is None else format_value(key)
-    return f'<td class="{kind}" data-key="{_text(sortable)}">{shown}</td>'
+    return f'<td class="{style}" data-key="{_text(sortable)}">{shown}</td>'
 
 
 def _curve(values: Sequence[Any]) -> str:

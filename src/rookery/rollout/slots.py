@@ -647,12 +647,11 @@ class WorkerPolicy(Stateful):
         kind: Number of the kind whose agents it plays; -1 before the first of them.
         taken: ``[slots]`` whether an agent holds the slot.
         row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
-        decided: Its decisions of the last step in which it acted.
+        decided: Its decisions of the last step in which it acted; None before the first.
     """
 
     saved = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
     fixed = ("name", "noise", "staging", "actor", "decided", "_source", "_mine", "_theirs")
-    decided: Decisions
 
     def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
         self.name = name
@@ -670,6 +669,7 @@ class WorkerPolicy(Stateful):
         self._theirs: list[Tensor] = []
         self.row_of_slot = np.zeros(0, dtype=np.int64)
         self.taken = np.zeros(0, dtype=bool)
+        self.decided: Decisions | None = None
         self.use_weights()
 
     def set_weights(self, policy: Policy, version: int) -> None:

@@ -98,14 +98,15 @@ class RowTable(Stateful):
     def decisions_of(self, first: int, last: int) -> Iterator[tuple[int, Decisions, int]]:
         """The decisions of the last step by rows `first` to `last` - 1: row, decisions made together, place there."""
         for route in self.acted:
-            rows = route.rows
+            rows, decided = route.rows, route.policy.decided
+            assert decided is not None
             if isinstance(rows, slice):
                 start = max(rows.start, first + (rows.start - first) % rows.step)
                 for row in range(start, min(rows.stop, last), rows.step):
-                    yield row, route.policy.decided, (row - rows.start) // rows.step
+                    yield row, decided, (row - rows.start) // rows.step
             else:
                 for position in np.flatnonzero((rows >= first) & (rows < last)).tolist():
-                    yield int(rows[position]), route.policy.decided, position
+                    yield int(rows[position]), decided, position
 
 
 def evenly(rows: np.ndarray) -> slice | np.ndarray:

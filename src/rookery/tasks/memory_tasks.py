@@ -30,6 +30,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rookery.core.errors import EnvError
+from rookery.envs.batched import check_least, check_render_mode
 from rookery.envs.classic import BatchedCartPole
 from rookery.tasks.scripted import UNASKED, Script, ScriptedTask, twin_of
 
@@ -69,8 +70,7 @@ class StatelessCartPole(CartPoleEnv):
         Raises:
             ValueError: If a setting is out of range.
         """
-        if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"{type(self).__name__}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        check_render_mode(type(self).__name__, render_mode)
         super().__init__(sutton_barto_reward=sutton_barto_reward, render_mode=render_mode)
         whole: Any = self.observation_space
         self.observation_space = spaces.Box(whole.low[::2], whole.high[::2])
@@ -326,15 +326,7 @@ class TwoCues:
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Starts an episode.
-
-        Args:
-            seed: Seed of cues and lengths; None goes on with the environment's own random numbers.
-            options: Options that the task does not use.
-
-        Returns:
-            The observation of `agent1`, which acts first, and an empty info.
-        """
+        """Starts an episode, from a seed or from the task's own random numbers; `agent1` acts first."""
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         self.agents = list(AGENTS)
@@ -389,10 +381,8 @@ class TwoCues:
 
 def _at_least(env: Any, least: int, **setting: Any) -> int:
     """Returns the value of a setting, if it is an integer of at least `least`."""
-    ((name, value),) = setting.items()
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{type(env).__name__}: {name} is {value!r}, it must be an integer of at least {least}")
-    return int(value)
+    check_least(type(env).__name__, least, **setting)
+    return int(*setting.values())
 
 
 for _task in (RepeatAfterMe, RepeatPrevious, Autoencode, CountRecall, CueCorridor):

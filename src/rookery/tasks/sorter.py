@@ -23,7 +23,7 @@ from rookery.core.entity_set import EntitySet
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, Step
-from rookery.envs.batched import BatchedEnv
+from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 """(row, column) of up, right, down, left."""
@@ -51,9 +51,7 @@ class SorterSettings:
     def __post_init__(self) -> None:
         least = {"max_tiles": 2, "side": 2, "numbers": self.max_tiles, "max_steps": 1}
         for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-                raise ValueError(f"Sorter: {name} is {value!r}, it must be an integer of at least {low}")
+            check_least("Sorter", low, **{name: getattr(self, name)})
         if self.max_tiles >= self.side**2:
             raise ValueError(
                 f"Sorter: side {self.side} has {self.side**2} places, too few for max_tiles {self.max_tiles} and the "
@@ -97,8 +95,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         Raises:
             ValueError: If a setting is out of range.
         """
-        if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"Sorter: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        check_render_mode("Sorter", render_mode)
         self.render_mode = render_mode
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         self.observation_space = self.settings.observation_space()
@@ -108,15 +105,7 @@ class Sorter(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Starts an episode.
-
-        Args:
-            seed: Seed of the episode; None goes on with the sorter's own random numbers.
-            options: Options that the sorter does not use.
-
-        Returns:
-            The observation, and an empty info.
-        """
+        """Starts an episode, from a seed or from the sorter's own random numbers."""
         super().reset(seed=seed)
         places, numbers = self.settings.lay_out(self.np_random)
         self._place: tuple[int, int] = (int(places[0, 0]), int(places[0, 1]))
@@ -201,8 +190,6 @@ class BatchedSorter(BatchedEnv):
         Raises:
             ValueError: If a setting is out of range.
         """
-        if num_lanes < 1:
-            raise ValueError(f"BatchedSorter: num_lanes is {num_lanes}, it must be at least 1")
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         action_space = spaces.Discrete(len(MOVES))
         kind = Kind(("agent",), obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
@@ -219,14 +206,7 @@ class BatchedSorter(BatchedEnv):
         self._present, self._tiles = self._entities[:, :, 0], self._entities[:, :, 1:]
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: One array ``[lanes]`` of integers from 0 to 3.
-
-        Raises:
-            EnvError: If `reset` was not called, or the actions have another shape, type or range.
-        """
+        """Steps every lane once, with actions from 0 to 3; see `VectorEnv.step`."""
         action = self._checked(actions)
         rows, ended, lanes = self._rows, self._step.ended, self._lanes
         self._place += MOVES[action]

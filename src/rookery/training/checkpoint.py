@@ -57,7 +57,7 @@ class Saved:
     """What a checkpoint holds.
 
     Attributes:
-        path: Where it lies.
+        path: The directory of the checkpoint.
         state: The trainer's state.
         values: Settings by path that a run goes on with; classes and functions as the names they are found by.
         missing: Paths of settings that could not be written, with what stood there: they must be given again.
@@ -100,7 +100,7 @@ def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
 
 
 def _shown(value: Any) -> Any:
-    """A value for the history, which is only shown: objects are the names they print."""
+    """Gives a value for the history, which is only shown: objects are the names they print."""
     try:
         return _read(_plain(value), lambda name: name)
     except EncodingError:
@@ -108,7 +108,7 @@ def _shown(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a setting for JSON; classes and functions as the names they are found by."""
+    """Gives a value of a setting for JSON; classes and functions as the names they are found by."""
     if isinstance(value, Schedule):
         return write_schedule(value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -126,7 +126,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read(value: Any, find: Callable[[str], Any]) -> Any:
-    """What `_plain` was given, with `find` for the names of classes and functions."""
+    """Gives what `_plain` was given, with `find` for the names of classes and functions."""
     if isinstance(value, list):
         return [_read(item, find) for item in value]
     if isinstance(value, dict):
@@ -138,9 +138,9 @@ def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, Cont
     """Writes a checkpoint.
 
     Args:
-        path: Where; must not exist.
+        path: The directory to write; must not exist.
         state: The trainer's state.
-        extra: More files.
+        extra: More files by name.
         facts: What the manifest says about the moment.
 
     Raises:
@@ -177,7 +177,7 @@ def read_checkpoint(path: Path) -> Saved:
 
 
 def next_name(folder: Path, iteration: int) -> str:
-    """The name of a checkpoint after `iteration`; a later one after the same has a number behind it."""
+    """Gives the name of a checkpoint after `iteration`; a later one after the same has a number behind it."""
     taken = {path.name for path in list_checkpoints(folder)}
     name, number = f"{iteration:06d}", 0
     while name in taken:
@@ -187,7 +187,7 @@ def next_name(folder: Path, iteration: int) -> str:
 
 
 def best_name(folder: Path) -> str | None:
-    """The name of the best checkpoint, if one was ever called so."""
+    """Gives the name of the best checkpoint, if one was ever called so."""
     try:
         name: str = json.loads((folder / BEST).read_text(encoding="utf-8"))["name"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -223,7 +223,7 @@ def tidy(folder: Path, keep_last: int) -> None:
 
 
 def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, list[tuple[str, Any]]]:
-    """The history of each setting over both lives of a run: what was said when it began, then what was said since."""
+    """Joins the history of each setting in both lives of a run: what was said at first, then what was said since."""
     joined = dict(resolved.history)
     for path, before in saved.history.items():
         now = joined.get(path, [])
@@ -236,7 +236,7 @@ def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, lis
 
 
 def run_of(path: Path) -> Path:
-    """The directory of the run that a path means: itself, or the one whose checkpoint it is.
+    """Gives the directory of the run that a path means: itself, or the one whose checkpoint it is.
 
     Raises:
         ConfigError: If it is neither.
@@ -269,7 +269,7 @@ def values_to_load(saved: Saved, given: Collection[str], play: bool) -> dict[str
     """Gives the saved settings by path, with classes and functions in place of their names.
 
     Args:
-        saved: What was saved.
+        saved: The checkpoint.
         given: Paths that the caller sets.
         play: Find the environment; else its name and wrappers stay names, which need not mean anything here.
 
@@ -295,7 +295,7 @@ def values_to_load(saved: Saved, given: Collection[str], play: bool) -> dict[str
 
 
 def absent_env(saved: Saved) -> AbsentEnv:
-    """What stands for the environment of a checkpoint where nothing is played.
+    """Gives what stands for the environment of a checkpoint where nothing is played.
 
     Raises:
         ConfigError: If the checkpoint does not say what the environment is like.

@@ -110,7 +110,7 @@ def prepare(
     if found is not None:
         notes.append(f"preset {found[0]}")
         layers.insert(0, Layer(f"preset {found[0]}", found[1]))
-    second = resolve(RunConfig, layers, algorithm_class)
+    second = first if found is None else resolve(RunConfig, layers, algorithm_class)
     check_device(second.config.device)
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):

@@ -106,17 +106,6 @@ ROBOT: dict[str, Any] = {
 }
 """What the off-policy presets of MuJoCo's robots share, as in print."""
 
-CARTPOLE: dict[str, Any] = {
-    "sampling.num_envs": 8,
-    "algorithm.lr": Linear(2.3e-3, 0.0),
-    "algorithm.train_every": 256,
-    "algorithm.updates_per_step": 0.5,
-    "algorithm.target.every": 128,
-    "algorithm.exploration.epsilon": Linear(1.0, 0.04, 8_000),
-    "algorithm.model.hidden": (256, 256),
-    "stop.env_steps": 50_000,
-}
-
 TABLE: dict[str, Any] = {
     "sampling.num_envs": 4,
     "algorithm.lr": Linear(1e-3, 0.0),
@@ -126,7 +115,16 @@ TABLE: dict[str, Any] = {
 """What tasks of a few states and actions share."""
 
 DQN_PRESETS: dict[str, dict[str, Any]] = {
-    "CartPole-v1": CARTPOLE,
+    "CartPole-v1": {
+        "sampling.num_envs": 8,
+        "algorithm.lr": Linear(2.3e-3, 0.0),
+        "algorithm.train_every": 256,
+        "algorithm.updates_per_step": 0.5,
+        "algorithm.target.every": 128,
+        "algorithm.exploration.epsilon": Linear(1.0, 0.04, 8_000),
+        "algorithm.model.hidden": (256, 256),
+        "stop.env_steps": 50_000,
+    },
     "LunarLander-v3": {
         "sampling.num_envs": 8,
         "algorithm.lr": Linear(1e-3, 0.0),
@@ -462,8 +460,8 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def space_kind(obs: ObsSpec, action: ActionSpec) -> str:
-    """Which space preset fits an agent: ``image`` before ``continuous`` (any part of an action is a
-    number) before ``discrete``.
+    """Says which space preset fits an agent: ``image``, else ``continuous`` (a part of an action is a number), else
+    ``discrete``.
     """
     if any(leaf.is_image for leaf in obs.leaves):
         return "image"
@@ -471,13 +469,13 @@ def space_kind(obs: ObsSpec, action: ActionSpec) -> str:
 
 
 def space_layer(algorithm: str, obs: ObsSpec, action: ActionSpec, prefix: str, *, remembers: bool) -> Layer:
-    """The space preset of an algorithm as a layer, its paths below `prefix` (``algorithm`` or ``policies.<id>``).
+    """Gives the space preset of an algorithm as a layer, its paths below `prefix` (``algorithm`` or ``policies.<id>``).
 
     Args:
         algorithm: Short name of the algorithm.
-        obs: What the agents observe.
-        action: How they act.
-        prefix: Where the settings of the algorithm stand.
+        obs: The observations of the agents.
+        action: The actions of the agents.
+        prefix: The path of the settings of the algorithm.
         remembers: Whether the policy has a learned memory, for which there is a preset too.
     """
     kind = space_kind(obs, action)
@@ -489,11 +487,11 @@ def space_layer(algorithm: str, obs: ObsSpec, action: ActionSpec, prefix: str, *
 
 
 def find_preset(preset: str, env_name: str, algorithm: str) -> tuple[str, Mapping[str, Any]] | None:
-    """The environment preset to use.
+    """Gives the environment preset to use.
 
     Args:
         preset: ``none``, ``auto`` (the one for `env_name`, if there is one), or the name of one.
-        env_name: What the environment is called.
+        env_name: The name of the environment.
         algorithm: Short name of the algorithm, whose presets alone are looked at; empty for one without any.
 
     Raises:

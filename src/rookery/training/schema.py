@@ -32,38 +32,31 @@ Schema = dict[str, Any]
 
 IMPORT_PATH: Schema = {"type": "string", "pattern": "^[A-Za-z_][\\w.]*:[A-Za-z_][\\w.]*$"}
 
+
+def closed_mapping(properties: Schema, required: list[str]) -> Schema:
+    """Describes a mapping that may have these keys and no others."""
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+RAMP: Schema = {
+    "start": {"type": "number", "description": "Value at step 0."},
+    "end": {"type": "number", "description": "Value at the last step, and after it."},
+    "steps": {
+        "type": ["integer", "null"], "minimum": 1, "description": "Length in env steps; none = stop.env_steps."
+    },
+    "shape": {"enum": ["linear", "exponential"], "default": "linear"},
+}  # fmt: skip
+
+POINTS: Schema = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "array", "prefixItems": [{"type": "number"}] * 2, "minItems": 2, "maxItems": 2},
+    "description": "[step, value] with ascending steps.",
+}
+
 SCHEDULE: Schema = {
     "description": "A number that changes while training.",
-    "oneOf": [
-        {
-            "type": "object",
-            "properties": {
-                "start": {"type": "number", "description": "Value at step 0."},
-                "end": {"type": "number", "description": "Value at the last step, and after it."},
-                "steps": {
-                    "type": ["integer", "null"],
-                    "minimum": 1,
-                    "description": "Length in env steps; none = stop.env_steps.",
-                },
-                "shape": {"enum": ["linear", "exponential"], "default": "linear"},
-            },
-            "required": ["start", "end"],
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "properties": {
-                "points": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {"type": "array", "prefixItems": [{"type": "number"}] * 2, "minItems": 2, "maxItems": 2},
-                    "description": "[step, value] with ascending steps.",
-                }
-            },
-            "required": ["points"],
-            "additionalProperties": False,
-        },
-    ],
+    "oneOf": [closed_mapping(RAMP, ["start", "end"]), closed_mapping({"points": POINTS}, ["points"])],
 }
 
 PLAIN: dict[Any, Schema] = {

@@ -13,7 +13,7 @@ from rookery.core.config import Polymorphic
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
 from rookery.core.settings import AtStart, NonNegativeInt, PositiveFloat, PositiveInt, Settings, Structural, object_name
-from rookery.training.memory_words import memory_values
+from rookery.training.replay_sources import replay_values
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def spread(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> dict[s
         if name == "model" and not isinstance(value, Settings):
             values["algorithm.model.module"] = value
         elif name == "memory":
-            values |= memory_values(value)
+            values |= replay_values(value)
         elif name in SHORTHANDS:
             values[SHORTHANDS[name]] = value
         elif known(name):

@@ -119,21 +119,40 @@ class Trainer(Run):
         While sampling is paused nothing is played, and learned as much from replay as belongs to so many env steps.
         """
         progress = self.progress = self.progress or self.begin_iteration()
-        return self._iteration(self._play_and_learn, progress)
+        with self._timed():
+            while (budget := remaining(self, progress)) > 0:
+                if self.paused:
+                    self._learn_from_replay(min(budget, CHUNK), progress)
+                else:
+                    with self.timers["sample"]:
+                        sample = self.pool.sample(budget)
+                    self.count_played(sample)
+                    self.introduce(sample.newcomers)
+                    if sample.rollouts and self.config.sampling.staleness:  # the next are played meanwhile
+                        self.pool.play_ahead(ahead(self, progress))
+                    for name, rollout in sample.rollouts.items():
+                        progress.note(name, self._learn(name, rollout), rollout)
+                    self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
+                    if self.resting:
+                        self._learn_from_replay(None, progress)
+                self.interrupt.check()
+            every = self.config.evaluation.every
+            evaluation = self.evaluate() if every and not self.paused and (self.iteration + 1) % every == 0 else None
+        self.progress = None
+        return self._end_iteration(progress, evaluation)
 
-    def _iteration(self, body: Callable[[Progress], EvaluationResult | None], progress: Progress) -> IterationResult:
-        """The skeleton of an iteration: counts it and writes down what came of it.
-
-        Args:
-            body: Does what there is to do in it; returns what was measured then.
-            progress: The iteration.
-        """
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """What every iteration is done in: its time counts, and torch has one thread unless a learner asks for more."""
         began = perf_counter()
         try:
             with torch_threads(1), self.timers["train_iteration"]:
-                evaluation = body(progress)
+                yield
         finally:
             self.seconds += perf_counter() - began
+
+    def _end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
+        """Counts an iteration and writes down what came of it."""
         self.iteration += 1
         self.windows.add(self.finished)
         self.finished = []
@@ -146,29 +165,6 @@ class Trainer(Run):
         if self.run_dir is not None:
             self.run_dir.record(result, self.config.logging.tensorboard)
         return result
-
-    def _play_and_learn(self, progress: Progress) -> EvaluationResult | None:
-        """Plays, learns and hands out weights until the iteration is over."""
-        while (budget := remaining(self, progress)) > 0:
-            if self.paused:
-                self._learn_from_replay(min(budget, CHUNK), progress)
-            else:
-                with self.timers["sample"]:
-                    sample = self.pool.sample(budget)
-                self.count_played(sample)
-                self.introduce(sample.newcomers)
-                if sample.rollouts and self.config.sampling.staleness:  # the next are played while these are learned
-                    self.pool.play_ahead(ahead(self, progress))
-                for name, rollout in sample.rollouts.items():
-                    progress.note(name, self._learn(name, rollout), rollout)
-                self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
-                if self.resting:
-                    self._learn_from_replay(None, progress)
-            self.interrupt.check()
-        every = self.config.evaluation.every
-        evaluation = self.evaluate() if not self.paused and every and (self.iteration + 1) % every == 0 else None
-        self.progress = None
-        return evaluation
 
     def _learn(self, name: str, rollout: Rollout) -> Row:
         """One update of one policy; its observation statistics move afterwards, and only here."""
@@ -385,9 +381,11 @@ class Trainer(Run):
         with self._session(criteria):
             told = ""
             while not told:
-                result = self._iteration(body, self.begin_iteration())
+                progress = self.begin_iteration()
+                with self._timed():
+                    body(progress)
                 told = reason()
-                result = replace(result, stop_reason=told)
+                result = replace(self._end_iteration(progress), stop_reason=told)
                 self._report(result)
                 self.interrupt.check()
         return result

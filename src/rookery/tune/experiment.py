@@ -115,7 +115,7 @@ def run(
         config: Of trainings: more layers of settings, files, dicts or `Layer` objects. Of a `trainable`: its
             configuration, a nested dict.
         policies: Policies by name.
-        policy_mapping: Which policy plays which agent.
+        policy_mapping: Policy of each agent.
         callbacks: Your code in the loop; each trial has copies of its own. Or a function that makes them.
         preset: ``none``, ``auto`` or the name of one.
         stop: Ends each trial: criteria such as ``{"return_mean": 475, "env_steps": 100_000}``; for trainings, a

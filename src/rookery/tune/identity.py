@@ -27,11 +27,11 @@ FREE = ("num_samples", "workers", "cpus", "gpus", "max_concurrent", "max_failure
 
 
 def training_spec(layers: Sequence[Layer], preset: str, in_code: Mapping[str, Any]) -> dict[str, Any]:
-    """How trainings can be made again.
+    """Writes down how trainings can be made again.
 
     Args:
         layers: All values, domains among them.
-        preset: Which one.
+        preset: Name of the preset.
         in_code: Arguments that a file cannot hold, such as callbacks; those that are empty do not count.
     """
     config = outline((layer.values for layer in layers), keep_classes=True)
@@ -40,7 +40,7 @@ def training_spec(layers: Sequence[Layer], preset: str, in_code: Mapping[str, An
 
 
 def trainable_spec(trainable: Any, config: Mapping[str, Any], stop: Any) -> dict[str, Any]:
-    """How trials of a class or function can be made again."""
+    """Writes down how trials of a class or function can be made again."""
     lost = [*_nameless({"trainable": trainable}, ""), *_nameless(dict(config), "config.")]
     lost += ["stop"] if callable(stop) else []
     return {"trainable": written(trainable), "preset": "none", "config": named(dict(config)),
@@ -48,7 +48,7 @@ def trainable_spec(trainable: Any, config: Mapping[str, Any], stop: Any) -> dict
 
 
 def settings_spec(cfg: TuneConfig, objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Section ``tune`` as it was resolved; a search or scheduler that came as an object by its class."""
+    """Writes down section ``tune`` as it was resolved; a search or scheduler that came as an object by its class."""
     found = {name: getattr(cfg, name) for name in fields_of(TuneConfig)}
     found |= {name: part_spec(found[name]) for name in ("search", "scheduler")}
     found |= {name: {"object": object_name(type(thing))} for name, thing in objects.items()}
@@ -56,7 +56,7 @@ def settings_spec(cfg: TuneConfig, objects: Mapping[str, Any]) -> dict[str, Any]
 
 
 def part_spec(cfg: Settings) -> dict[str, Any]:
-    """Settings of a search or scheduler, with the name that chooses them."""
+    """Writes down settings of a search or scheduler, with the name that chooses them."""
     path = object_name(type(cfg))
     name = next((name for name, known in {**SEARCHES, **SCHEDULERS}.items() if known == path), path)
     return {"name": name, **{field: written(getattr(cfg, field)) for field in fields_of(type(cfg))}}
@@ -90,7 +90,7 @@ def _flat(tree: Any, above: str = "") -> dict[str, Any]:
 
 
 def described(value: Any) -> Any:
-    """Settings of a search or scheduler with domains among them, such as PBT's mutations, as a file has them."""
+    """Writes domains among settings of a search or scheduler, such as PBT's mutations, as a file has them."""
     if isinstance(value, Domain):
         return value.describe()
     if isinstance(value, Mapping):
@@ -101,8 +101,8 @@ def described(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """A configuration as files have it: settings with the name that chooses their class, domains as mappings with one
-    key, classes and functions by their names.
+    """Writes a configuration as files have it: settings with the name that chooses their class, domains as mappings
+    with one key, classes and functions by their names.
     """
     if isinstance(value, Domain):
         return value.describe()
@@ -147,7 +147,7 @@ def _is_found_again(value: Any) -> bool:
 
 
 def experiment_yaml(record: Mapping[str, Any]) -> str:
-    """What an experiment is; that of trainings is a file that ``rookery tune`` takes."""
+    """Writes what an experiment is as YAML; that of trainings is a file that ``rookery tune`` takes."""
     from ruamel.yaml import YAML
 
     spec, stream = record["spec"], io.StringIO()

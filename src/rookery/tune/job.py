@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rookery.tune.trial import Row
 
@@ -20,10 +20,10 @@ class Start:
     """What the work of a trial begins with.
 
     Attributes:
-        trial: Its name.
-        params: What was chosen for it, by path.
+        trial: Name of the trial.
+        params: Parameters by path.
         seed: Names its random streams.
-        folder: Where its files go. If there is a good checkpoint in ``folder/checkpoints``, the work goes on from the
+        folder: Folder of its files. If there is a good checkpoint in ``folder/checkpoints``, the work goes on from the
             last of them, with `params`; else it begins anew, whatever else lies there.
     """
 
@@ -67,11 +67,21 @@ class Work(ABC):
 
 
 class Job(ABC):
-    """What all trials of an experiment have in common. It survives cloudpickle, and is made once in each process."""
+    """What all trials of an experiment have in common. It survives cloudpickle, and is made once in each process.
+
+    Attributes:
+        columns: Names of numbers that rows will hold, and what other names begin with; both empty if nobody knows.
+        repeats_exactly: Whether trials with the same parameters and seed are the same.
+        metrics: Columns worth showing beside the metric, in this order.
+    """
+
+    columns: ClassVar[tuple[tuple[str, ...], tuple[str, ...]]] = ((), ())
+    repeats_exactly: ClassVar[bool] = False
+    metrics: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def start(self, start: Start) -> Work:
-        """The work of one trial, new or from where its last checkpoint stands."""
+        """Makes the work of one trial, new or from its last checkpoint on."""
 
     @abstractmethod
     def check(self, space: Mapping[str, Any]) -> None:
@@ -91,32 +101,17 @@ class Job(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What it does, JSON-ready, for the experiment's files and to compare with when it is resumed."""
+        """Describes the job, JSON-ready, for the experiment's files and to compare with when it is resumed."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What it is called: ``CartPole-v1-ppo``."""
-
-    @property
-    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What its rows will hold: names of numbers, and what other names begin with; both empty if nobody knows."""
-        return (), ()
-
-    @property
-    def repeats_exactly(self) -> bool:
-        """Whether trials with the same parameters and seed are the same."""
-        return False
+        """The name of the job: ``CartPole-v1-ppo``."""
 
     @property
     def cpus(self) -> float:
         """Cores that a trial can use, as far as its settings say."""
         return 1.0
-
-    @property
-    def metrics(self) -> Sequence[str]:
-        """Columns worth showing beside the metric, in this order."""
-        return ()
 
 
 PARAMS = "params.json"

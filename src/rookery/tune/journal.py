@@ -41,7 +41,7 @@ class Journal:
     """Appends records. A record is one write, so that a kill leaves whole ones and at most one torn line at the end.
 
     Args:
-        folder: Of the experiment; made if it is missing.
+        folder: Folder of the experiment; made if it is missing.
         anew: Forget what is in it, whatever that is.
 
     Raises:
@@ -92,12 +92,12 @@ class Journal:
 
 
 def whole_bytes(content: bytes) -> int:
-    """How much of a journal is whole lines."""
+    """Counts the bytes of a journal that are whole lines."""
     return content.rfind(b"\n") + 1
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The records of an experiment; a torn last line is left out.
+    """Returns the records of an experiment; a torn last line is left out.
 
     Raises:
         FileError: If there is no journal, or a line of it is no record.
@@ -144,7 +144,7 @@ class ExperimentState:
     """Where an experiment stands: what follows from the records so far.
 
     Args:
-        folder: Of the experiment.
+        folder: Folder of the experiment.
         space: Domains by path; with them, parameters are the objects that were chosen, not what JSON makes of them.
 
     Attributes:
@@ -170,7 +170,7 @@ class ExperimentState:
 
     @classmethod
     def of(cls, folder: Path, records: Iterable[Record]) -> ExperimentState:
-        """What follows from a whole journal; parameters are as JSON has them."""
+        """Makes the state that follows from a whole journal; parameters are as JSON has them."""
         history = cls(folder, {})
         for number, record in enumerate(records, 1):
             with following(folder, number):
@@ -250,7 +250,7 @@ class ExperimentState:
             self.queue.append(trial.name)
 
     def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters that the journal holds as JSON, as the objects that were chosen."""
+        """Returns parameters that the journal holds as JSON, as the objects that were chosen."""
         return {path: chosen(self.space.get(path), value) for path, value in params.items()}
 
     def stop_running(self) -> None:
@@ -259,12 +259,12 @@ class ExperimentState:
             trial.status = Status.PENDING
 
     def with_status(self, status: Status) -> list[Trial]:
-        """Trials that stand there, in the order they were made."""
+        """Returns the trials with a status, in the order they were made."""
         return [trial for trial in self.trials.values() if trial.status is status]
 
 
 def write_actions(actions: Actions) -> dict[str, Any]:
-    """Actions as JSON."""
+    """Writes actions as JSON."""
     return {
         name: {"donor": action.donor, "params": written(action.params)} if isinstance(action, Exploit) else action.value
         for name, action in actions.items()
@@ -272,7 +272,7 @@ def write_actions(actions: Actions) -> dict[str, Any]:
 
 
 def read_actions(written: Mapping[str, Any]) -> Actions:
-    """Actions from JSON."""
+    """Reads actions from JSON."""
     return {
         name: Exploit(action["donor"], action["params"]) if isinstance(action, Mapping) else Action(action)
         for name, action in written.items()
@@ -280,7 +280,7 @@ def read_actions(written: Mapping[str, Any]) -> Actions:
 
 
 def chosen(domain: Domain | None, value: Any) -> Any:
-    """The value that a journal holds as JSON, as the domain has it; a clone's may lie outside of the domain."""
+    """Returns the value that a journal holds as JSON, as the domain has it; a clone's may lie outside of the domain."""
     try:
         return value if domain is None else domain.adopt(value)
     except ConfigError:

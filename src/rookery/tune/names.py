@@ -56,5 +56,5 @@ ELSEWHERE = {
 
 
 def called_here(name: str, known: Iterable[str]) -> str:
-    """What a name that is not known may mean, for the end of a message; empty if nothing is like it."""
+    """Says what an unknown name may mean, for the end of a message; empty if nothing is like it."""
     return f"; here it is {ELSEWHERE[name]}" if name in ELSEWHERE else nearest(name, list(known))

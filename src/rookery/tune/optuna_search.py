@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -75,12 +76,12 @@ class OptunaSearch(Search[OptunaConfig]):
         return {path: axis.value(trial.params[path]) for path, axis in self.axes.items()}
 
     def add(self, number: int, params: Mapping[str, Any]) -> None:
-        """Optuna learns of a point as of its own suggestions."""
+        """Lets Optuna learn of a point as of its own suggestions."""
         self.study.enqueue_trial({path: axis.coordinate(params[path]) for path, axis in self.axes.items()})
         self.trials[number] = _quietly(lambda: self.study.ask(self.distributions))
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """What came of a suggestion; one without numbers counts as failed, and Optuna does not look at it again."""
+        """Tells Optuna what came of a suggestion; one without numbers counts as failed, and is not looked at again."""
         trial = self.trials.pop(number)
         if values is None or not all(map(math.isfinite, values)):
             self.study.tell(trial, state=self.failed)
@@ -92,19 +93,17 @@ class OptunaSearch(Search[OptunaConfig]):
         cfg, samplers = self.cfg, optuna.samplers
         seed = self.streams.integer(Role.TUNE, "search", "optuna")
         startup = min(max(self.num_samples // 4, 4), 10) if cfg.startup is None else cfg.startup
-        made: dict[str, Callable[[], Any]] = {
-            "tpe": lambda: samplers.TPESampler(
-                n_startup_trials=startup, multivariate=cfg.multivariate, constant_liar=True, seed=seed
+        made: dict[str, Callable[..., Any]] = {
+            "tpe": partial(
+                samplers.TPESampler, n_startup_trials=startup, multivariate=cfg.multivariate, constant_liar=True
             ),
-            "gp": lambda: samplers.GPSampler(n_startup_trials=startup, seed=seed),
-            "cmaes": lambda: samplers.CmaEsSampler(
-                n_startup_trials=startup, seed=seed, warn_independent_sampling=False
-            ),
-            "qmc": lambda: samplers.QMCSampler(scramble=True, seed=seed, warn_independent_sampling=False),
-            "nsga2": lambda: samplers.NSGAIISampler(population_size=cfg.population, seed=seed),
-            "random": lambda: samplers.RandomSampler(seed=seed),
+            "gp": partial(samplers.GPSampler, n_startup_trials=startup),
+            "cmaes": partial(samplers.CmaEsSampler, n_startup_trials=startup, warn_independent_sampling=False),
+            "qmc": partial(samplers.QMCSampler, scramble=True, warn_independent_sampling=False),
+            "nsga2": partial(samplers.NSGAIISampler, population_size=cfg.population),
+            "random": samplers.RandomSampler,
         }
-        return _quietly(made[cfg.sampler])
+        return _quietly(lambda: made[cfg.sampler](seed=seed))
 
 
 class Axis:
@@ -118,23 +117,20 @@ class Axis:
         self.domain = domain
 
     def distribution(self, kinds: Any) -> Any:
-        """What Optuna draws coordinates from, given its module of distributions."""
+        """Returns what Optuna draws coordinates from, given its module of distributions."""
         domain = self.domain
         if isinstance(domain, Float) and domain.step is None:
             return kinds.FloatDistribution(domain.low, domain.high, log=domain.log)
         if isinstance(domain, Float | Integer):
             return kinds.IntDistribution(self.coordinate(domain.low), self.coordinate(domain.high), log=domain.log)
         if isinstance(domain, Choices):
-            last = len(domain.values) - 1
-            return (
-                kinds.IntDistribution(0, last)
-                if _ascend(domain.values)
-                else kinds.CategoricalDistribution(range(last + 1))
-            )
+            count = len(domain.values)
+            ascend = _ascend(domain.values)
+            return kinds.IntDistribution(0, count - 1) if ascend else kinds.CategoricalDistribution(range(count))
         return kinds.FloatDistribution(0.0, 1.0)
 
     def coordinate(self, value: Any) -> Any:
-        """Where a value stands."""
+        """Returns the coordinate of a value."""
         domain = self.domain
         if isinstance(domain, Choices):
             return domain.index(value)
@@ -146,7 +142,7 @@ class Axis:
         return round(value / domain.step) if domain.step else value
 
     def value(self, coordinate: Any) -> Any:
-        """What stands there."""
+        """Returns the value at a coordinate."""
         domain = self.domain
         if isinstance(domain, Choices):
             return domain.values[coordinate]

@@ -63,7 +63,7 @@ class Scheduler(ABC, Generic[C]):
     """Decides after each result.
 
     Args:
-        cfg: Its settings.
+        cfg: Settings of the scheduler.
         space: The domains of all parameters by path (`tune/space.py:Domain`), for those that choose new ones.
         streams: Random streams of the experiment; use ``streams.generator(Role.TUNE, "scheduler", ...)``.
     """
@@ -74,10 +74,10 @@ class Scheduler(ABC, Generic[C]):
         self.streams = streams
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """A new trial, before its first result."""
+        """Hears of a new trial, before its first result."""
 
     def milestone(self, trial: str) -> float | None:
-        """The age at which the trial may next be paused or copied: its result of then comes with a checkpoint.
+        """Returns the age at which the trial may next be paused or copied: its result of then comes with a checkpoint.
 
         What is paused is saved in any case; with a milestone it is saved before the news of it, so that not even a kill
         right then costs an iteration. Asking changes nothing: after a kill it is not asked again.
@@ -86,11 +86,11 @@ class Scheduler(ABC, Generic[C]):
 
     @abstractmethod
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """A running trial has finished an iteration; one that is over by its own criteria ends, whatever is said of it.
+        """Decides after an iteration of a running trial; one that is over by its own criteria ends in any case.
 
         Args:
-            trial: Which.
-            time: Its age.
+            trial: Name of the trial.
+            time: Age of the trial.
             score: The metric, negated where lower is better; minus infinity where there is no number yet.
 
         Returns:
@@ -98,11 +98,11 @@ class Scheduler(ABC, Generic[C]):
         """
 
     def on_end(self, trial: str) -> Actions:
-        """A trial is over, by its own criteria, by an error or by this scheduler; what becomes of paused ones."""
+        """Decides about paused trials when one is over, by its own criteria, by an error or by this scheduler."""
         return {}
 
     def drained(self, paused: Sequence[str]) -> Actions:
-        """Nobody runs, and no new trial will come: what becomes of paused ones, of which at least one must be named."""
+        """Decides about paused trials, naming at least one, when nobody runs and no new trial will come."""
         return dict.fromkeys(paused, Action.CONTINUE)
 
 
@@ -115,5 +115,5 @@ class FIFO(Scheduler[FIFOConfig]):
     """Never interferes."""
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """It goes on."""
+        """Lets the trial go on."""
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.training.schema import Schema, SchemaWriter, config_schema
+from rookery.training.schema import Schema, SchemaWriter, closed_mapping, config_schema
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.settings import ExperimentFile
 from rookery.tune.space import FUNCTIONS
@@ -30,6 +30,5 @@ def _domain() -> Schema:
     for name, function in FUNCTIONS.items():
         arguments: Schema = {"type": "array", "minItems": 1} if name in LISTS else {}
         text = (function.__doc__ or "").splitlines()[0]
-        inside = {name: {**arguments, "description": text}}
-        kinds.append({"type": "object", "properties": inside, "required": [name], "additionalProperties": False})
+        kinds.append(closed_mapping({name: {**arguments, "description": text}}, [name]))
     return {"description": "A value that is still to be chosen.", "oneOf": kinds}

@@ -25,10 +25,10 @@ class AskTell(Protocol):
     """What a runner needs of a search."""
 
     def ask(self, number: int) -> Mapping[str, Any] | None:
-        """Parameters by path for suggestion `number`, which counts from 0; None if there will be no more."""
+        """Returns parameters by path for suggestion `number`, from 0 on; None if there will be no more."""
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """What came of it: a value for each metric; None if its trials failed or gave no number."""
+        """Hears what came of it: a value for each metric; None if its trials failed or gave no number."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Search(ABC, Generic[C]):
     what the journal holds, in that order, and goes on as if nothing had happened.
 
     Args:
-        cfg: Its settings.
+        cfg: Settings of the search.
         space: The domains of the parameters it suggests, by path.
         modes: ``max`` or ``min``, for each metric.
         num_samples: How many suggestions were wanted at the beginning (each of the whole grid, where there is one); an
@@ -73,13 +73,13 @@ class Search(ABC, Generic[C]):
 
     @abstractmethod
     def ask(self, number: int) -> Mapping[str, Any] | None:
-        """Parameters by path for suggestion `number`, which counts from 0; None if there will be no more."""
+        """Returns parameters by path for suggestion `number`, from 0 on; None if there will be no more."""
 
     def add(self, number: int, params: Mapping[str, Any]) -> None:
-        """Suggestion `number` was somebody else's; `tell` follows as for its own."""
+        """Hears of suggestion `number` of somebody else; `tell` follows as for its own."""
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """What came of suggestion `number`: a value for each metric; None if its trials failed or gave no number."""
+        """Hears what came of suggestion `number`: a value for each metric; None if it gave no number."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class RandomSearch(Search[RandomConfig]):
         return grid_size(self.space)
 
     def ask(self, number: int) -> dict[str, Any]:
-        """The next cell of the grid, and random values, which depend on the seed and `number` only."""
+        """Returns the next cell of the grid, and random values, which depend on the seed and `number` only."""
         return cell(self.space, number) | drawn(self.space, self.streams, number)
 
 
@@ -109,7 +109,7 @@ class Suggestions:
     drawn, and of grids it leaves out every combination is tried with it. So points change nothing for later samples.
 
     Args:
-        search: What is asked when the points are used up; told of points if it has a method `add`.
+        search: Search that is asked when the points are used up; told of points if it has a method `add`.
         space: The domains of all parameters by path.
         points: Parameters by path.
         num_samples: How many samples are wanted.
@@ -139,7 +139,7 @@ class Suggestions:
         self.total = max(num_samples, len(points)) * size
         self.points = [
             (number, point)
-            for i, point in enumerate(_read_points(points, space))
+            for i, point in enumerate(_adopted(point, space, f"points[{i}]") for i, point in enumerate(points))
             for number in range(i * size, (i + 1) * size)
             if size == 1 or all(point.get(path, value) is value for path, value in cell(space, number).items())
         ]
@@ -147,7 +147,7 @@ class Suggestions:
         self._completed(drawn(space, streams, 0) | cell(space, 0), 0)
 
     def ask(self, number: int) -> dict[str, Any] | None:
-        """Parameters by path for suggestion `number`, in the order of the space; None if there will be no more.
+        """Returns parameters by path for suggestion `number`, in the order of the space; None if there are no more.
 
         Raises:
             ConfigError: If the search suggests something outside of the space, or a function of `sample_from` raises.
@@ -163,7 +163,7 @@ class Suggestions:
         return None if suggested is None else self._completed(self._checked(suggested, number), at)
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """What came of suggestion `number`: a value for each metric; None if its trials failed or gave no number."""
+        """Hears what came of suggestion `number`: a value for each metric; None if it gave no number."""
         if number >= len(self.points):
             self.search.tell(number + self.skipped, values)
         elif hasattr(self.search, "add"):
@@ -174,11 +174,10 @@ class Suggestions:
         where = f"search = {type(self.search).__name__}: suggestion {number}"
         if not isinstance(suggested, Mapping):
             raise ConfigError(f"{where} is {show(suggested)}; ask must give parameters by path, or None")
-        params, problems = _adopt(suggested, searched(self.space), where)
-        problems += [f"{where}: {path} is missing" for path in searched(self.space) if path not in suggested]
-        if problems:
-            raise ConfigError(*problems)
-        return params
+        missing = [f"{where}: {path} is missing" for path in searched(self.space) if path not in suggested]
+        if missing:
+            raise ConfigError(*missing)
+        return _adopted(suggested, searched(self.space), where)
 
     def _completed(self, params: Mapping[str, Any], number: int) -> dict[str, Any]:
         """The parameters with those that functions compute, in the order of the space."""
@@ -235,37 +234,24 @@ def make_search(
 
 
 def searched(space: Mapping[str, Domain]) -> dict[str, Domain]:
-    """The domains whose values a search suggests: all but those of functions."""
+    """Returns the domains whose values a search suggests: all but those of functions."""
     return {path: domain for path, domain in space.items() if not isinstance(domain, Computed)}
 
 
 def refuse_grids(space: Mapping[str, Domain], search: str) -> None:
-    """For searches that choose every value themselves.
+    """Refuses grids, for searches that choose every value themselves."""
+    grids = [f"{path} = {show(domain)}" for path, domain in space.items() if isinstance(domain, Grid)]
+    way_out = f"{search} does not try whole grids; write choice, or search: {{name: random}}"
+    if grids:
+        raise ConfigError(*(f"{grid}: {way_out}" for grid in grids))
+
+
+def _adopted(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -> dict[str, Any]:
+    """Values as the domains have them.
 
     Raises:
-        ConfigError: If there is a grid.
+        ConfigError: With a line for each value that is in no domain.
     """
-    grids = [f"{path} = {show(domain)}" for path, domain in space.items() if isinstance(domain, Grid)]
-    if grids:
-        raise ConfigError(
-            *(f"{grid}: {search} does not try whole grids; write choice, or search: {{name: random}}" for grid in grids)
-        )
-
-
-def _read_points(points: Sequence[Mapping[str, Any]], space: Mapping[str, Domain]) -> list[dict[str, Any]]:
-    """The points with values as the domains have them."""
-    read, problems = [], []
-    for i, point in enumerate(points):
-        params, wrong = _adopt(point, space, f"points[{i}]")
-        read.append(params)
-        problems += wrong
-    if problems:
-        raise ConfigError(*problems)
-    return read
-
-
-def _adopt(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -> tuple[dict[str, Any], list[str]]:
-    """Values as the domains have them, and what is wrong with the others."""
     params: dict[str, Any] = {}
     problems: list[str] = []
     for path, value in values.items():
@@ -278,4 +264,6 @@ def _adopt(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -
             params[path] = space[path].adopt(value)
         except ConfigError as error:
             problems.append(f"{where}: {path} = {show(value)}: {error}")
-    return params, problems
+    if problems:
+        raise ConfigError(*problems)
+    return params

@@ -282,67 +282,67 @@ class Computed(Domain):
 
 
 def grid_search(values: Sequence[Any]) -> Any:
-    """Every one of `values` is tried, with every combination of other grids."""
+    """Tries every one of `values`, with every combination of other grids."""
     return Grid(_values("grid_search", values))
 
 
 def choice(values: Sequence[Any]) -> Any:
-    """One of `values`, all equally likely."""
+    """Draws one of `values`, all equally likely."""
     return Choices(_values("choice", values))
 
 
 def uniform(low: float, high: float) -> Any:
-    """A number from `low` to `high`."""
+    """Draws a number from `low` to `high`."""
     return _range("uniform", low, high)
 
 
 def quniform(low: float, high: float, q: float) -> Any:
-    """A multiple of `q` from `low` to `high`, both included."""
+    """Draws a multiple of `q` from `low` to `high`, both included."""
     return _range("quniform", low, high, q)
 
 
 def loguniform(low: float, high: float) -> Any:
-    """A number from `low` to `high`, uniform in its logarithm."""
+    """Draws a number from `low` to `high`, uniform in its logarithm."""
     return _range("loguniform", low, high)
 
 
 def qloguniform(low: float, high: float, q: float) -> Any:
-    """A multiple of `q` from `low` to `high`, both included, uniform in its logarithm."""
+    """Draws a multiple of `q` from `low` to `high`, both included, uniform in its logarithm."""
     return _range("qloguniform", low, high, q)
 
 
 def randint(low: int, high: int) -> Any:
-    """A whole number from `low` to `high` - 1."""
+    """Draws a whole number from `low` to `high` - 1."""
     return _range("randint", low, high)
 
 
 def qrandint(low: int, high: int, q: int) -> Any:
-    """A whole multiple of `q` from `low` to `high`, both included."""
+    """Draws a whole multiple of `q` from `low` to `high`, both included."""
     return _range("qrandint", low, high, q)
 
 
 def lograndint(low: int, high: int) -> Any:
-    """A whole number from `low` to `high` - 1, uniform in its logarithm."""
+    """Draws a whole number from `low` to `high` - 1, uniform in its logarithm."""
     return _range("lograndint", low, high)
 
 
 def qlograndint(low: int, high: int, q: int) -> Any:
-    """A whole multiple of `q` from `low` to `high`, both included, uniform in its logarithm."""
+    """Draws a whole multiple of `q` from `low` to `high`, both included, uniform in its logarithm."""
     return _range("qlograndint", low, high, q)
 
 
 def randn(mean: float = 0.0, std: float = 1.0) -> Any:
-    """A number of a normal distribution."""
+    """Draws a number of a normal distribution."""
     return Normal(_number("randn", "mean", mean), _positive("randn", "std", std))
 
 
 def qrandn(mean: float, std: float, q: float) -> Any:
-    """A multiple of `q`: a number of a normal distribution, rounded."""
+    """Draws a multiple of `q`: a number of a normal distribution, rounded."""
     return Normal(_number("qrandn", "mean", mean), _positive("qrandn", "std", std), _positive("qrandn", "q", q))
 
 
 def sample_from(function: Callable[..., Any]) -> Any:
-    """What `function` makes of the configuration chosen so far.
+    """Computes a value from the configuration chosen so far.
 
     Args:
         function: Takes a nested dict, ``lambda config: config["algorithm"]["lr"] / 2``, and, if it has a second
@@ -368,7 +368,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def drawn(space: Mapping[str, Domain], streams: Streams, number: int) -> dict[str, Any]:
-    """Random values of suggestion `number` for all parameters with a distribution.
+    """Draws the values of suggestion `number` for all parameters with a distribution.
 
     Each parameter has a stream of its own, named by the experiment's seed, `number` and its path: another parameter in
     the space changes nothing for those that were there.
@@ -379,18 +379,19 @@ def drawn(space: Mapping[str, Domain], streams: Streams, number: int) -> dict[st
 
 
 def stream(streams: Streams, number: int, path: str) -> Rng:
-    """The random numbers of one parameter in suggestion `number`."""
+    """Returns the random numbers of one parameter in suggestion `number`."""
     return streams.generator(Role.TUNE, "search", number, path)
 
 
 def grid_size(space: Mapping[str, Domain]) -> int:
-    """How many combinations the values of all grids have; 1 if there is no grid."""
+    """Counts the combinations that the values of all grids have; 1 if there is no grid."""
     return math.prod(len(domain.values) for domain in space.values() if isinstance(domain, Grid))
 
 
 def cell(space: Mapping[str, Domain], number: int) -> dict[str, Any]:
-    """A combination of the values of all grids: number 0, 1, ... as nested loops in the order of the space give them,
-    the last grid changing fastest, and then from the start again.
+    """Returns a combination of the values of all grids, as nested loops in the order of the space give them.
+
+    The last grid changes fastest; after the last combination the first comes again.
     """
     values: dict[str, Any] = {}
     for path, domain in reversed(list(space.items())):
@@ -401,7 +402,7 @@ def cell(space: Mapping[str, Domain], number: int) -> dict[str, Any]:
 
 
 def written(value: Any) -> Any:
-    """A value in the types of JSON, for files and to compare with.
+    """Writes a value in the types of JSON, for files and to compare with.
 
     Classes and functions are ``module:Name``, a lambda has a checksum of its code behind it; domains are what
     `Domain.describe` says; other objects what they print, without the address.

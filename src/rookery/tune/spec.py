@@ -26,8 +26,9 @@ LISTS = {"choice", "grid_search"}
 
 
 def read_layer(layer: Layer) -> Layer:
-    """The layer with a domain wherever a mapping of one key names one: ``{loguniform: [1e-4, 1e-2]}``, ``{uniform:
-    {low: 0, high: 1}}``, ``{sample_from: my.module:function}``.
+    """Returns the layer with a domain wherever a mapping of one key names one.
+
+    Such are ``{loguniform: [1e-4, 1e-2]}``, ``{uniform: {low: 0, high: 1}}``, ``{sample_from: my.module:function}``.
 
     Raises:
         ConfigError: With a line for each whose name or arguments are wrong; says where it stands.
@@ -57,7 +58,7 @@ def read_layer(layer: Layer) -> Layer:
 
 
 def domains_in(values: Any, path: str = "") -> dict[str, Domain]:
-    """All domains in mappings, lists and settings objects, at any depth, by path, in the order in which they stand.
+    """Returns all domains in mappings, lists and settings objects, at any depth, by path, in their order.
 
     Raises:
         ConfigError: If two have the same path.
@@ -74,12 +75,12 @@ def domains_in(values: Any, path: str = "") -> dict[str, Domain]:
 
 
 def fill(values: Any, params: Mapping[str, Any], path: str = "") -> Any:
-    """The same with a value in the place of each domain; what has no domain in it is the same object.
+    """Puts a value in the place of each domain; what has no domain in it stays the same object.
 
     Args:
         values: A mapping, list or settings object, or what stands in one.
         params: Values by path, one for each domain.
-        path: Where `values` stands.
+        path: Path of `values`.
 
     Raises:
         ConfigError: If a settings object refuses a value.
@@ -95,7 +96,7 @@ def fill(values: Any, params: Mapping[str, Any], path: str = "") -> Any:
 
 
 def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is decided, and what is not.
+    """Separates what is decided from what is not.
 
     A settings object with a domain in it becomes a mapping that says its class, as a layer takes it.
 
@@ -122,7 +123,7 @@ def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def split_layers(layers: Sequence[Layer]) -> tuple[list[Layer], dict[str, Any]]:
-    """Layers of settings, lowest first, without their domains; and what is undecided, as from `split`.
+    """Returns layers of settings, lowest first, without their domains; and what is undecided, as `split` does.
 
     Domains are read as by `read_layer`. A domain counts unless a higher layer says something for its path, so that
     ``algorithm.lr=1e-3`` in the command line decides what a file left open.
@@ -166,7 +167,7 @@ def outline(parts: Iterable[Mapping[str, Any]], keep_classes: bool = False) -> d
 
 
 def known(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """A nested dict with the values chosen so far; other domains are left out, and None in a list."""
+    """Returns a nested dict with the values chosen so far; other domains are left out, and None in a list."""
 
     def clean(node: Any, path: str) -> Any:
         if isinstance(node, Domain):

@@ -22,15 +22,8 @@ from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import NEW_API, RESTING, Agent, Breach, Lane, LaneStep, cause_of, picture, rests, shape_of
 from rookery.envs.snapshot import can_capture, capture, restore
-from rookery.envs.vector.faults import (
-    BROKEN_IN_A_ROW,
-    STRICT,
-    Missing,
-    Tolerance,
-    check_counts,
-    count_lost,
-    foreign_state,
-)
+from rookery.envs.vector import faults
+from rookery.envs.vector.faults import BROKEN_IN_A_ROW, STRICT, Missing, Tolerance
 from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.idle import add_idle, idle_actions, with_idle
 from rookery.envs.vector.layout import Layout
@@ -107,15 +100,8 @@ class SerialEnv:
                 raise self._located(0, error) from cause_of(error)
         self.attach(Slab.allocate(self.agents.kinds, num_lanes))
 
-    # -- rows --------------------------------------------------------------------------------------
-
     def attach(self, slab: Slab, agents: Layout | None = None) -> None:
-        """Moves to other memory, with all that is shown.
-
-        Args:
-            slab: Where to write from now on.
-            agents: The layout it is made for; None if it is the present one.
-        """
+        """Moves to another slab, with all that is shown, and to the layout it is made for, if that is a new one."""
         had = self.agents
         if agents is not None:
             self.agents = agents
@@ -139,11 +125,7 @@ class SerialEnv:
     # -- playing -----------------------------------------------------------------------------------
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too.
-
-        Raises:
-            EnvError: If the environment raises or breaks the contract.
-        """
+        """Starts episode 0 in every lane; see `VectorEnv.reset`."""
         self._plan = seeds
         self.episode[:] = -1
         self._missing.clear()
@@ -162,28 +144,20 @@ class SerialEnv:
         return self.shown()
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order.
-
-        Raises:
-            EnvError: If `reset` was not called or an array has the wrong length; if the environment raises or breaks
-                the contract, with lane, seed, episode, step, agent and action.
-        """
+        """Steps every lane once; see `VectorEnv.step`."""
         if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset(seeds)")
         waiting = self.waiting()
         # an environment may keep the action it is given, so it gets no view of the caller's memory
         given = [np.array(action) for action in actions]
-        check_counts(self.name, given, waiting)
+        faults.check_counts(self.name, given, waiting)
         if self._history is not None:
             self._history.add(given, waiting, self._sizes)
         self.play(given, waiting)
         if self._history is not None:
             self._history.tidy(self._began)
         if self._writer.any_end:
-            self.counters |= count_lost(self.slab, self._clock, self.name)
+            self.counters |= faults.count_lost(self.slab, self._clock, self.name)
         return self.shown()
 
     def waiting(self) -> list[np.ndarray]:
@@ -193,12 +167,7 @@ class SerialEnv:
         return [np.flatnonzero(block.rows.waiting) for block in self.slab.blocks]
 
     def play(self, given: list[np.ndarray], waiting: Sequence[np.ndarray]) -> None:
-        """Steps every lane once and leaves what it shows in the slab.
-
-        Args:
-            given: For each kind, actions that belong to the environment, of the rows in `waiting`.
-            waiting: The rows that wait.
-        """
+        """Steps every lane once, with actions of the waiting rows that the environment may keep, into the slab."""
         self._writer.wipe()
         self._clock += 1
         if self._infos:
@@ -392,17 +361,9 @@ class SerialEnv:
             else:
                 log = self._history.log(lane, self._began[lane])
                 lanes.append({} if log is None else {"actions": log})  # none if it is too long to replay
-        blocks = self.slab.blocks
         return {
             "agents": [list(ids) for ids in self.agents.ids],
-            "rows": [
-                {
-                    "obs": {path: a.copy() for path, a in b.rows.obs.items()},
-                    "waiting": b.rows.waiting.copy(),
-                    "resting": b.rows.resting.copy(),
-                }
-                for b in blocks
-            ],
+            "rows": self.slab.shown(),
             "episode": self.episode.copy(),
             "seeds": list(self._seeds),
             "clock": self._clock,
@@ -418,14 +379,7 @@ class SerialEnv:
         }
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`: puts each lane where it was, and compares what it shows.
-
-        Returns:
-            What every lane shows, and ``[lanes]`` bool, whose episode could not be taken up again.
-
-        Raises:
-            EnvError: If the state is of another environment, or the environment raises.
-        """
+        """Goes on from a state: puts each lane where it was, and compares; see `VectorEnv.load_state_dict`."""
         self.meet(state)
         lost = self.take_up(state, seeds, leave=True)
         if self._history is not None:
@@ -442,7 +396,7 @@ class SerialEnv:
             EnvError: If the state is of another environment.
         """
         if "lanes" not in state:
-            raise foreign_state(self.name)
+            raise faults.foreign_state(self.name)
         for agent in itertools.chain(*state["agents"]):
             try:
                 self._writer.place_of(0, agent)
@@ -455,23 +409,24 @@ class SerialEnv:
         """Puts each lane into the middle of its episode.
 
         Args:
-            state: As `state_dict` gives it, of these lanes; in `lanes`, ``snapshot`` and ``actions`` together mean
-                these actions after that snapshot.
+            state: State of these lanes, as `state_dict` gives it; in `lanes`, ``snapshot`` and ``actions`` together
+                mean these actions after that snapshot.
             seeds: Seeds of the episodes to come.
-            leave: A lane whose episode cannot be found again begins its next one at once; else in the next step.
+            leave: Whether a lane whose episode cannot be found again begins its next one at once; else in the next
+                step.
 
         Returns:
-            ``[lanes]`` bool, which these are.
+            ``[lanes]`` bool, which lanes these are.
 
         Raises:
             EnvError: If the state is of another environment, or the environment raises.
         """
         if len(state["lanes"]) != self.num_lanes:
-            raise foreign_state(self.name)
+            raise faults.foreign_state(self.name)
         self._plan, self._actions = seeds, None
         self._clock, self._seeds = state["clock"], list(state["seeds"])
         self._began, self._idle = list(state["began"]), list(state["idle"])
-        self._in_a_row = list(state.get("in_a_row", [0] * self.num_lanes))
+        self._in_a_row = list(state.get("in_a_row", [0] * self.num_lanes))  # a new helper's lanes have none
         self._writer.any_end = True
         self._writer.wipe()
         self.episode[:], self._earned[:] = state["episode"], state["earned"]
@@ -527,12 +482,10 @@ class SerialEnv:
 
     def _shows_as_saved(self, lane: int, shown: LaneStep) -> bool:
         """Whether those that must act are the rows that wait, and see what these hold."""
-        rows = [block.rows for block in self.slab.blocks]
-        waiting, resting = (
-            sum(int(flags.reshape(self.num_lanes, -1)[lane].sum()) for flags in kind)
-            for kind in ([one.waiting for one in rows], [one.resting for one in rows])
-        )
-        if (waiting, resting) != (len(shown.obs) - len(shown.resting()), len(shown.resting())):
+        lanes = [b.rows for b in self.slab.part(range(lane, lane + 1)).blocks]
+        resting = len(shown.resting())
+        waits, rests = sum(rows.waiting.sum() for rows in lanes), sum(rows.resting.sum() for rows in lanes)
+        if (waits, rests) != (len(shown.obs) - resting, resting):
             return False
         for agent, obs in shown.obs.items():
             k, row = self._writer.place_of(lane, agent)
@@ -567,8 +520,6 @@ class SerialEnv:
         often = self._in_a_row[lane]
         so_far = f"; {often} episodes of this lane in a row" if often >= BROKEN_IN_A_ROW else ""
         return EnvError(f"{where}: raised {type(error).__name__}: {error}{so_far}")
-
-    # -- the rest ----------------------------------------------------------------------------------
 
     @property
     def single(self) -> bool:

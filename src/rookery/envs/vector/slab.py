@@ -175,6 +175,13 @@ class Slab:
                     shape = (self.num_lanes, -1, *source.shape[1:])
                     target.reshape(shape)[:, there] = source.reshape(shape)[:, column]
 
+    def shown(self) -> list[dict[str, Any]]:
+        """A copy of what all rows show, for a saved state."""
+        every = [block.rows for block in self.blocks]
+        return [
+            {"obs": copied(rows.obs), "waiting": rows.waiting.copy(), "resting": rows.resting.copy()} for rows in every
+        ]
+
     def wipe_ends(self) -> None:
         """Forgets the ends of the last step."""
         for block in self.blocks:
@@ -215,6 +222,11 @@ class Slab:
                 actions[at] = nested(kind.action.space, iter([array[at] for array in block.actions]))
             given.append(actions)
         return given
+
+
+def copied(tree: Tree) -> Tree:
+    """A copy of every array."""
+    return {path: array.copy() for path, array in tree.items()}
 
 
 def forget_finals(rows: Rows) -> None:

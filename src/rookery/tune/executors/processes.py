@@ -38,7 +38,7 @@ class Allotment:
 
     Attributes:
         cores: Numbers of its cores; those at the ends may be shared with a neighbour.
-        gpus: Its GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; None = whatever this process sees.
+        gpus: Names of its GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; None = whatever this process sees.
     """
 
     cores: tuple[int, ...]
@@ -241,7 +241,7 @@ def deal(
         notes.append(f"tune.max_concurrent = {most}: there is room for {count} at a time, by tune.cpus and tune.gpus")
 
     def part(number: int, each: float, there: int) -> range:
-        """What the interval of a trial touches; all there is if one trial needs more."""
+        """Returns what the interval of a trial touches; all there is if one trial needs more."""
         return range(int(number * each + 1e-9), min(math.ceil((number + 1) * each - 1e-9), there))
 
     return [

@@ -81,7 +81,7 @@ class TrialActor:
         threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
 
     def node(self, probe: Path, content: str, seconds: float) -> tuple[str, str]:
-        """Where this is, and whether a file that the runner wrote is seen there.
+        """Says on which node this is, and whether it sees a file that the runner wrote.
 
         Returns:
             Ray's id of the node, and what is wrong; empty if nothing is.
@@ -142,12 +142,12 @@ class Resources:
         return " and ".join(f"{number:g} {name}{'' if number == 1 else 's'}" for number, name in parts)
 
     def times_in(self, node: Resources) -> int:
-        """How often it fits on a node."""
+        """Counts how often these resources fit on a node."""
         parts = [(node.cpus, self.cpus), (node.gpus, self.gpus)]
         return min((math.floor(there / needed + 1e-9) for there, needed in parts if needed), default=0)
 
     def within_largest(self, nodes: list[Resources]) -> Resources:
-        """Itself if a node has it; else what the one that comes nearest has of it."""
+        """Returns these resources if a node has them; else what the nearest node has of them."""
         if not nodes or any(self.times_in(node) for node in nodes):
             return self
         parts = [Resources(min(self.cpus, node.cpus), min(self.gpus, node.gpus)) for node in nodes if node.cpus]
@@ -160,14 +160,14 @@ class RayWorker:
 
     Attributes:
         actor: Ray's handle of the actor.
-        resources: What it takes of its node.
+        resources: Resources that it takes of its node.
         asked: When it was asked for.
         start: The trial that is here, or None.
         has_begun: Whether the process knows of it.
         order: The order that is open.
         node: Ray's id of its node; empty until it has one.
-        is_lost: Its process or node is gone.
-        is_told: A user knows that it is late.
+        is_lost: Whether its process or node is gone.
+        is_told: Whether a user knows that it is late.
     """
 
     actor: Any
@@ -315,7 +315,7 @@ class RayExecutor(Executor):
             self.notes.append(f"{trial}: {problem}")
 
     def wait(self, seconds: float) -> Event | None:
-        """The next answer to an order.
+        """Returns the next answer to an order.
 
         Raises:
             ConfigError: If a node does not see the experiment's folder, or cannot run this library at all.
@@ -428,7 +428,7 @@ def connect() -> bool:
 
 
 def answers(address: str) -> bool:
-    """Whether somebody answers at ``HOST:PORT``; other forms of addresses are left to Ray."""
+    """Says whether somebody answers at ``HOST:PORT``; other forms of addresses are left to Ray."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "://" in address:
         return True
@@ -440,11 +440,11 @@ def answers(address: str) -> bool:
 
 
 def resources_of(resources: Mapping[str, float]) -> Resources:
-    """Cores and GPUs of a node or a cluster."""
+    """Reads the cores and GPUs of a node or a cluster."""
     return Resources(float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0)))
 
 
 def in_a_line(error: RayError) -> str:
-    """What Ray says in many lines, without the table of its ids."""
+    """Puts what Ray says in many lines into one, without the table of its ids."""
     lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
     return " ".join(line for line in lines if line)

@@ -90,7 +90,7 @@ class TrialWorker:
         return Stepped(self._start.trial, row, work.reason if iteration == work.iteration else "")
 
     def stopped(self) -> Stopped:
-        """What is told of a trial that was interrupted."""
+        """Returns the event of a trial that was interrupted."""
         return Stopped(self._start.trial)
 
     def end(self, save: bool) -> str:
@@ -115,7 +115,7 @@ class TrialWorker:
 
 
 def failed(trial: str, error: BaseException) -> Failed:
-    """What is told of an exception: in one line, and as a traceback from the user's first line on."""
+    """Describes an exception: in one line, and as a traceback from the user's first line on."""
     cause = error.__cause__ if isinstance(error, EnvError) and error.__cause__ is not None else error
     trace = own_traceback(cause)
     if not trace and not isinstance(error, RookeryError):
@@ -131,7 +131,7 @@ def failed(trial: str, error: BaseException) -> Failed:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether it came of a disk without room, however often it was raised as something else since."""
+    """Says whether an error came of a full disk, however often it was raised as something else since."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             return True

@@ -68,7 +68,7 @@ class WorkerProcess:
         send_frame(self._line, problem)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """SIGTERM, while no trainer is there that has its own way with it."""
+        """Handles SIGTERM, while no trainer is there that has its own way with it."""
         self._trial_worker.interrupt()
 
 

@@ -20,13 +20,13 @@ def is_grouped(name: str) -> bool:
 
 
 def flat(reported: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
-    """What a trial reports as a flat row: ``{"loss": {"actor": 1}}`` gives ``loss/actor``.
+    """Makes a flat row of what a trial reports: ``{"loss": {"actor": 1}}`` gives ``loss/actor``.
 
     Numbers of NumPy and tensors with one element become plain numbers, those that are not finite None.
 
     Args:
         reported: Numbers, texts, and mappings of them.
-        above: What stands before each name.
+        above: Text before each name.
 
     Raises:
         ConfigError: If something is neither; says what it is.
@@ -60,13 +60,13 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def number_of(row: Row, name: str) -> Any:
-    """A column by its name with dots or slashes; ``iterations`` and ``seconds`` are found in the rows of any trial."""
+    """Returns a column by its name with dots or slashes; any row has ``iterations`` and ``seconds``."""
     others = {"iterations": "iteration", "seconds": "time/seconds"}
     return row.get(name, row.get(others.get(name, name.replace(".", "/"))))
 
 
 def reached(criteria: Mapping[str, float], row: Row) -> str:
-    """The first criterion that a row meets, in words; empty if it meets none."""
+    """Returns the first criterion that a row meets, in words; empty if it meets none."""
     for name, threshold in criteria.items():
         value = number_of(row, name)
         if isinstance(value, int | float) and value >= threshold:
@@ -79,7 +79,7 @@ def check_criteria(criteria: Mapping[str, float], row: Row) -> None:
 
     Args:
         criteria: Column to threshold.
-        row: What it reports.
+        row: Row that the trial reports.
 
     Raises:
         ConfigError: With a line for each.

@@ -134,7 +134,7 @@ class TrainableJob(Job):
         ConfigError: If `trainable` is neither, or cannot be called as it will be.
     """
 
-    def __init__(self, trainable: Any, config: Mapping[str, Any], stop: Criteria, save_every: int = 0) -> None:
+    def __init__(self, trainable: Any, config: Mapping[str, Any], stop: Criteria, save_every: int) -> None:
         self.trainable, self.config, self.stop, self.save_every = trainable, config, stop, save_every
         wrong = [] if callable(stop) else [
             f"stop.{name} = {show(value)}: must be a finite number"

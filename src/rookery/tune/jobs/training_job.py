@@ -50,6 +50,10 @@ class TrainingJob(Job):
         stop: Looks at each result and says True to stop; beside the criteria among the settings.
     """
 
+    columns = COLUMNS, GROUPS
+    repeats_exactly = True
+    metrics = ("env_steps", "return_mean")
+
     def __init__(
         self,
         layers: Sequence[Layer],
@@ -65,7 +69,7 @@ class TrainingJob(Job):
         self.stop = stop
 
     def start(self, start: Start) -> TrainingWork:
-        """A trainer in the trial's folder."""
+        """Makes a trainer in the trial's folder."""
         params = Layer(f"trial {start.trial}", self._filled(start.params))
         callbacks = self._own_callbacks()
         place = last_good(start.folder / FOLDER)
@@ -187,7 +191,7 @@ class TrainingJob(Job):
         stop_rule(self.stop, trainer.config.stop, None, trainer.config.evaluation.every)
 
     def describe(self) -> dict[str, Any]:
-        """The settings, with names for classes and functions."""
+        """Describes the settings, with names for classes and functions."""
         called = self.callbacks if callable(self.callbacks) else [type(callback) for callback in self.callbacks]
         return {
             "kind": "training",
@@ -206,26 +210,11 @@ class TrainingJob(Job):
         return "-".join(filter(None, [name and env_name(name), algorithm])) or "training"
 
     @property
-    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Those of every training, and the groups of those that depend on its settings."""
-        return COLUMNS, GROUPS
-
-    @property
-    def repeats_exactly(self) -> bool:
-        """Trainings do."""
-        return True
-
-    @property
     def cpus(self) -> float:
         """One for each process or thread that steps copies, or so many as learning has threads."""
         config = outline(layer.values for layer in self.layers)
         helpers, threads = config.get("sampling", {}).get("helpers"), config.get("threads")
         return float(max((helpers or 0) + 1, threads or 1))
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """What every training has."""
-        return ("env_steps", "return_mean")
 
 
 def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
@@ -245,7 +234,7 @@ class TrainingWork(Work):
     """One training.
 
     Args:
-        trainer: It, new or as a checkpoint has it.
+        trainer: Trainer of the trial, new or as a checkpoint has it.
         start: What the trial begins with.
         stop: Looks at each result and says True to stop.
     """
@@ -262,7 +251,7 @@ class TrainingWork(Work):
         self._checkpoints = start.folder / FOLDER
 
     def step(self) -> tuple[Row, str]:
-        """An iteration of `Trainer.results`."""
+        """Does an iteration of `Trainer.results`."""
         result = next(self._results)
         self.iteration, self.reason = result.iteration, result.stop_reason
         if self.reason:

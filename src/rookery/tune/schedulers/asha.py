@@ -93,7 +93,7 @@ class RungScores:
     """The scores of all that came to one age.
 
     Args:
-        reduction: One of so many goes on.
+        reduction: Number of trials of which one goes on.
     """
 
     def __init__(self, reduction: int) -> None:
@@ -113,7 +113,7 @@ class RungScores:
 
 
 def rung_ages(grace: float, max_time: float, reduction: int) -> list[float]:
-    """The ages at which trials are compared, ascending, all below `max_time`."""
+    """Returns the ages at which trials are compared, ascending, all below `max_time`."""
     ages: list[float] = []
     while (age := grace * reduction ** len(ages)) < max_time:
         ages.append(age)

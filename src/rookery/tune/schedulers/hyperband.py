@@ -49,8 +49,8 @@ class RungPlan:
     """What the plan of a bracket says about one of its rungs.
 
     Attributes:
-        number: How many trials run to it.
-        age: How far.
+        number: Trials that run to the rung.
+        age: Age at which they are compared.
     """
 
     number: int
@@ -58,7 +58,7 @@ class RungPlan:
 
 
 def plan(max_time: float, grace: float, reduction: int) -> list[list[RungPlan]]:
-    """The rungs of all brackets, from s_max down to 0; what table 1 of the paper shows for R = 81 and eta = 3."""
+    """Plans the rungs of all brackets, from s_max down to 0, as table 1 of the paper does for R = 81 and eta = 3."""
     s_max = 0
     while grace * reduction ** (s_max + 1) <= max_time:
         s_max += 1
@@ -79,18 +79,18 @@ class HyperBand(Scheduler[HyperBandConfig]):
         self.bracket_of: dict[str, Bracket] = {}
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """It joins the last bracket, or begins the next one if that is full."""
+        """Puts a trial in the last bracket, or in a new one if that is full."""
         if not self.brackets or self.brackets[-1].closed:
             self.brackets.append(Bracket(self.plan[len(self.brackets) % len(self.plan)]))
         self.brackets[-1].add(trial)
         self.bracket_of[trial] = self.brackets[-1]
 
     def milestone(self, trial: str) -> float:
-        """The next rung of its bracket."""
+        """Returns the next rung of its bracket."""
         return self.bracket_of[trial].rung.age
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """It waits at the rung; if it was the last to come, the best of its bracket go on and the others stop."""
+        """Lets a trial wait at its rung; if it was the last to come, the best go on and the others stop."""
         bracket = self.bracket_of[trial]
         if time >= self.cfg.max_time:
             return {trial: Action.STOP}
@@ -99,11 +99,11 @@ class HyperBand(Scheduler[HyperBandConfig]):
         return {trial: Action.PAUSE, **bracket.arrive(trial, time, score)}
 
     def on_end(self, trial: str) -> Actions:
-        """Nobody waits for it any longer."""
+        """Removes a trial: nobody waits for it any longer."""
         return self.bracket_of[trial].remove(trial)
 
     def drained(self, paused: Sequence[str]) -> Actions:
-        """Too few trials came to fill the last bracket: it goes on with those there are.
+        """Closes the last bracket, which too few trials came to fill: it goes on with those there are.
 
         Each rung has as many places as planned, so the first ones may be comparisons that everybody survives.
         """
@@ -134,18 +134,18 @@ class Bracket:
         return self.rungs[self.level]
 
     def add(self, trial: str) -> None:
-        """One more joins."""
+        """Adds a trial."""
         self.going.append(trial)
         self.joined += 1
         self.closed = self.joined == self.rungs[0].number
 
     def arrive(self, trial: str, time: float, score: float) -> Actions:
-        """One has come to the rung."""
+        """Notes that a trial has come to the rung."""
         self.waiting[trial] = time, score
         return self.decide()
 
     def remove(self, trial: str) -> Actions:
-        """One is over; the others need not wait for it, and one more of them may have its place at the next rung."""
+        """Removes a trial that is over; the others need not wait for it, and one more of them may go on."""
         if trial not in self.going:
             return {}
         self.going.remove(trial)
@@ -153,12 +153,12 @@ class Bracket:
         return self.decide()
 
     def close(self) -> Actions:
-        """No more will join."""
+        """Closes the bracket: no more trials will join."""
         self.closed = True
         return self.decide()
 
     def decide(self) -> Actions:
-        """Once all have come to the rung: who goes on to the next one, and who stops."""
+        """Decides who goes on to the next rung and who stops, once all have come to this one."""
         actions: Actions = {}
         while self.closed and self.going and len(self.waiting) == len(self.going):
             # Of equal scores the earlier trial is better: the order of `going`, which sorting keeps.

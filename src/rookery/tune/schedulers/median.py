@@ -67,8 +67,8 @@ class Track:
     """What one trial has reported since `grace`.
 
     Attributes:
-        age: Its age at its last result.
-        best: Its best score; minus infinity if it has none.
+        age: Age at the last result.
+        best: Best score; minus infinity if there is none.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Track:
         """Of its scores: all before the first, the second, ..."""
 
     def add(self, time: float, score: float) -> None:
-        """One more result."""
+        """Adds a result."""
         self.age = time
         if score > -math.inf:
             self.best = max(self.best, score)
@@ -88,6 +88,6 @@ class Track:
             self._sums.append(self._sums[-1] + score)
 
     def mean(self, time: float) -> float | None:
-        """The mean of its scores up to an age; None if it has not come as far, or had no score by then."""
+        """Returns the mean of its scores up to an age; None if it has not come as far, or had no score by then."""
         number = bisect_right(self._times, time)
         return self._sums[number] / number if number and self.age >= time else None

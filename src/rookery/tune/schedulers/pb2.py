@@ -67,14 +67,15 @@ class PB2(Population[PB2Config]):
         """How many intervals were known to the last fit, and what came of it: clones of one moment share it."""
 
     def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
-        """The donor's parameters, but for the numbers, which are the most promising ones."""
+        """Returns the donor's parameters, but for the numbers, which are the most promising ones."""
         shares = self.promising(donor, going, rng)
         chosen = zip(self.axes.items(), shares, strict=True)
         return self.members[donor].params | {path: domain.quantile(float(u)) for (path, domain), u in chosen}
 
     def promising(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> Array:
-        """The point ``[d]`` at which the upper end of what is likely for the coming gain is highest; a random one until
-        more intervals were seen than there are parameters. Time counts in intervals.
+        """Returns the point ``[d]`` at which the upper end of what is likely for the coming gain is highest.
+
+        It is a random one until more intervals were seen than there are parameters. Time counts in intervals.
 
         Points that others go on with count as seen, with what the model expects there: they leave the mean as it is,
         and less to find out near them (Desautels et al. 2014, GP-BUCB).
@@ -104,7 +105,7 @@ class PB2(Population[PB2Config]):
         return highest(bound, len(self.axes), rng)
 
     def points(self, params: Sequence[Mapping[str, Any]]) -> Array:
-        """Where each lies in the ranges of the parameters that change, from 0 to 1 ``[n, d]``."""
+        """Returns where each lies in the ranges of the parameters that change, from 0 to 1 ``[n, d]``."""
         return np.array([[share(domain, each[path]) for path, domain in self.axes.items()] for each in params])
 
 
@@ -131,7 +132,7 @@ class Kernel:
     """How alike the target is at two points: ``variance exp(-d^2 / (2 length^2)) (1 - forgetting)^(|t - t'| / 2)``.
 
     Attributes:
-        variance: Of the target.
+        variance: Variance of the target.
         length: Distance over which it changes.
         forgetting: How much of what was known is lost in a unit of time (epsilon), in [0, 1).
         noise: Variance of one observation, relative to `variance`.
@@ -192,7 +193,7 @@ def fit(time: Array, place: Array, target: Array) -> Kernel:
     gap, squared = differences(time, place, time, place)
 
     def likely(kernel: Kernel) -> tuple[float, Kernel]:
-        """The log likelihood at the best variance but for a constant, and the kernel with that variance."""
+        """Returns the log likelihood at the best variance but for a constant, and the kernel with that variance."""
         factor = np.linalg.cholesky(kernel.correlation(gap, squared) + kernel.noise * np.eye(len(target)))
         variance = float((np.linalg.solve(factor, target) ** 2).mean()) + 1e-12  # not 0, where nothing changes
         value = -0.5 * len(target) * math.log(variance) - float(np.log(np.diag(factor)).sum())
@@ -209,10 +210,10 @@ def fit(time: Array, place: Array, target: Array) -> Kernel:
 
 
 def highest(function: Callable[[Array], Array], size: int, rng: np.random.Generator) -> Array:
-    """About where in the unit cube a function is highest ``[size]``: the best of random points, then of some near it.
+    """Finds about where in the unit cube a function is highest ``[size]``: the best of random points, then near it.
 
     Args:
-        function: From points ``[n, size]`` to values ``[n]``.
+        function: Function from points ``[n, size]`` to values ``[n]``.
         size: Dimensions of the cube.
         rng: Chooses the points.
     """
@@ -226,7 +227,7 @@ def highest(function: Callable[[Array], Array], size: int, rng: np.random.Genera
 
 
 def share(domain: Float | Integer, value: float) -> float:
-    """How far into its domain a value lies, from 0 to 1: what ``domain.quantile`` makes it of."""
+    """Returns how far into its domain a value lies, from 0 to 1: ``domain.quantile`` turned round."""
     half = (domain.step or 0) / 2
     low, high, value = domain.low - half, domain.high + half, domain.clip(value)
     if domain.log:

@@ -64,7 +64,7 @@ class PBT(Population[PBTConfig]):
         self.mutations: dict[str, Any] = {path: domains[path] for path in paths}
 
     def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
-        """The donor's parameters, each of those that may change either drawn anew or perturbed."""
+        """Returns the donor's parameters, each of those that may change either drawn anew or perturbed."""
         params = dict(self.members[donor].params)
         for path, domain in self.mutations.items():
             if rng.random() < self.cfg.resample or not domain.contains(params[path]):
@@ -89,19 +89,19 @@ class PBT(Population[PBTConfig]):
 
 
 def drawn(domain: Drawn | Grid, rng: np.random.Generator) -> Any:
-    """A random value; of a grid each is equally likely."""
+    """Draws a random value; of a grid each is equally likely."""
     if isinstance(domain, Drawn):
         return domain.draw(rng)
     return domain.values[int(rng.integers(len(domain.values)))]
 
 
 def perturbed(domain: Drawn | Grid, value: Any, factors: Sequence[float], rng: np.random.Generator) -> Any:
-    """A value of the domain near `value`, or, at an end of the domain, perhaps `value` itself.
+    """Returns a value of the domain near `value`, or, at an end of the domain, perhaps `value` itself.
 
     Args:
         domain: Numbers or a list.
-        value: One of its values.
-        factors: What a number is multiplied with: one of these.
+        value: Value of the domain.
+        factors: Numbers, of which one is multiplied with.
         rng: Chooses the factor, or before or behind.
     """
     if isinstance(domain, Float | Integer | Normal):

@@ -44,9 +44,9 @@ class Member:
     """One trial of the population.
 
     Attributes:
-        params: What it runs with.
-        since: Its age where its present interval began.
-        before: Its score there; minus infinity if there is none.
+        params: Parameters that the member runs with.
+        since: Age at which its present interval began.
+        before: Score at that age; minus infinity if there is none.
         score: The score it reached itself at the end of the last interval. A clone's `before` is its donor's instead.
         arrivals: How often it reached the end of an interval.
         waits: Whether it is there until the others arrive.
@@ -99,26 +99,26 @@ class Population(Scheduler[C], Generic[C]):
 
     @abstractmethod
     def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
-        """The parameters that a clone goes on with.
+        """Returns the parameters that a clone goes on with.
 
         Args:
-            donor: Whose checkpoint it takes over; what cannot change in a checkpoint must stay as the donor has it.
-            going: What the other members go on with from here, as far as it is decided.
+            donor: Trial whose checkpoint the clone takes over; what cannot change in it must stay as the donor has it.
+            going: Parameters that the other members go on with, as far as it is decided.
             rng: Random numbers for this clone and this moment.
         """
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """A new member."""
+        """Adds a member."""
         self.members[trial] = Member(dict(params))
 
     def milestone(self, trial: str) -> float:
-        """The end of its interval: the next multiple of `interval` that is not within the burn-in."""
+        """Returns the end of its interval: the next multiple of `interval` that is not within the burn-in."""
         every = self.cfg.interval
         passed = math.floor(self.members[trial].since / every + 1e-9)  # 0.3 / 0.1 is a little less than 3
         return max(passed + 1, math.ceil(self.cfg.burn_in / every - 1e-9)) * every
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """At the end of an interval it is compared, or waits for that; else it goes on."""
+        """Compares a member at the end of an interval, or lets it wait for that; else it goes on."""
         member = self.members[trial]
         if time < self.milestone(trial):
             return {}
@@ -133,14 +133,14 @@ class Population(Scheduler[C], Generic[C]):
         return self.compare_waiting() if self.is_complete else {trial: Action.PAUSE}
 
     def on_end(self, trial: str) -> Actions:
-        """It is no longer a member; if the others waited for nobody else, they go on."""
+        """Removes a member; if the others waited for nobody else, they go on."""
         self.members[trial].over = True
         if not self.members[trial].waits:
             del self.members[trial]
         return self.compare_waiting() if self.is_complete else {}
 
     def drained(self, paused: Sequence[str]) -> Actions:
-        """These are all that there will ever be."""
+        """Closes the population: these are all that there will ever be."""
         self.closed = True
         return self.compare_waiting()
 
@@ -150,7 +150,7 @@ class Population(Scheduler[C], Generic[C]):
         return self.closed and all(member.waits for member in self.members.values())
 
     def compare_waiting(self) -> Actions:
-        """The worst of those that wait become copies of the best, and all go on but those that are over."""
+        """Makes the worst of those that wait copies of the best; all go on but those that are over."""
         waiting = sorted(name for name, member in self.members.items() if member.waits)
         for name in waiting:
             self.members[name].waits = False
@@ -162,7 +162,7 @@ class Population(Scheduler[C], Generic[C]):
         return actions
 
     def compare(self, trials: Sequence[str]) -> Actions:
-        """An exploit for each of these trials that is among the worst of all that have arrived so far.
+        """Returns an exploit for each of these trials that is among the worst of all that have arrived so far.
 
         They stand before those that go on, in `compare_waiting` too: whoever carries the actions out in their order
         takes a donor's checkpoint before it makes a later one.
@@ -188,10 +188,10 @@ class Population(Scheduler[C], Generic[C]):
 
 
 def to_change(setting: str, asked: Sequence[str], space: Mapping[str, Any], able: type | tuple[type, ...]) -> list[str]:
-    """The paths of a space whose values may become others in the middle of a trial.
+    """Returns the paths of a space whose values may become others in the middle of a trial.
 
     Args:
-        setting: Who asks, for messages: ``PBTConfig.mutations``.
+        setting: Setting that asks, for messages: ``PBTConfig.mutations``.
         asked: Paths that were named; empty = all that can.
         space: Domains by path.
         able: Classes of domains whose values can be changed.

@@ -1,4 +1,4 @@
-"""How a user names replay memories to begin with: ``runs/x``, ``runs/x:policy``, ``runs/x*0.5``."""
+"""How a user names the experience a run begins with: ``runs/x``, ``runs/x:policy``, ``runs/x*0.5``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rookery.core.errors import ConfigError
 WEIGHTED = re.compile(r"(.+)\*([0-9.+-][0-9.eE+-]*)")
 
 
-def memory_values(sources: str | Path | Sequence[str | Path]) -> dict[str, Any]:
-    """Settings for memories to begin with.
+def replay_values(sources: str | Path | Sequence[str | Path]) -> dict[str, Any]:
+    """Gives the settings, by path, for replay that begins with experience of other runs.
 
     Args:
-        sources: ``PATH`` or ``PATH:policy``, whose rows are copied; with ``*0.5`` behind it, a memory that so large a
-            part of every batch is drawn from. What exists as it stands is a path, stars and all.
+        sources: Each ``PATH`` or ``PATH:policy``, whose rows are copied; with ``*0.5`` behind it, rows that this share
+            of every batch is drawn from. What exists as it stands is a path, stars and all.
 
     Raises:
-        ConfigError: If a part is none, or a memory has two.
+        ConfigError: If a share is no number above 0 and at most 1, or a path has two.
     """
     copied: list[str] = []
     mixed: dict[str, float] = {}
