@@ -10,7 +10,7 @@ from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timel
 from rookery.core.errors import ConfigError
 from rookery.core.ops import rescale, unrescale
 from rookery.core.spaces import MASK
-from rookery.replay.sequences import sequence_priorities
+from rookery.replay.buffer import sequence_priorities
 
 KINDS = ["lstm", "gru", "scan", "attention"]
 

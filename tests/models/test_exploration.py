@@ -6,9 +6,8 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.spaces import action_spec
-from rookery.models.deterministic import Deterministic
 from rookery.models.exploration import OrnsteinUhlenbeck, StateDependent
-from rookery.models.squashed import Squashed
+from rookery.models.squashed import Deterministic, Squashed
 
 BOX = spaces.Box(-1, 1, (2,), np.float32)
 

@@ -4,8 +4,7 @@ from gymnasium import spaces
 from torch.nn import functional
 
 from rookery.core.spaces import action_spec
-from rookery.models.noisy import NoisyLinear
-from rookery.models.q_head import QValues
+from rookery.models.q_head import NoisyLinear, QValues
 
 
 def layer(num_inputs=5, num_outputs=3, std=0.5):

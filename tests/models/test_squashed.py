@@ -8,9 +8,8 @@ from torch.distributions import AffineTransform, Independent, Normal, TanhTransf
 
 from rookery.core.errors import SpaceError
 from rookery.core.spaces import action_spec
-from rookery.models.deterministic import Deterministic, Disturbed
 from rookery.models.heads import head_from_json, head_to_json
-from rookery.models.squashed import Squashed, SquashedGaussian
+from rookery.models.squashed import Deterministic, Disturbed, Squashed, SquashedGaussian
 
 BOX = spaces.Box(-1, 1, (3,), np.float32)
 
@@ -159,6 +158,6 @@ def test_actions_without_bounds_and_other_sorts_are_refused_with_a_way_out(spec,
         head(spec, space)
 
 
-@pytest.mark.parametrize("spec", [Squashed("tanh", "gsde", 0.3, 8), Deterministic("ou", 0.2)])
+@pytest.mark.parametrize("spec", [Squashed("gsde", 0.3, 8, "tanh"), Deterministic("ou", 0.2)])
 def test_a_spec_survives_a_file(spec):
     assert head_from_json(head_to_json(spec)) == spec

@@ -9,10 +9,9 @@ from gymnasium import spaces
 
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
-from rookery.models.deterministic import Deterministic
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
-from rookery.models.squashed import Squashed
+from rookery.models.squashed import Deterministic, Squashed
 from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 

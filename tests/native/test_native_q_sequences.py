@@ -12,8 +12,7 @@ from rookery.algorithms.q_values import ValuesConfig, values_along
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.native.forward import NetworkKernels
-from rookery.replay.buffer import ReplayConfig
-from rookery.replay.sequences import SampledSequences
+from rookery.replay.buffer import ReplayConfig, SampledSequences
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

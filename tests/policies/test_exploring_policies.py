@@ -11,9 +11,8 @@ from rookery.core.encoding import decode
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.build import ModelConfig
-from rookery.models.deterministic import Deterministic
 from rookery.models.q_head import QValues
-from rookery.models.squashed import Squashed
+from rookery.models.squashed import Deterministic, Squashed
 from rookery.policies.export import _build, policy_files, start_from
 from rookery.policies.policy import Policy
 

@@ -13,7 +13,16 @@ from rich.console import Console
 from rookery import PPOConfig, Trainer
 from rookery.core.timers import Timers
 from rookery.report import console
-from rookery.report.console import JsonRows, LivePanel, Plain, PolicyFacts, Quiet, RunFacts, opening, reporter
+from rookery.report.console import (
+    JsonReporter,
+    LiveReporter,
+    PlainReporter,
+    PolicyFacts,
+    Reporter,
+    RunFacts,
+    opening,
+    reporter,
+)
 from rookery.report.panel import HEALTHY, Panel, number, span, sparkline, unhealthy
 from rookery.report.results import EvaluationResult, IterationResult, PolicyResult
 
@@ -231,17 +240,17 @@ def tiny(style):
 
 def test_each_style_has_its_reporter(monkeypatch):
     assert [type(reporter(style)) for style in ("live", "plain", "quiet", "json")] == [
-        LivePanel,
-        Plain,
-        Quiet,
-        JsonRows,
+        LiveReporter,
+        PlainReporter,
+        Reporter,
+        JsonReporter,
     ]
-    assert type(reporter("auto")) is Plain  # the tests have no terminal
+    assert type(reporter("auto")) is PlainReporter  # the tests have no terminal
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    assert type(reporter("auto")) is LivePanel
+    assert type(reporter("auto")) is LiveReporter
     monkeypatch.setenv("TERM", "dumb")
-    assert type(reporter("auto")) is Plain
+    assert type(reporter("auto")) is PlainReporter
 
 
 def test_the_opening_lines_say_what_is_trained_and_what_ends_it():
@@ -290,7 +299,9 @@ def test_plain_lines_tell_events_and_the_end(capsys):
 def test_the_live_panel_leaves_its_last_state_on_the_screen():
     file = io.StringIO()
     with tiny("quiet") as trainer:
-        trainer.reporter = LivePanel(Console(file=file, width=100, height=30, force_terminal=True, color_system=None))
+        trainer.reporter = LiveReporter(
+            Console(file=file, width=100, height=30, force_terminal=True, color_system=None)
+        )
         trainer.train({"iterations": 3})
     last = file.getvalue().rpartition("╭")[2]
     assert "100 %" in last
@@ -311,7 +322,7 @@ def test_the_panel_waits_a_quarter_of_a_second_and_a_hundred_times_its_own_cost(
 
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(Panel, "draw", draw)
-    live = LivePanel(Console(file=io.StringIO(), force_terminal=True))
+    live = LiveReporter(Console(file=io.StringIO(), force_terminal=True))
     live.start(RunFacts("x", 1, 1, 0, {}, (), {}), Timers())
     while now[0] < 10:
         now[0] += 0.01

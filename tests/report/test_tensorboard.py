@@ -39,14 +39,6 @@ def test_a_row_becomes_scalars_over_environment_steps(tmp_path):
     assert points(tmp_path, "iteration") == [(64, 1.0), (128, 2.0)]
 
 
-def test_the_settings_are_shown_as_they_are(tmp_path):
-    board = TensorBoard(tmp_path)
-    board.add_text("config", "env:\n  name: Ünïcode-v1  # default\n")
-    board.close()
-    (event,) = read(tmp_path).Tensors("config")
-    assert event.tensor_proto.string_val[0].decode() == "    env:\n      name: Ünïcode-v1  # default\n"
-
-
 def test_what_a_resumed_run_replays_is_forgotten(tmp_path):
     first = TensorBoard(tmp_path)
     for steps in (64, 128, 192, 256):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rookery.core.timers import TimerRow
-from rookery.report.timers import timer_table
+from rookery.report.live import timer_table
 
 
 def test_a_table_has_a_line_for_each_node_with_its_numbers_and_place():

@@ -14,10 +14,9 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.envs.make import make_env
 from rookery.models.build import ModelConfig
-from rookery.models.deterministic import Deterministic
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
-from rookery.models.squashed import Squashed
+from rookery.models.squashed import Deterministic, Squashed
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.noise import ActionNoise

@@ -455,7 +455,7 @@ FORGETTABLE = {
     "ActionNoise": "its block follows from the streams and the vector step",
     "Interrupt": "whether somebody asked to stop, asked anew by every train()",
     "Route": "found out again from the desks in the next step",
-    "Quiet": "shows notes and remembers nothing",
+    "Reporter": "shows notes and remembers nothing",
     "Step": "what the environment shows, part of the environment's state",
     "Rows": "likewise",
     "BatchedCartPole": "environments have states of their own kind",

@@ -34,7 +34,7 @@ and 1 keeps products of many ratios from growing, as in the paper.
 
 
 class ActorCritic(nn.Module):
-    """The policy and a value function, on one trunk or on two; where the policy has a memory, both stand on that.
+    """Puts values beside the policy, on one trunk or on two; where the policy has a memory, both stand on that.
 
     Takes observations as the trunk sees them, normalized and widened (once an update, not once a gradient step).
 
@@ -57,12 +57,12 @@ class ActorCritic(nn.Module):
 
     @property
     def parts(self) -> list[nn.Module]:
-        """All that learns, in the order in which it lies in memory: actor head, trunk, critic."""
+        """All modules that learn, in the order in which they lie in flat memory: actor head, trunk, critic."""
         parts = [self.policy.head, self.policy.trunk, self.policy.memory, self.critic_trunk, self.value_head]
         return [part for part in parts if part is not None]
 
     def forward(self, batch: Minibatch) -> Outputs:
-        """Distribution and value for each row."""
+        """Computes the distribution and the values of each row."""
         obs = put_together(batch.obs) if self._recalls else batch.obs  # pictures may still stand once each
         features = self.policy.trunk(obs)
         if self._remembers:
@@ -82,7 +82,7 @@ class ActorCritic(nn.Module):
         return value
 
     def along(self, obs: TensorTree, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """Along a policy's memory: the head's output ``[N, W]`` and values ``[N, S]``, without gradients.
+        """Computes, along a policy's memory, the head's output ``[N, W]`` and values ``[N, S]``, without gradients.
 
         Args:
             obs: ``[N, ...]`` as the trunk takes them.
@@ -128,7 +128,7 @@ class ValueColumn:
 
 @dataclass(frozen=True)
 class RolloutValues:
-    """What the networks say about a rollout before an update.
+    """Holds what the networks say about a rollout before an update.
 
     Attributes:
         obs: ``[T * F, ...]`` its observations as the trunk takes them.
@@ -187,8 +187,8 @@ def _along(
 def logp_now(
     forward: Forward[ActorCritic], rollout: Rollout, obs: TensorTree, sequences: Sequences | None, memory: Tensor | None
 ) -> Tensor:
-    """Log-probabilities ``[T, F]`` of what was played, under the policy that learns, as its minibatches will find them:
-    of a policy that remembers, from the memories that were kept.
+    """Computes log-probabilities ``[T, F]`` of what was played, under the policy that learns, as its minibatches will
+    find them: of a policy that remembers, from the memories that were kept.
 
     Args:
         forward: The networks.
@@ -286,7 +286,7 @@ def value_error(value: Tensor, target: Tensor) -> Tensor:
 
 
 def importance_metrics(data: Minibatch) -> Row:
-    """How far the weights that played were from those that learn; nothing if they were the same."""
+    """Reports how far the weights that played were from those that learn; nothing if they were the same."""
     if data.importance is None:
         return {}
     deviation, mean = torch.std_mean(data.importance, correction=0)

@@ -26,11 +26,10 @@ from rookery.core.optim import Adam, ClosedForm, OutputGradients, StepConfig, gr
 from rookery.core.settings import NonNegativeInt, PositiveInt, Settings
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful
-from rookery.models.activations import ACTIVATIONS
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_body, build_critic_trunk, build_trunk
 from rookery.models.distributions import Behavior
 from rookery.models.heads import VALUE_GAIN
-from rookery.models.layers import HIDDEN_GAIN, linear
+from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.critics import action_values
 from rookery.native.forward import Forward, NetworkKernels, attach

@@ -40,9 +40,9 @@ from rookery.core.settings import (
     Structural,
 )
 from rookery.models.build import ModelConfig
-from rookery.models.deterministic import Deterministic
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
+from rookery.models.squashed import Deterministic
 from rookery.models.structure import Structure
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy

@@ -116,7 +116,7 @@ class SACConfig(AlgorithmConfig):
         if self.discrete:
             return DistributionHead()
         noise = self.exploration
-        return Squashed(self.log_std, noise.kind, noise.theta, noise.every)
+        return Squashed(noise.kind, noise.theta, noise.every, self.log_std)
 
 
 @dataclass(frozen=True)

@@ -189,14 +189,9 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     Raises:
         ConfigError: If matplotlib is not installed, or the file cannot be written.
     """
-    from rookery.report.curves import dress, label_x
+    from rookery.report.curves import dress, label_x, new_figure, save_figure
 
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("--picture needs matplotlib: pip install 'rookery[plot]'") from None
-
-    figure = Figure(figsize=(9, 4), dpi=150, layout="constrained")
+    figure = new_figure(9, 4, "--picture")
     returns, rewards = figure.subplots(1, 2, width_ratios=(2, 1))
     episodes = summary.episodes
     order = sorted(range(len(episodes.ended)), key=episodes.ended.__getitem__)
@@ -210,11 +205,7 @@ def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:
     rewards.hist(summary.rewards, bins=40, color="#0072b2", log=True)
     rewards.set_title("rewards", loc="left", fontsize=12, fontweight="bold")
     rewards.set_ylabel("decisions", color="#444444")
-    for axes in (returns, rewards):
-        dress(axes)
+    dress(returns)
+    dress(rewards)
     figure.suptitle(f"{len(stored):,} decisions of {stored}", x=0.01, ha="left", fontsize=10, color="#444444")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--picture {target}: cannot be written: {error}") from None
+    save_figure(figure, target, "--picture")

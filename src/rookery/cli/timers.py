@@ -17,7 +17,7 @@ def timers(
 ) -> None:
     """Show where the time of a run went: seconds, share of the step above, calls, and file:line of each step."""
     from rookery.core.timers import PLACES, Timers
-    from rookery.report.timers import timer_table
+    from rookery.report.live import timer_table
 
     sys.path.insert(0, "")  # where an algorithm of your own is looked for
     folder = find_run(run)

@@ -17,9 +17,8 @@ from torch.nn import functional
 
 from rookery.core.batch import TensorTree
 from rookery.core.spaces import ObsSpec
-from rookery.models.activations import ACTIVATIONS
 from rookery.models.entities import EntityEncoder
-from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
+from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear, orthogonal
 from rookery.models.pictures import ImageEncoder, image_layout
 
 Normalizer = tuple[tuple[int, ...], Tensor, Tensor] | None

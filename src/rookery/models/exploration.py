@@ -3,8 +3,8 @@
 A number is always standard normal, so a spread means the same whichever way is chosen. What a way needs of earlier
 decisions is carried by whoever plays, slot by slot, beside what the policy remembers; zeros start an episode.
 
-Each head applies it in its `draw`: `models/deterministic.py` and `models/squashed.py`. Choices explore by themselves:
-`EpsilonGreedy` and `Boltzmann` stand in `models/q_head.py`, noisy weights in `models/noisy.py`.
+`BoundedHead.draw` applies it: `models/squashed.py`. Choices explore by themselves:
+`EpsilonGreedy`, `Boltzmann` and noisy weights stand in `models/q_head.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TINY = 1e-6
 """Below it the length of features counts as this: features of zeros give no noise."""
 
 
-class ActionNoise(ABC):
+class ExplorationNoise(ABC):
     """Turns fresh numbers of each decision into those that its action is drawn with.
 
     Attributes:
@@ -37,17 +37,18 @@ class ActionNoise(ABC):
     size: int
 
     @abstractmethod
-    def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor) -> Tensor:
+    def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor, spread: Tensor | None = None) -> Tensor:
         """Standard normal numbers ``[N, k]``.
 
         Args:
             noise: ``[N, noise.width]`` fresh ones.
             carried: ``[N, size]``, changed in place; None if `size` is 0.
             features: ``[N, F]`` what the decisions stand on.
+            spread: ``[k, F]`` how much noise each feature makes, where it depends on them; None = all alike.
         """
 
 
-class White(ActionNoise):
+class White(ExplorationNoise):
     """Every decision by itself.
 
     Args:
@@ -58,12 +59,12 @@ class White(ActionNoise):
         self.noise = NoiseSpec(normal=num_numbers)
         self.size = 0
 
-    def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor) -> Tensor:
+    def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor, spread: Tensor | None = None) -> Tensor:
         """The fresh ones."""
         return noise
 
 
-class OrnsteinUhlenbeck(ActionNoise):
+class OrnsteinUhlenbeck(ExplorationNoise):
     """Numbers that drift back to 0 (Uhlenbeck and Ornstein 1930; for exploration, Lillicrap et al. 2015, 1509.02971).
 
     ``x' = (1 - theta) x + sqrt(1 - (1 - theta)^2) e``: neighbours correlate by 1 - theta, and once an episode is old
@@ -81,13 +82,13 @@ class OrnsteinUhlenbeck(ActionNoise):
         self._kept = 1.0 - theta
         self._fresh = math.sqrt(1.0 - self._kept**2)
 
-    def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor) -> Tensor:
+    def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor, spread: Tensor | None = None) -> Tensor:
         """What is carried on, changed by the fresh ones."""
         assert carried is not None
         return carried.mul_(self._kept).add_(noise, alpha=self._fresh)
 
 
-class StateDependent(ActionNoise):
+class StateDependent(ExplorationNoise):
     """Noise that is a function of the features for a while (gSDE; Raffin et al. 2021, 2005.05719).
 
     A slot carries a matrix E of normal numbers, drawn anew when an episode starts and every so many decisions; the
@@ -109,14 +110,7 @@ class StateDependent(ActionNoise):
         self._shape = (num_numbers, num_features)
 
     def numbers(self, noise: Tensor, carried: Tensor | None, features: Tensor, spread: Tensor | None = None) -> Tensor:
-        """Those of this state.
-
-        Args:
-            noise: As always.
-            carried: As always.
-            features: As always.
-            spread: ``[k, F]`` s; None = all alike.
-        """
+        """The numbers of this state."""
         assert carried is not None
         count, matrix = carried[:, :1], carried[:, 1:]
         matrix.copy_(torch.where(count == 0.0, noise, matrix))
@@ -130,7 +124,9 @@ class StateDependent(ActionNoise):
         return numbers
 
 
-def action_noise_for(kind: str, theta: float, every: int | None, num_numbers: int, num_features: int) -> ActionNoise:
+def action_noise_for(
+    kind: str, theta: float, every: int | None, num_numbers: int, num_features: int
+) -> ExplorationNoise:
     """``white``, ``ou`` (with `theta`) or ``gsde`` (with `every`), for k numbers and F features."""
     if kind == "ou":
         return OrnsteinUhlenbeck(num_numbers, theta)

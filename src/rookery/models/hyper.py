@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.core.batch import TensorTree
-from rookery.models.activations import ACTIVATIONS
 from rookery.models.encoders import Encoder
-from rookery.models.layers import HIDDEN_GAIN, orthogonal
+from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, orthogonal
 
 MOST_ROWS = 1024
 """Rows that have weights of their own at a time where no gradient needs them afterwards: each takes a whole layer's."""

@@ -9,10 +9,11 @@ What several layers remember lies side by side, layer by layer.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -22,18 +23,8 @@ from rookery.core.batch import Sequences
 from rookery.core.errors import ConfigError
 from rookery.core.settings import PositiveInt, Settings
 from rookery.models.attention import AttentionBlock
-from rookery.models.layers import linear
+from rookery.models.layers import linear, orthogonal
 from rookery.models.pieces import Pieces
-from rookery.models.recurrence import (
-    InputLayer,
-    RecurrentLayer,
-    biases,
-    blend,
-    fused_pass,
-    spread_memories,
-    stacked,
-    weights_of,
-)
 
 
 @dataclass(frozen=True)
@@ -113,19 +104,107 @@ class Memory(nn.Module, ABC):
         """
 
 
+class RecurrentLayer(nn.Module):
+    """A layer of a recurrent memory.
+
+    Args:
+        num_inputs: Width of its input.
+        size: Width of the layer.
+        num_gates: How many vectors of that width it computes, gates and candidates.
+        looks_back: Whether the gates look at the layer's last output too.
+        generator: Draws the weights, those of inputs and of outputs each orthogonal as a whole.
+    """
+
+    def __init__(
+        self, num_inputs: int, size: int, *, num_gates: int, looks_back: bool, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.input = linear(num_inputs, num_gates * size, gain=1.0, generator=generator)
+        self.recurrent: nn.Parameter | None = None
+        if looks_back:
+            self.recurrent = nn.Parameter(orthogonal(num_gates * size, size, gain=1.0, generator=generator))
+
+
 class Recurrent(Memory):
     """Cells on top of each other, each of which looks at what the one below gives and at its own past.
 
     Args:
-        made: The cells, as `stacked` makes them.
+        num_inputs: Width of what the trunk gives.
+        size: Width of each layer.
+        layers: Cells on top of each other.
+        num_gates: Vectors that each computes, gates and candidates.
         num_states: Vectors that each remembers.
+        looks_back: Whether the gates look at the last output too.
+        generator: Draws the weights.
     """
 
-    def __init__(self, made: Sequence[InputLayer], num_states: int) -> None:
+    def __init__(
+        self,
+        num_inputs: int,
+        *,
+        size: int,
+        layers: int,
+        num_gates: int,
+        num_states: int = 1,
+        looks_back: bool = True,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
-        self.num_features = made[0].size
-        self.size = len(made) * num_states * self.num_features
+        self.num_features = size
+        self.size = layers * num_states * size
+        widths = [num_inputs] + [size] * (layers - 1)
+        made = [
+            RecurrentLayer(width, size, num_gates=num_gates, looks_back=looks_back, generator=generator)
+            for width in widths
+        ]
         self.layers = nn.ModuleList(made)
+        # at hand: to look weights up in modules takes as long as a small product
+        self._weights: tuple[tuple[Tensor, Any, Tensor], ...] = tuple(
+            (layer.input.weight, layer.recurrent, layer.input.bias) for layer in made
+        )
+
+    def fused_pass(
+        self, fused: Callable[..., tuple[Tensor, ...]], x: Tensor, memory: Tensor, sequences: Sequences
+    ) -> tuple[Tensor, Tensor]:
+        """All layers over all decisions, in one call of torch's own pass; see `Memory.forward`.
+
+        Args:
+            fused: ``torch.lstm`` or ``torch.gru``.
+            x: ``[N, F]``.
+            memory: ``[B, size]``.
+            sequences: How the rows lie in time.
+        """
+        pieces, layers = Pieces.of(sequences), len(self._weights)
+        num_states = self.size // (layers * self.num_features)
+        states = pieces.before(memory).unflatten(1, (layers, num_states, -1)).permute(2, 1, 0, 3).contiguous()
+        before = states[0] if num_states == 1 else states.unbind(0)
+        flat: list[Tensor] = []
+        for weight, recurrent, bias in self._weights:
+            flat += [weight, recurrent, bias, torch.zeros_like(bias)]
+        has_biases, dropout, bidirectional, batch_first = True, 0.0, False, False
+        options: tuple[Any, ...] = (flat, has_biases, layers, dropout, torch.is_grad_enabled(), bidirectional)
+        if pieces.in_order:
+            out, *after = fused(sequences.grid(x), before, *options, batch_first)
+            out = out.flatten(0, 1)
+        else:
+            out, *after = fused(pieces.pack(x), torch.tensor(pieces.counts), before, *options)
+        remembered = torch.stack(after, 2).index_select(1, pieces.last)  # [layers, B, num_states, size]
+        return pieces.unpack(out), remembered.transpose(0, 1).flatten(1)
+
+
+def spread_memories(size: int, horizon: int) -> Tensor:
+    """Biases ``[size]`` of gates that keep: at first unit by unit forgets later, within 2 to ``1 + horizon`` decisions.
+
+    Such a gate keeps ``sigmoid(log(t)) = 1 - 1 / (1 + t)``, with t from 1 to `horizon` in geometric steps (as Tallec &
+    Ollivier 2018, arXiv:1804.11188, draw it). Were all gates alike, none would see an early decision much later, and
+    there would be no gradient to learn it by.
+    """
+    return math.log(horizon) * torch.linspace(0.0, 1.0, size)
+
+
+def biases(bias: Tensor) -> tuple[Tensor, ...]:
+    """The bias of a layer as torch's cells take it: alone on the processor, elsewhere with a second one of zeros."""
+    return (bias,) if bias.is_cpu else (bias, torch.zeros_like(bias))
 
 
 class LSTM(Recurrent):
@@ -135,17 +214,11 @@ class LSTM(Recurrent):
     ``c = sigmoid(f) c + sigmoid(i) tanh(g)``, ``h = sigmoid(o) tanh(c)``. A layer remembers h, then c, and gives h. The
     bias of f starts at 1, so that it remembers before it has learned what to forget.
 
-    Args:
-        num_inputs: Width of what the trunk gives.
-        size: Width of each layer.
-        layers: Cells on top of each other.
-        generator: Draws the weights.
+    Arguments as of `Recurrent`.
     """
 
     def __init__(self, num_inputs: int, *, size: int, layers: int, generator: torch.Generator) -> None:
-        made = stacked(RecurrentLayer, num_inputs, size=size, layers=layers, num_gates=4, generator=generator)
-        super().__init__(made, num_states=2)
-        self._weights = weights_of(made)
+        super().__init__(num_inputs, size=size, layers=layers, num_gates=4, num_states=2, generator=generator)
         with torch.no_grad():
             for _, _, bias in self._weights:
                 bias[size : 2 * size] = 1.0
@@ -161,7 +234,7 @@ class LSTM(Recurrent):
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
         """All decisions of B sequences in one pass; see `Memory.forward`."""
-        return fused_pass(torch.lstm, x, memory, sequences, weights=self._weights, num_states=2)
+        return self.fused_pass(torch.lstm, x, memory, sequences)
 
 
 class GRU(Recurrent):
@@ -170,18 +243,11 @@ class GRU(Recurrent):
     With r, z, n = ``W x + b`` and, of the last output, ``U h``: ``r = sigmoid(r + U_r h)``,
     ``z = sigmoid(z + U_z h)``, ``n = tanh(n + r * U_n h)``, ``h = (1 - z) n + z h``. A layer remembers h, and gives it.
 
-    Args:
-        num_inputs: Width of what the trunk gives.
-        size: Width of each layer.
-        layers: Cells on top of each other.
-        horizon: Decisions; at first the units of a layer forget within 2 to about so many, see `spread_memories`.
-        generator: Draws the weights.
+    Arguments as of `Recurrent`; at first the units of a layer forget within 2 to about `horizon` decisions.
     """
 
     def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
-        made = stacked(RecurrentLayer, num_inputs, size=size, layers=layers, num_gates=3, generator=generator)
-        super().__init__(made, num_states=1)
-        self._weights = weights_of(made)
+        super().__init__(num_inputs, size=size, layers=layers, num_gates=3, generator=generator)
         with torch.no_grad():
             for _, _, bias in self._weights:
                 bias[size : 2 * size] = spread_memories(size, horizon)
@@ -196,7 +262,7 @@ class GRU(Recurrent):
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
         """All decisions of B sequences in one pass; see `Memory.forward`."""
-        return fused_pass(torch.gru, x, memory, sequences, weights=self._weights, num_states=1)
+        return self.fused_pass(torch.gru, x, memory, sequences)
 
 
 class Scan(Recurrent):
@@ -211,26 +277,19 @@ class Scan(Recurrent):
     The tanh is not the paper's. Without it what one layer gives is linear in its candidates, and heads that are linear
     too learn to tell a decision from those around it much later.
 
-    Args:
-        num_inputs: Width of what the trunk gives.
-        size: Width of each layer.
-        layers: Cells on top of each other.
-        horizon: Decisions; at first the units of a layer forget within 2 to about so many, see `spread_memories`.
-        generator: Draws the weights.
+    Arguments as of `Recurrent`; at first the units of a layer forget within 2 to about `horizon` decisions.
     """
 
     def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
-        made = stacked(InputLayer, num_inputs, size=size, layers=layers, num_gates=2, generator=generator)
-        super().__init__(made, num_states=1)
-        self._weights = tuple((layer.input.weight, layer.input.bias) for layer in made)
+        super().__init__(num_inputs, size=size, layers=layers, num_gates=2, looks_back=False, generator=generator)
         with torch.no_grad():
-            for _, bias in self._weights:
+            for _, _, bias in self._weights:
                 bias[:size] = -spread_memories(size, horizon)
 
     def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """One decision of N slots; see `Memory.advance`."""
         after: list[Tensor] = []
-        for h, (weight, bias) in zip(memory.split(self.num_features, 1), self._weights, strict=True):
+        for h, (weight, _, bias) in zip(memory.split(self.num_features, 1), self._weights, strict=True):
             gate, candidate = functional.linear(x, weight, bias).chunk(2, 1)
             h = torch.lerp(h, candidate, gate.sigmoid())
             after.append(h)
@@ -242,14 +301,53 @@ class Scan(Recurrent):
         pieces = Pieces.of(sequences)
         after: list[Tensor] = []
         x = pieces.pack(x)
-        for before, (weight, bias) in zip(
-            pieces.before(memory).split(self.num_features, 1), self._weights, strict=True
-        ):
+        states = pieces.before(memory).split(self.num_features, 1)
+        for before, (weight, _, bias) in zip(states, self._weights, strict=True):
             gate, candidate = functional.linear(x, weight, bias).chunk(2, 1)
             h = blend(candidate, gate.sigmoid(), before, pieces.counts)
             after.append(h.index_select(0, pieces.last_packed))
             x = h.tanh()
         return pieces.unpack(x), torch.cat(after, 1)
+
+
+def blend(candidate: Tensor, gate: Tensor, before: Tensor, counts: list[int]) -> Tensor:
+    """The blends ``h[t] = (1 - gate[t]) h[t - 1] + gate[t] candidate[t]`` of each piece, in packed order, ``[N, H]``.
+
+    Args:
+        candidate: ``[N, H]``.
+        gate: ``[N, H]`` from 0 to 1.
+        before: ``[P, H]`` what stands before the first step of each piece.
+        counts: How many pieces have a first row, a second one, ...
+    """
+    blended: Tensor = _Blend.apply(candidate, gate, before, counts)  # type: ignore[no-untyped-call]
+    return blended
+
+
+class _Blend(torch.autograd.Function):
+    """One operation a time step in each direction; autograd's own tape would hold and visit four."""
+
+    @staticmethod
+    def forward(ctx: Any, candidate: Tensor, gate: Tensor, before: Tensor, counts: list[int]) -> Tensor:
+        out = torch.empty_like(candidate)
+        h = before
+        for now, news, z in zip(out.split(counts), candidate.split(counts), gate.split(counts), strict=True):
+            h = torch.lerp(h[: len(now)], news, z, out=now)
+        ctx.save_for_backward(candidate, gate, before, out)
+        ctx.counts = counts
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        candidate, gate, before, out = ctx.saved_tensors
+        counts: list[int] = ctx.counts
+        keep = 1.0 - gate
+        grad = grads[0].clone()
+        grad_of, keep_of = grad.split(counts), keep.split(counts)
+        for step in range(len(counts) - 1, 0, -1):
+            grad_of[step - 1][: counts[step]].addcmul_(grad_of[step], keep_of[step])
+        going_on = [h[:count] for h, count in zip(out.split(counts), counts[1:], strict=False)]
+        previous = torch.cat((before, *going_on))
+        return grad * gate, grad * (candidate - previous), grad_of[0] * keep_of[0], None
 
 
 STRETCH = 4  # times the context of attention: so much of a sequence goes through it at once

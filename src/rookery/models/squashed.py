@@ -1,4 +1,8 @@
-"""The squashed Gaussian: normal numbers that tanh brings into [-1, 1] (Haarnoja et al. 2018, 1812.05905, app. C)."""
+"""Heads for numbers between two bounds, into which tanh brings what they put out.
+
+The squashed Gaussian is that of Haarnoja et al. 2018 (1812.05905, app. C; SAC); the deterministic head is for policies
+that are learned through a critic (Silver et al. 2014; DDPG, TD3).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from torch.nn import functional
 
 from rookery.core.spaces import ActionSpec
 from rookery.models.distributions import LOG_2PI, Behavior, NoiseSpec
-from rookery.models.exploration import StateDependent, action_noise_for, bounded_numbers, uniform
+from rookery.models.exploration import action_noise_for, bounded_numbers, uniform
 from rookery.models.heads import ACTION_GAIN, Head, HeadSpec
 from rookery.models.layers import linear
 
@@ -73,24 +77,76 @@ class SquashedGaussian(Behavior):
 
 
 @dataclass(frozen=True)
-class Squashed(HeadSpec):
-    """A squashed Gaussian for a Box with bounds.
+class BoundedSpec(HeadSpec):
+    """A head for a Box with bounds, and how it explores.
 
     Attributes:
-        log_std: How its log standard deviation is kept in range: ``clamp`` cuts it off at -20 and 2, ``tanh`` brings it
-            between -5 and 2 smoothly.
         noise: What the noise of consecutive decisions has to do with each other: nothing (``white``), it drifts
-            (``ou``), or it is a function of the state for a while (``gsde``, where the standard deviation is learned
-            for each feature: it is ``sqrt(sum_j f_j^2 s_ij^2)``, see `StateDependent`). Log-probabilities are those of
-            a decision by itself.
+            (``ou``), or it is a function of the state for a while (``gsde``); see `models/exploration.py`.
         theta: Of ``ou``.
         every: Of ``gsde``: decisions with the same function; None = whole episodes.
     """
 
-    log_std: Literal["clamp", "tanh"] = "clamp"
     noise: Literal["white", "ou", "gsde"] = "white"
     theta: float = 0.15
     every: int | None = None
+
+
+class BoundedHead(Head):
+    """Base of heads whose actions are numbers with bounds, which explore by noise that hangs together over time.
+
+    Args:
+        num_features: Width of the features.
+        action: Layout of the actions, numbers with bounds.
+        spec: What noise is like.
+
+    Attributes:
+        spec: As given.
+        random: 1 = whoever explores acts evenly at random; a buffer, 0 until somebody sets it.
+
+    Raises:
+        SpaceError: If an action is anything but numbers with bounds.
+    """
+
+    random: Tensor
+
+    def __init__(self, num_features: int, action: ActionSpec, spec: BoundedSpec) -> None:
+        super().__init__()
+        self.num_numbers = bounded_numbers(action)
+        self.spec = spec
+        self.action_spec = action
+        self.exploration = action_noise_for(spec.noise, spec.theta, spec.every, self.num_numbers, num_features)
+        self.noise, self.exploration_size = self.exploration.noise, self.exploration.size
+        self.register_buffer("random", torch.tensor(0.0))
+
+    @property
+    def spread(self) -> Tensor | None:
+        """The learned spread ``[k, F]`` of noise that is a function of the features; None if there is none."""
+        return None
+
+    def draw(
+        self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Actions as whoever explores takes them; see `Head.draw`."""
+        if self.random:
+            return uniform(noise[:, : self.num_numbers])
+        behavior: Behavior = self(features)
+        return behavior.sample_logp(self.exploration.numbers(noise, carried, features, self.spread))
+
+
+@dataclass(frozen=True)
+class Squashed(BoundedSpec):
+    """A squashed Gaussian for a Box with bounds. Log-probabilities are those of a decision by itself.
+
+    With ``gsde`` the standard deviation is learned for each feature: it is ``sqrt(sum_j f_j^2 s_ij^2)``, see
+    `StateDependent`.
+
+    Attributes:
+        log_std: How its log standard deviation is kept in range: ``clamp`` cuts it off at -20 and 2, ``tanh`` brings it
+            between -5 and 2 smoothly.
+    """
+
+    log_std: Literal["clamp", "tanh"] = "clamp"
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
@@ -101,10 +157,10 @@ class Squashed(HeadSpec):
     @property
     def greedy(self) -> Squashed:
         """See `HeadSpec.greedy`."""
-        return Squashed(self.log_std, noise="gsde" if self.noise == "gsde" else "white")
+        return Squashed("gsde" if self.noise == "gsde" else "white", log_std=self.log_std)
 
 
-class SquashedHead(Head):
+class SquashedHead(BoundedHead):
     """A linear layer to means and log standard deviations.
 
     Args:
@@ -115,8 +171,6 @@ class SquashedHead(Head):
         generator: Draws the weights.
 
     Attributes:
-        spec: As given.
-        random: 1 = whoever explores acts evenly at random; a buffer, 0 until somebody sets it.
         linear: Its outputs are all k means, then all k log standard deviations (not with ``gsde``).
         log_spread: With ``gsde``, ``[k, F]`` log of s; else None.
 
@@ -124,7 +178,7 @@ class SquashedHead(Head):
         SpaceError: If an action is anything but numbers with bounds.
     """
 
-    random: Tensor
+    spec: Squashed
     log_spread: nn.Parameter | None
 
     def __init__(
@@ -136,13 +190,8 @@ class SquashedHead(Head):
         log_std_init: float,
         generator: torch.Generator,
     ) -> None:
-        super().__init__()
-        numbers = bounded_numbers(action)
-        self.spec = spec
-        self.action_spec = action
-        self._numbers = numbers
-        self.exploration = action_noise_for(spec.noise, spec.theta, spec.every, numbers, num_features)
-        self.noise, self.exploration_size = self.exploration.noise, self.exploration.size
+        super().__init__(num_features, action, spec)
+        numbers = self.num_numbers
         self.log_spread = None
         if spec.noise == "gsde":  # features of size 1 give the first standard deviation
             start = log_std_init - 0.5 * math.log(num_features)
@@ -151,7 +200,6 @@ class SquashedHead(Head):
         else:
             self.linear = linear(num_features, 2 * numbers, gain=ACTION_GAIN, generator=generator)
             self.linear.bias.data[numbers:] = _before_range(spec, log_std_init)
-        self.register_buffer("random", torch.tensor(0.0))
         self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> SquashedGaussian:
@@ -169,18 +217,10 @@ class SquashedHead(Head):
         mean, log_std = output.chunk(2, -1)
         return SquashedGaussian(mean, _in_range(self.spec, log_std))
 
-    def draw(
-        self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Actions as whoever explores takes them; see `Head.draw`."""
-        if self.random:
-            return uniform(noise[:, : self._numbers])
-        if isinstance(self.exploration, StateDependent):
-            assert self.log_spread is not None
-            numbers = self.exploration.numbers(noise, carried, features, self.log_spread.exp())
-        else:
-            numbers = self.exploration.numbers(noise, carried, features)
-        return self(features).sample_logp(numbers)  # type: ignore[no-any-return]
+    @property
+    def spread(self) -> Tensor | None:
+        """The learned spread; see `BoundedHead.spread`."""
+        return None if self.log_spread is None else self.log_spread.exp()
 
 
 def _in_range(spec: Squashed, output: Tensor) -> Tensor:
@@ -198,3 +238,88 @@ def _before_range(spec: Squashed, log_std: float) -> float:
     low, high = SCALED
     place = 2.0 * (log_std - low) / (high - low) - 1.0
     return math.atanh(min(max(place, -0.999), 0.999))
+
+
+class Disturbed(Behavior):
+    """An action with normal noise on it, cut off at the bounds: float32 ``[..., k]`` in [-1, 1].
+
+    The noise only tries things out, so probabilities mean nothing here: `log_prob` is 0.
+
+    Args:
+        mean: The action, ``[..., k]``.
+        std: Standard deviation of the noise, a tensor without dimensions.
+    """
+
+    def __init__(self, mean: Tensor, std: Tensor) -> None:
+        self.mean = mean
+        self.std = std
+
+    @property
+    def noise(self) -> NoiseSpec:
+        """A normal number for each element."""
+        return NoiseSpec(normal=self.mean.shape[-1])
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """The action plus standard deviation times `noise`, at most the bounds."""
+        return torch.addcmul(self.mean, self.std, noise).clamp_(-1.0, 1.0)
+
+    def mode(self) -> Tensor:
+        """The action itself."""
+        return self.mean
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Zeros ``[...]``."""
+        return torch.zeros_like(action[..., 0])
+
+
+@dataclass(frozen=True)
+class Deterministic(BoundedSpec):
+    """One action for each state, for a Box with bounds."""
+
+    def build(
+        self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
+    ) -> DeterministicHead:
+        """The head; arguments as of `HeadSpec.build`."""
+        return DeterministicHead(num_features, action, self, generator=generator)
+
+    @property
+    def greedy(self) -> Deterministic:
+        """See `HeadSpec.greedy`."""
+        return Deterministic()
+
+
+class DeterministicHead(BoundedHead):
+    """tanh of a linear layer.
+
+    Args:
+        num_features: Width of the features.
+        action: Layout of the actions, numbers with bounds.
+        spec: What noise is like.
+        generator: Draws the weights.
+
+    Attributes:
+        linear: Puts out the k elements.
+        std: Standard deviation of the noise; a buffer, 0 until somebody sets it.
+
+    Raises:
+        SpaceError: If an action is anything but numbers with bounds.
+    """
+
+    std: Tensor
+
+    def __init__(
+        self, num_features: int, action: ActionSpec, spec: Deterministic, *, generator: torch.Generator
+    ) -> None:
+        super().__init__(num_features, action, spec)
+        self.linear = linear(num_features, self.num_numbers, gain=ACTION_GAIN, generator=generator)
+        self.register_buffer("std", torch.tensor(0.0))
+        self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
+
+    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Disturbed:
+        """Each row's action, and its noise, whether or not it is `random`; arguments as of `Head.forward`."""
+        weight, bias = self._own
+        return self.behavior(functional.linear(features, weight, bias))
+
+    def behavior(self, output: Tensor) -> Disturbed:
+        """What actions are drawn from, given what `linear` puts out, ``[N, k]``."""
+        return Disturbed(torch.tanh(output), self.std)

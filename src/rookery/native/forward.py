@@ -117,7 +117,7 @@ class NetworkKernels:
 
     Args:
         structure: What the network computes; its weights lie where they will stay.
-        build: What runs it.
+        build: The compiled kernels.
 
     Attributes:
         structure: As given.

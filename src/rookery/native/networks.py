@@ -26,13 +26,11 @@ from rookery.core.native import (
     is_plain,
 )
 from rookery.core.native_memory import Cell, Recurrence
-from rookery.models.deterministic import DeterministicHead
 from rookery.models.encoders import Encoder
 from rookery.models.heads import Head
-from rookery.models.memory import Memory, Recurrent
+from rookery.models.memory import Memory, Recurrent, RecurrentLayer
 from rookery.models.q_head import QHead
-from rookery.models.recurrence import InputLayer, RecurrentLayer
-from rookery.models.squashed import CLAMPED, SCALED, SquashedHead
+from rookery.models.squashed import CLAMPED, SCALED, DeterministicHead, SquashedHead
 from rookery.native.qualify import RECURRENT
 
 DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
@@ -52,7 +50,7 @@ def last_layers(head: nn.Module) -> list[nn.Linear]:
 
 
 def layout_of(head: Head) -> HeadLayout:
-    """What the outputs of `last_layers` mean, side by side."""
+    """Describes what the outputs of `last_layers` mean, side by side."""
     spec = head.action_spec
     layout = HeadLayout(spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
     if isinstance(head, QHead):
@@ -69,10 +67,10 @@ def layout_of(head: Head) -> HeadLayout:
 
 
 class NativeTrunk:
-    """A trunk with linear layers on top of it, on kernels.
+    """Runs a trunk with linear layers on top of it.
 
     Args:
-        build: What runs it.
+        build: The compiled kernels.
         trunk: An encoder that qualifies.
         heads: Linear layers, each on the trunk's features.
         normalized: What is shifted and scaled before the trunk; empty if observations come as the trunk takes them.
@@ -111,7 +109,7 @@ class NativeTrunk:
         self._widths = tuple(leaf.width for leaf in leaves)
 
     def forward(self, obs: TensorTree, keep: bool = False) -> list[Tensor]:
-        """What each head puts out, ``[N, outputs]``, for observations ``[N, ...]`` by leaf path.
+        """Computes what each head puts out, ``[N, outputs]``, for observations ``[N, ...]`` by leaf path.
 
         Args:
             obs: Types as stored, normalized unless this trunk does that.
@@ -120,17 +118,17 @@ class NativeTrunk:
         return self.network.forward(self.read(obs), keep)
 
     def read(self, obs: TensorTree) -> list[Tensor]:
-        """Observations as the network reads them, leaf by leaf."""
+        """Gives observations as the network reads them, leaf by leaf."""
         return [obs[path].to(dtype).contiguous() for path, dtype in zip(self.paths, self._types, strict=True)]
 
     def can_read(self, obs: TensorTree) -> bool:
-        """Whether observations lie in memory as the network reads them."""
+        """Tells whether observations lie in memory as the network reads them."""
         leaves = [obs[path] for path in self.paths]
         wide = all(leaf.numel() == len(leaf) * width for leaf, width in zip(leaves, self._widths, strict=True))
         return wide and all(is_plain(leaf, dtype) for leaf, dtype in zip(leaves, self._types, strict=True))
 
     def addresses(self, obs: TensorTree) -> Array[c_void_p]:
-        """Where observations lie that the network can read, for a kernel; only as long as they are there."""
+        """Gives the addresses of observations that the network can read, valid as long as these are kept."""
         return (ADDRESS * len(self.paths))(*[obs[path].data_ptr() for path in self.paths])
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
@@ -139,10 +137,10 @@ class NativeTrunk:
 
 
 class NativeRecurrence:
-    """A trunk, the cells of a memory, and linear layers on top of them, on kernels.
+    """Runs a trunk, the cells of a memory, and linear layers on top of them.
 
     Args:
-        build: What runs it.
+        build: The compiled kernels.
         trunk: An encoder that qualifies.
         memory: One of `RECURRENT`.
         heads: Linear layers, each on what the memory gives.
@@ -154,7 +152,7 @@ class NativeRecurrence:
     ) -> None:
         assert isinstance(memory, Recurrent)
         width, layers = memory.num_features, list(memory.layers)
-        inputs = [layer.input for layer in layers if isinstance(layer, InputLayer)]
+        inputs = [layer.input for layer in layers if isinstance(layer, RecurrentLayer)]
         self.trunk = NativeTrunk(build, trunk, inputs[:1], normalized)
         above = [[layer] for layer in inputs[1:]] + [list(heads)]
         self._networks = [self.trunk.network]
@@ -163,14 +161,14 @@ class NativeRecurrence:
             for part in above
         ]
         kind = next(name for known, name in RECURRENT.items() if isinstance(memory, known))
-        weights = [layer.recurrent if isinstance(layer, RecurrentLayer) else None for layer in layers]
+        weights = [layer.recurrent for layer in layers if isinstance(layer, RecurrentLayer)]
         self._cells = [Cell(build, kind, width, weight) for weight in weights]
         self._build = build
         self._columns = [slice(i * cell.state, (i + 1) * cell.state) for i, cell in enumerate(self._cells)]
         self._sequences: Sequences | None = None
 
     def playing(self, offset: int) -> Recurrence:
-        """All of it for one decision at a time, where a slot's memory has the cells' states from column `offset` on."""
+        """Gives all of it for single decisions, where a slot's memory has the cells' states from column `offset` on."""
         return Recurrence(self._build, self._networks, self._cells, [offset + part.start for part in self._columns])
 
     def forward(
@@ -181,7 +179,7 @@ class NativeRecurrence:
         keep: bool = False,
         after: Tensor | None = None,
     ) -> list[Tensor]:
-        """What each layer on top puts out, ``[N, outputs]``.
+        """Computes what each layer on top puts out, ``[N, outputs]``.
 
         Args:
             obs: ``[N, ...]`` by leaf path, normalized unless the trunk does that.

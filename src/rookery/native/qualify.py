@@ -15,13 +15,12 @@ from torch import nn
 
 from rookery.core.native import MAX_LAYERS, MAX_LEAVES, best_build, is_plain, why_none
 from rookery.models.build import ModelConfig
-from rookery.models.deterministic import DeterministicHead
 from rookery.models.encoders import Encoder
 from rookery.models.heads import ActionHead, Head, ValueHead
 from rookery.models.hyper import GoalTrunk
 from rookery.models.memory import GRU, LSTM, Attention, Memory, Scan
 from rookery.models.q_head import QHead
-from rookery.models.squashed import SquashedHead
+from rookery.models.squashed import DeterministicHead, SquashedHead
 
 MOST_WEIGHTS = 2**18
 """Of a layer. Kernels take two cores at most: wider ones are left to torch, which takes all."""

@@ -39,11 +39,12 @@ from rookery.core.state import Stateful
 from rookery.replay.budget import bytes_needed, reserve
 from rookery.replay.observations import Observations, Pool
 from rookery.replay.pieces import Piece, check_array, part_of, piece_of, rows_in
-from rookery.replay.regular import Regular, RolloutArrays
-from rookery.replay.sequences import SampledSequences
 from rookery.replay.sum_tree import SumTree
 
 EMPTY = "the replay buffer is empty: there is nothing to draw; play first, or start from what another run has kept"
+
+MAX_SHARE = 0.9
+"""How much the largest error of a sequence counts in its priority; the rest is their mean (eta of the R2D2 paper)."""
 
 PLAIN = ("action", "logp", "reward", "terminated", "truncated", "begins", "slot", "clock", "before")
 """Columns that a piece has as they are."""
@@ -82,6 +83,105 @@ class ReplayConfig(Settings):
 
     mix: dict[str, PositiveFloat] = field(default_factory=dict)
     """Such memories, only read, and the part of every batch that is drawn from each; the rest is the policy's own."""
+
+
+@dataclass(frozen=True)
+class SampledSequences:
+    """Sequences drawn from a replay buffer.
+
+    Attributes:
+        rollout: F fragments of up to T decisions. Each has what the policy remembered before its first row, and only
+            that: ``memory`` is ``[1, F, M]``. `version` is not known, and 0.
+        weight: ``[F]`` importance weights; None if all count alike.
+        row: ``[F]`` serial number of each fragment's first row, int64: what `update_priorities` takes.
+    """
+
+    rollout: Rollout
+    weight: Tensor | None
+    row: Tensor
+
+
+# --- regular rollouts -------------------------------------------------------------------------------------------------
+# The slots of the one before, all of them for as long, and no episode's end: most of what a buffer gets, and added with
+# few copies.
+
+
+@dataclass
+class RolloutArrays:
+    """Holds the arrays of one rollout of T rows of F fragments; many rollouts come as the same object, written over.
+
+    Attributes:
+        rollout: The rollout.
+        header: The rollout's ``slot``, ``clock``, ``length`` and ``first``.
+        ends: ``terminated`` and ``truncated`` ``[T, F]``.
+        rows: ``action``, ``logp`` and ``reward`` ``[T * F, ...]``.
+        obs: ``[T * F, ...]``.
+        last_obs: ``[F, ...]``.
+    """
+
+    rollout: Rollout
+    header: tuple[np.ndarray, ...]
+    ends: tuple[np.ndarray, ...]
+    rows: dict[str, np.ndarray]
+    obs: Tree
+    last_obs: Tree
+
+    @classmethod
+    def of(cls, rollout: Rollout) -> RolloutArrays | None:
+        """Returns the arrays of a rollout; None if its rows do not lie one after the other."""
+        steps, fragments = rollout.reward.shape
+        size = steps * fragments
+        rows = {name: getattr(rollout, name).numpy() for name in ("action", "logp", "reward")}
+        obs = {path: leaf.numpy() for path, leaf in rollout.obs.items()}
+        if not all(array.flags.c_contiguous for array in (*rows.values(), *obs.values())):
+            return None
+        return cls(
+            rollout,
+            tuple(getattr(rollout, name).numpy() for name in ("slot", "clock", "length", "first")),
+            (rollout.terminated.numpy(), rollout.truncated.numpy()),
+            {name: array.reshape(size, *array.shape[2:]) for name, array in rows.items()},
+            {path: array.reshape(size, *array.shape[2:]) for path, array in obs.items()},
+            {path: leaf.numpy() for path, leaf in rollout.last_obs.items()},
+        )
+
+
+@dataclass
+class Regular:
+    """Says where the slots of the last rollout stand, whose newest rows are the newest of all and ended no episode.
+
+    Attributes:
+        slot: ``[F]``.
+        due: ``[F]`` clock of the next decision of each.
+        newest: ``[F]`` the newest row of each.
+        tails: ``[F]`` the place aside where it stands what each saw last.
+        arrays: The arrays of the last rollout.
+    """
+
+    slot: np.ndarray
+    due: np.ndarray
+    newest: np.ndarray
+    tails: np.ndarray
+    arrays: RolloutArrays
+
+    def arrays_of(self, rollout: Rollout) -> RolloutArrays | None:
+        """Returns the arrays of a rollout that is regular; None if it is not."""
+        steps, fragments = rollout.reward.shape
+        if fragments != len(self.slot):
+            return None
+        arrays = self.arrays if self.arrays.rollout is rollout else RolloutArrays.of(rollout)
+        if arrays is None:
+            return None
+        slot, clock, length, first = arrays.header
+        same = slot.tobytes() == self.slot.tobytes() and clock.tobytes() == self.due.tobytes()
+        if not same or length.tobytes() != steps.to_bytes(8, "little") * fragments:
+            return None
+        if 1 in first.tobytes() or any(1 in flags.tobytes() for flags in arrays.ends):
+            return None
+        self.arrays = arrays
+        return arrays
+
+
+# --- the buffer -------------------------------------------------------------------------------------------------------
 
 
 class ReplayBuffer(Stateful):
@@ -619,3 +719,22 @@ def n_step_windows(
         following = after.take(last)
     discount[following == last] = 0.0
     return total.astype(np.float32), discount.astype(np.float32), following
+
+
+def sequence_priorities(priority: Tensor, fragment: Tensor, fragments: int) -> tuple[Tensor, Tensor]:
+    """Gives sequences 0.9 times the largest and 0.1 times the mean of the priorities of their rows.
+
+    Args:
+        priority: ``[N]`` of rows.
+        fragment: ``[N]`` the sequence that each row is of.
+        fragments: F, how many sequences there are.
+
+    Returns:
+        The sequences that have rows ``[B]``, and their priorities ``[B]``.
+    """
+    largest = priority.new_zeros(fragments).scatter_reduce_(0, fragment, priority, "amax")
+    total = priority.new_zeros(fragments).index_add_(0, fragment, priority)
+    count = torch.bincount(fragment, minlength=fragments)
+    mixed = MAX_SHARE * largest + (1 - MAX_SHARE) * total / count.clamp(min=1)
+    present = count.nonzero().squeeze(1)
+    return present, mixed[present]

@@ -8,6 +8,7 @@ was seen, whatever comes at the start of an episode: where it does not, more fra
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,39 @@ def whole(piece: Piece, path: str, sort: str) -> np.ndarray:
     return piece[f"frame/{path}"][piece[f"number/{path}"].searchsorted(piece[f"{sort}/{path}"])]
 
 
-class StackedLeaf(Stateful):
+class LeafRows:
+    """Arrays for the rows of a ring, and for what lies aside.
+
+    Attributes:
+        rows: ``[capacity, ...]``.
+        aside: ``[room, ...]``.
+    """
+
+    def __init__(self, capacity: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.rows = np.empty((capacity, *shape), dtype)
+        self.aside = np.empty((0, *shape), dtype)
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` arrays aside."""
+        if size > len(self.aside):
+            grown = np.empty((size, *self.aside.shape[1:]), self.aside.dtype)
+            grown[: len(self.aside)] = self.aside
+            self.aside = grown
+
+    def stored(self, places: np.ndarray, aside: np.ndarray | None) -> np.ndarray:
+        """What is stored at these places, ``[N, ...]``, in memory of its own.
+
+        Args:
+            places: ``[N]``.
+            aside: Which of them are not rows; None if all are.
+        """
+        found = self.rows.take(places, axis=0, mode="clip")
+        if aside is not None:
+            found[aside] = self.aside[places[aside] - len(self.rows)]
+        return found
+
+
+class StackedLeaf(LeafRows, Stateful):
     """A leaf whose observations are stored frame by frame.
 
     Frames have serial numbers and lie in a ring of their own, a bit larger than that of the rows. An observation has no
@@ -71,10 +104,9 @@ class StackedLeaf(Stateful):
     fixed = ("leaf", "rows", "base", "aside", "frames")
 
     def __init__(self, capacity: int, leaf: Leaf) -> None:
+        super().__init__(capacity, leaf.shape[:1], np.dtype(np.int64))
         self.leaf = leaf
-        self.rows = np.empty((capacity, leaf.shape[0]), np.int64)
         self.base = np.empty(capacity, np.int64)
-        self.aside = np.empty((0, leaf.shape[0]), np.int64)
         self.frames = np.empty((frames_for(capacity), *leaf.shape[1:]), leaf.dtype)
         self.head = 0
         self.changed = 0
@@ -98,29 +130,9 @@ class StackedLeaf(Stateful):
             return first
         return first + bisect_left(range(first, total), bound, key=base)
 
-    def grow(self, size: int) -> None:
-        """Makes room for `size` observations aside."""
-        if size <= len(self.aside):
-            return
-        grown = np.empty((size, self.aside.shape[1]), np.int64)
-        grown[: len(self.aside)] = self.aside
-        self.aside = grown
-
-    def numbers(self, places: np.ndarray, aside: np.ndarray | None) -> np.ndarray:
-        """The numbers ``[N, K]`` of the frames of these places; see `gather`."""
-        found = self.rows.take(places, axis=0, mode="clip")
-        if aside is not None:
-            found[aside] = self.aside[places[aside] - len(self.rows)]
-        return found
-
     def gather(self, places: np.ndarray, aside: np.ndarray | None) -> np.ndarray:
-        """The observations ``[N, K, ...]`` of these places, in memory of their own.
-
-        Args:
-            places: ``[N]``.
-            aside: Which of them are not rows; None if all are.
-        """
-        return self.frames.take(self.numbers(places, aside) % len(self.frames), axis=0)
+        """The observations ``[N, K, ...]`` of these places; arguments as of `stored`."""
+        return self.frames.take(self.stored(places, aside) % len(self.frames), axis=0)
 
     # --- pieces -------------------------------------------------------------------------------------------------------
 
@@ -138,15 +150,8 @@ class StackedLeaf(Stateful):
         self.aside[numbers] = piece[f"next_stack/{path}"]
 
     def export(self, path: str, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
-        """What a piece of these rows says of the leaf.
-
-        Args:
-            path: Of the leaf.
-            rows: ``[n]``.
-            following: ``[q]`` places of what was seen after the last ones.
-            aside: Which of these are not rows; None if all are.
-        """
-        stack, last = self.numbers(rows, None), self.numbers(following, aside)
+        """What a piece of these rows says of the leaf; see `PlainLeaf.export`."""
+        stack, last = self.stored(rows, None), self.stored(following, aside)
         number = np.unique(np.concatenate((stack.ravel(), last.ravel())))
         return {
             f"stack/{path}": stack,
@@ -190,7 +195,7 @@ class StackedLeaf(Stateful):
         self._judge(shifted[(previous >= 0) & ~repeated[:, -1]])
 
         known = np.flatnonzero(tails >= 0)
-        found = self.numbers(tails[known], np.arange(len(known)))
+        found = self.stored(tails[known], np.arange(len(known)))
         same = _same(seen[known], self.frames[found % len(self.frames)])
         known, found = known[same], found[same]
         alone = ~shifted

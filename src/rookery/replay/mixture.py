@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.batch import Rollout, TensorTree, Transitions
+from rookery.core.batch import Rollout, Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.state import Stateful
-from rookery.replay.buffer import ReplayBuffer, ReplayConfig
-from rookery.replay.sequences import SampledSequences
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig, SampledSequences
 
 SOURCE = 1 << 48
 """Rows of the k-th of the other buffers are known by their serial number plus k times this, k from 1."""
@@ -85,15 +84,8 @@ class Mixture(Stateful):
             if count:
                 drawn = self.buffers[source].sample(count, n_step=n_step, gamma=gamma, beta=beta)
                 parts.append(replace(drawn, row=drawn.row + source * SOURCE))
-        return Transitions(
-            obs=_joined_trees([part.obs for part in parts]),
-            action=torch.cat([part.action for part in parts]),
-            reward=torch.cat([part.reward for part in parts]),
-            next_obs=_joined_trees([part.next_obs for part in parts]),
-            discount=torch.cat([part.discount for part in parts]),
-            weight=_joined_weights([part.weight for part in parts]),
-            row=torch.cat([part.row for part in parts]),
-        )
+        joined = {name: _joined([getattr(part, name) for part in parts]) for name in Transitions.__dataclass_fields__}
+        return Transitions(**joined)
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
         """Sequences from all buffers, those of the own one first; see `ReplayBuffer.sample_sequences`."""
@@ -104,7 +96,7 @@ class Mixture(Stateful):
                 parts.append(drawn)
                 rows.append(drawn.row + source * SOURCE)
         rollout = _joined_rollouts([part.rollout for part in parts])
-        return SampledSequences(rollout, _joined_weights([part.weight for part in parts]), torch.cat(rows))
+        return SampledSequences(rollout, _joined([part.weight for part in parts]), torch.cat(rows))
 
     def update_priorities(self, row: Tensor, priority: Tensor) -> None:
         """Notes how much there was to learn from rows, in the buffers they came from."""
@@ -153,13 +145,14 @@ class Mixture(Stateful):
         super().load_state_dict(state)
 
 
-def _joined_trees(trees: Sequence[TensorTree]) -> TensorTree:
-    return {path: torch.cat([tree[path] for tree in trees]) for path in trees[0]}
-
-
-def _joined_weights(weights: Sequence[Tensor | None]) -> Tensor | None:
-    known = [weight for weight in weights if weight is not None]
-    return torch.cat(known) if known else None
+def _joined(parts: Sequence[Any], axis: int = 0) -> Any:
+    """Tensors, or trees of them, one after the other along an axis; those that are None are left out."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    if isinstance(known[0], dict):
+        return {path: torch.cat([part[path] for part in known], axis) for path in known[0]}
+    return torch.cat(known, axis)
 
 
 def _joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
@@ -169,17 +162,11 @@ def _joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
         rollout.boot_index + torch.tensor([0, before]) for rollout, before in zip(rollouts, fragments, strict=False)
     ]
 
-    def joined(name: str, axis: int) -> Any:
-        parts = [getattr(rollout, name) for rollout in rollouts]
-        if isinstance(parts[0], dict):
-            return {path: torch.cat([part[path] for part in parts], axis) for path in parts[0]}
-        return torch.cat(parts, axis)
-
     by_time = ("obs", "action", "logp", "reward", "terminated", "truncated", "memory")
     by_fragment = ("last_obs", "final_obs", "slot", "clock", "length", "first", "version")
     return replace(
         rollouts[0],
-        **{name: joined(name, 1) for name in by_time},
-        **{name: joined(name, 0) for name in by_fragment},
+        **{name: _joined([getattr(rollout, name) for rollout in rollouts], 1) for name in by_time},
+        **{name: _joined([getattr(rollout, name) for rollout in rollouts]) for name in by_fragment},
         boot_index=torch.cat(moved),
     )

@@ -14,21 +14,12 @@ import numpy as np
 from rookery.core.spaces import ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import check_growth, check_room, leaf_bytes
-from rookery.replay.frames import StackedLeaf, may_be_stack, whole
+from rookery.replay.frames import LeafRows, StackedLeaf, may_be_stack, whole
 from rookery.replay.pieces import Piece, check_array
 
 
-class PlainLeaf:
-    """A leaf whose observations are stored whole.
-
-    Attributes:
-        rows: ``[capacity, ...]``.
-        aside: ``[room, ...]``.
-    """
-
-    def __init__(self, capacity: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
-        self.rows = np.empty((capacity, *shape), dtype)
-        self.aside = np.empty((0, *shape), dtype)
+class PlainLeaf(LeafRows):
+    """A leaf whose observations are stored whole."""
 
     def write(self, path: str, rows: np.ndarray, piece: Piece) -> None:
         """Copies the rows of a piece."""
@@ -49,25 +40,7 @@ class PlainLeaf:
         """
         return {f"obs/{path}": self.gather(rows, None), f"next_obs/{path}": self.gather(following, aside)}
 
-    def grow(self, size: int) -> None:
-        """Makes room for `size` observations aside."""
-        if size <= len(self.aside):
-            return
-        grown = np.empty((size, *self.aside.shape[1:]), self.aside.dtype)
-        grown[: len(self.aside)] = self.aside
-        self.aside = grown
-
-    def gather(self, places: np.ndarray, aside: np.ndarray | None) -> np.ndarray:
-        """The observations ``[N, ...]`` of these places, in memory of their own.
-
-        Args:
-            places: ``[N]``.
-            aside: Which of them are not rows; None if all are.
-        """
-        found = self.rows.take(places, axis=0, mode="clip")
-        if aside is not None:
-            found[aside] = self.aside[places[aside] - len(self.rows)]
-        return found
+    gather = LeafRows.stored
 
 
 class Pool:

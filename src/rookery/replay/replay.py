@@ -19,9 +19,8 @@ from rookery.core.metrics import Means, Metrics
 from rookery.core.seeding import Role, Streams
 from rookery.core.state import Stateful
 from rookery.policies.policy import Policy
-from rookery.replay.buffer import ReplayBuffer, ReplayConfig
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig, SampledSequences, sequence_priorities
 from rookery.replay.mixture import Mixture
-from rookery.replay.sequences import SampledSequences, sequence_priorities
 
 
 class ReplaySettings(Protocol):

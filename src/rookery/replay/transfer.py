@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.files import TEMPORARY, Content, FileError, Stream
+from rookery.replay.frames import whole
 from rookery.replay.pieces import Piece, rows_in
 from rookery.replay.segments import (
     FACTS,
@@ -139,8 +140,7 @@ def observations(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
     """A leaf of the observations of a piece ``[n, ...]``, or with the prefix ``next_`` of those of its `next_row`."""
     if f"{prefix}obs/{path}" in piece:
         return piece[f"{prefix}obs/{path}"]
-    frames, numbers = piece[f"frame/{path}"], piece[f"number/{path}"]
-    return frames[np.searchsorted(numbers, piece[f"{prefix}stack/{path}"])]
+    return whole(piece, path, f"{prefix}stack")
 
 
 def next_observations(piece: Piece, path: str) -> np.ndarray:

@@ -10,15 +10,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from rich.console import Console
 from rich.text import Text
 
 from rookery.core.timers import Timers
-from rookery.report.live import LiveDisplay, console_style
+from rookery.report.live import LiveDisplay, console_style, write_line
 from rookery.report.panel import Panel, span
-from rookery.report.results import IterationResult, Number
+from rookery.report.results import IterationResult
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ class RunFacts:
     criteria: Mapping[str, float]
 
 
-class Reporter(Protocol):
-    """A reporter is told of everything in a run that is worth showing."""
+class Reporter:
+    """A reporter is told of everything in a run that is worth showing; this one shows notes only."""
 
     def start(self, run: RunFacts, timers: Timers) -> None:
         """Begins to report a training.
@@ -77,58 +76,33 @@ class Reporter(Protocol):
             run: Facts about the run.
             timers: Timer tree of the run, which goes on counting.
         """
-        ...
-
-    def iteration(self, result: IterationResult) -> None:
-        """Reports an iteration that is over."""
-        ...
-
-    def event(self, text: str) -> None:
-        """Reports that something has happened: a checkpoint was written, say."""
-        ...
-
-    def note(self, line: str) -> None:
-        """Reports something that a user should know once."""
-        ...
-
-    def finish(self) -> None:
-        """Ends the report, after a criterion was reached, an error or Ctrl-C."""
-        ...
-
-
-class Quiet:
-    """A reporter that shows notes only."""
-
-    def start(self, run: RunFacts, timers: Timers) -> None:
-        """Shows the notes of the run."""
         for line in run.notes:
             self.note(line)
 
     def iteration(self, result: IterationResult) -> None:
-        """Shows nothing."""
+        """Reports an iteration that is over."""
 
     def event(self, text: str) -> None:
-        """Shows nothing."""
+        """Reports that something has happened: a checkpoint was written, say."""
 
     def note(self, line: str) -> None:
-        """Writes a note to standard error."""
+        """Writes something that a user should know once to standard error."""
         sys.stderr.write(f"note: {line}\n")
 
     def finish(self) -> None:
-        """Shows nothing."""
+        """Ends the report, after a criterion was reached, an error or Ctrl-C."""
 
 
-class JsonRows(Quiet):
+class JsonReporter(Reporter):
     """A reporter that writes a row of `metrics.jsonl` an iteration to standard output, and nothing else there."""
 
     def iteration(self, result: IterationResult) -> None:
         """Writes the row of an iteration."""
-        sys.stdout.write(json.dumps(result.row()) + "\n")
-        sys.stdout.flush()
+        write_line(json.dumps(result.row()))
 
 
-class Plain:
-    """A reporter that writes a line an iteration, at most one a second."""
+class PlainReporter(Reporter):
+    """A reporter that writes a line an iteration, at most one a second, and the timer tree at the end."""
 
     def __init__(self) -> None:
         self._shown = 0.0
@@ -139,17 +113,16 @@ class Plain:
     def start(self, run: RunFacts, timers: Timers) -> None:
         """Writes what is trained, and until when."""
         self._criteria, self._timers = run.criteria, timers
-        for line in opening(run):
-            self._write(line)
+        write_line("\n".join(opening(run)))
 
     def iteration(self, result: IterationResult) -> None:
         """Writes the result in one line."""
         if time.monotonic() - self._shown >= 1.0 or result.stop_reason or result.evaluation:
             self._shown = time.monotonic()
             event, self._event = self._event, ""
-            self._write(summary(result, self._criteria) + (f" | {event}" if event else ""))
+            write_line(summary(result, self._criteria) + (f" | {event}" if event else ""))
         if result.stop_reason:
-            self._write(f"stopped: {result.stop_reason}")
+            write_line(f"stopped: {result.stop_reason}")
 
     def event(self, text: str) -> None:
         """Keeps the latest event for the end of the next line."""
@@ -157,20 +130,16 @@ class Plain:
 
     def note(self, line: str) -> None:
         """Writes a note."""
-        self._write(f"note: {line}")
+        write_line(f"note: {line}")
 
     def finish(self) -> None:
         """Writes the last event, and the timer tree."""
         if self._event:
-            self._write(self._event)
-        self._write(self._timers.tree())
-
-    def _write(self, line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+            write_line(self._event)
+        write_line(self._timers.tree())
 
 
-class LivePanel:
+class LiveReporter(Reporter):
     """A reporter that draws a panel anew as the run goes on; notes and the last panel stay on the screen.
 
     Args:
@@ -186,8 +155,7 @@ class LivePanel:
     def start(self, run: RunFacts, timers: Timers) -> None:
         """Writes what is trained, and until when; then draws the first panel."""
         self._timers = timers
-        for line in opening(run):
-            self._print(line)
+        self._console.print(Text("\n".join(opening(run))))
         self._panel = Panel(f"{run.env}, seed {run.seed}", run.criteria)
         self._display = LiveDisplay(self._console)
         self._draw()
@@ -204,7 +172,7 @@ class LivePanel:
 
     def note(self, line: str) -> None:
         """Writes a note above the panel, where it stays."""
-        self._print(f"note: {line}")
+        self._console.print(Text(f"note: {line}"))
 
     def finish(self) -> None:
         """Leaves the whole panel on the screen."""
@@ -212,14 +180,11 @@ class LivePanel:
             self._display.finish(self._panel.draw(self._console, self._timers, None))
             self._display = None
         if self._panel.result is not None and self._panel.result.stop_reason:
-            self._print(f"stopped: {self._panel.result.stop_reason}")
+            self._console.print(Text(f"stopped: {self._panel.result.stop_reason}"))
 
     def _draw(self) -> None:
         if self._display is not None:
             self._display.draw(lambda: self._panel.draw(self._console, self._timers, self._console.height))
-
-    def _print(self, line: str) -> None:
-        self._console.print(Text(line))
 
 
 def reporter(style: str) -> Reporter:
@@ -230,9 +195,8 @@ def reporter(style: str) -> Reporter:
     """
     style = console_style(style)
     if style == "live":
-        return LivePanel(Console(highlight=False))
-    styles: dict[str, type[Quiet | Plain]] = {"plain": Plain, "quiet": Quiet, "json": JsonRows}
-    return styles[style]()
+        return LiveReporter(Console(highlight=False))
+    return {"plain": PlainReporter, "quiet": Reporter, "json": JsonReporter}[style]()
 
 
 def opening(run: RunFacts) -> list[str]:
@@ -248,11 +212,6 @@ def opening(run: RunFacts) -> list[str]:
         lines.append(f"policy {name}: {what}, acts in {policy.action_space}")
     lines += [f"policy {name} learns by {policy.pace}" for name, policy in run.policies.items() if policy.pace]
     return [*lines, *run.notes, f"until {until or 'the stop function says so'}"]
-
-
-def _ratio(learning: Mapping[str, Number]) -> str:
-    ratio = learning.get("updates_per_env_step")
-    return "" if ratio is None else f" ({ratio:.3g} an env step)"
 
 
 def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
@@ -279,7 +238,9 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
     for name, policy in result.policies.items():
         label, learning = "" if len(result.policies) == 1 else f"{name} ", policy.learning
         if learning.get("gradient_steps") is not None:
-            parts.append(f"{label}{learning['gradient_steps']:,} gradient steps{_ratio(learning)}")
+            ratio = learning.get("updates_per_env_step")
+            pace = "" if ratio is None else f" ({ratio:.3g} an env step)"
+            parts.append(f"{label}{learning['gradient_steps']:,} gradient steps{pace}")
         elif learning.get("kl") is not None:
             parts.append(f"{label}kl {learning['kl']:.4f}")
         elif learning.get("loss") is not None:

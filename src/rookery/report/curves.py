@@ -15,6 +15,7 @@ from rookery.report.results import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLUMNS = {"seconds": "time/seconds"}
 """Columns of `metrics.jsonl` that are named otherwise than their axis."""
@@ -83,31 +84,26 @@ def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
     """Groups curves of equal settings, each group by a label that names what distinguishes it from the others."""
     groups: list[list[Curve]] = []
     for curve in curves:
-        place = next((known for known in groups if known[0].settings == curve.settings), None)
-        if place is None:
-            groups.append([curve])
-        else:
-            place.append(curve)
+        alike = next((known for known in groups if known[0].settings == curve.settings), None)
+        if alike is None:
+            groups.append(alike := [])
+        alike.append(curve)
     paths = dict.fromkeys(path for known in groups for path in known[0].settings)
     differing = [path for path in paths if len({repr(known[0].settings.get(path)) for known in groups}) > 1]
     # what policies inherit says the same again
-    differing = [
+    again = {
         path
         for path in differing
-        if not path.startswith("policies.") or f"algorithm.{path.split('.', 2)[-1]}" not in differing
-    ]
+        if path.startswith("policies.") and f"algorithm.{path.split('.', 2)[-1]}" in differing
+    }
+    differing = [path for path in differing if path not in again]
     named = ("env.name", "algorithm.name")
     labels: dict[str, list[Curve]] = {}
     for known in groups:
         settings = known[0].settings
-        words = [
-            str(settings.get("env.name")).rpartition(":")[2],
-            str(settings.get("algorithm.name")).rpartition(":")[2],
-        ]
-        words += [f"{path.rpartition('.')[2]} {flow(settings.get(path))}" for path in differing if path not in named][
-            :3
-        ]
-        label = ", ".join([" ".join(words[:2]), *words[2:]])
+        what = " ".join(str(settings.get(path)).rpartition(":")[2] for path in named)
+        own = [f"{path.rpartition('.')[2]} {flow(settings.get(path))}" for path in differing if path not in named]
+        label = ", ".join([what, *own[:3]])
         if len(known) > 1:
             label += f" ({len(known)} seeds)"
         while label in labels:
@@ -123,6 +119,37 @@ def average(curves: Sequence[Curve]) -> tuple[list[float], list[float], list[flo
     values = np.stack([np.interp(grid, curve.x, curve.y) for curve in curves])
     bands = [interval(tuple(column)) for column in values.T.tolist()]
     return grid.tolist(), values.mean(0).tolist(), [low for low, _ in bands], [high for _, high in bands]
+
+
+def new_figure(width: float, height: float, user: str) -> Figure:
+    """Makes an empty figure.
+
+    Args:
+        width: Inches.
+        height: Inches.
+        user: What draws it, for the message.
+
+    Raises:
+        ConfigError: If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError(f"{user} needs matplotlib: pip install 'rookery[plot]'") from None
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def save_figure(figure: Figure, target: Path, option: str) -> None:
+    """Writes a figure; the suffix of the file names the format.
+
+    Raises:
+        ConfigError: If the file cannot be written; names the option that asked for it.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{option} {target}: cannot be written: {error}") from None
 
 
 def dress(axes: Axes) -> None:
@@ -177,12 +204,7 @@ def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: 
     Raises:
         ConfigError: If matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("rookery plot needs matplotlib: pip install 'rookery[plot]'") from None
-
-    figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
+    figure = new_figure(8, 4.8, "rookery plot")
     axes = figure.add_subplot()
     for number, (label, curves) in enumerate(groups.items()):
         color = COLORS[number % len(COLORS)]
@@ -195,12 +217,6 @@ def draw(groups: Mapping[str, Sequence[Curve]], metric: str, axis: str, target: 
     axes.set_ylim(min(known) - room, max(known) + room)  # an interval of two seeds can be wider than all else
     label_x(axes, axis)
     axes.set_title(metric, loc="left", fontsize=12, fontweight="bold")
-    if len(groups) > 6:
-        axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    else:
-        axes.legend(frameon=False, fontsize=9)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"-o {target}: cannot be written: {error}") from None
+    aside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(groups) > 6 else {}
+    axes.legend(frameon=False, fontsize=9, **aside)
+    save_figure(figure, target, "-o")

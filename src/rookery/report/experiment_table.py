@@ -28,7 +28,7 @@ from rookery.report.experiment import (
     short_names,
     varying_paths,
 )
-from rookery.report.live import LiveDisplay, console_style
+from rookery.report.live import LiveDisplay, console_style, write_line
 from rookery.report.panel import ASCII_LEVELS, LEVELS, number, span, sparkline
 
 COLORS = {"RUNNING": "cyan", "PENDING": "bright_black", "PAUSED": "yellow", "TERMINATED": "green", "ERROR": "red"}
@@ -95,13 +95,13 @@ class JsonProgress(ProgressReporter):
 
     def result(self, trial: str, row: Mapping[str, Any]) -> None:
         """Writes the row, and whose it is."""
-        _write(json.dumps({"trial": trial, **row}))
+        write_line(json.dumps({"trial": trial, **row}))
 
     def finish(self, gather: Gather) -> None:
         """Writes how each trial stands."""
         for trial in gather():
             about = {"trial": trial.name, "status": trial.status, "params": trial.params, "reason": trial.reason}
-            _write(json.dumps({**about, "error": trial.error}))
+            write_line(json.dumps({**about, "error": trial.error}))
 
 
 class PlainProgress(ProgressReporter):
@@ -112,7 +112,7 @@ class PlainProgress(ProgressReporter):
         super().start(summary)
         self._due = time.monotonic() + EVERY_SECONDS
         self._shown: list[int] = []
-        _write(f"{summary.title}{f', {summary.total} trials' if summary.total else ''}, in {summary.folder}")
+        write_line(f"{summary.title}{f', {summary.total} trials' if summary.total else ''}, in {summary.folder}")
 
     def update(self, gather: Gather, running: int) -> None:
         """Writes the table, if it is time and anything is new."""
@@ -125,11 +125,11 @@ class PlainProgress(ProgressReporter):
 
     def event(self, text: str) -> None:
         """Writes a line."""
-        _write(text)
+        write_line(text)
 
     def note(self, line: str) -> None:
         """Writes a line."""
-        _write(f"note: {line}")
+        write_line(f"note: {line}")
 
     def finish(self, gather: Gather) -> None:
         """Writes the last table."""
@@ -178,11 +178,6 @@ def progress_reporter(style: str) -> ProgressReporter:
     if style == "live":
         return LiveTable(Console(highlight=False))
     return {"plain": PlainProgress, "quiet": ProgressReporter, "json": JsonProgress}[style]()
-
-
-def _write(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def print_table(summary: ExperimentSummary[TrialSummary], most: int) -> None:

@@ -1,14 +1,16 @@
-"""A picture at a terminal that is drawn anew as things go on, and costs next to nothing."""
+"""What the displays share: a picture that is drawn anew at next to no cost, lines, and the table of a timer tree."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, RenderableType
 from rich.live import Live
+
+from rookery.core.timers import TimerRow
 
 PAUSE = 0.25
 """Shortest time between two drawings, in seconds."""
@@ -49,3 +51,25 @@ def console_style(style: str) -> str:
     if style != "auto":
         return style
     return "live" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "plain"
+
+
+def write_line(line: str) -> None:
+    """Writes a line to standard output, for a reader to see at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def timer_table(rows: Sequence[TimerRow], places: Sequence[str]) -> list[str]:
+    """Returns the lines of the table: label, seconds, share of the parent, calls, place in the code.
+
+    Args:
+        rows: Nodes of the tree, at least one, in the order of `Timers.rows`.
+        places: Place of each node's code, ``file:line``; empty where it is not known.
+    """
+    labels = ["  " * row.depth + row.label for row in rows]
+    width = max(map(len, labels))
+    lines = [f"{'':<{width}}  {'seconds':>10}  {'share':>7}  {'calls':>11}"]
+    for label, row, place in zip(labels, rows, places, strict=True):
+        numbers = f"{row.seconds:>10,.2f}  {100 * row.share:>5.1f} %  {row.count:>11,}"
+        lines.append(f"{label:<{width}}  {numbers}  {place}".rstrip())
+    return lines

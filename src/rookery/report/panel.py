@@ -151,27 +151,25 @@ class Panel:
         if self.result is not None:
             if not self.result.exact:
                 title.append(", not exact", style="yellow")
-            body, metrics = self._progress(brush), self._metrics(height)
-            shown = self._shown_policies(height, len(body) + (0 if metrics is None else metrics.row_count + 1))
-            for table in (self._returns(brush, shown), self._learning(brush, shown), metrics):
+            result, metrics = self.result, _metrics(self.result, height)
+            body = self._progress(result, brush)
+            shown = self._shown_policies(result, height, len(body) + (0 if metrics is None else metrics.row_count + 1))
+            for table in (self._returns(result, brush, shown), _learning(result, brush, shown), metrics):
                 body += [] if table is None else [Text(), table]
             lines = sum(part.row_count if isinstance(part, Table) else 1 for part in body)
             body += [Text(), self._bottom(brush, timers, None if height is None else max(height - 4 - lines, 3))]
         return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
 
-    def _shown_policies(self, height: int | None, others: int) -> list[str]:
+    def _shown_policies(self, result: IterationResult, height: int | None, others: int) -> list[str]:
         """Returns the policies there is room for, at two lines each, beside `others` lines and one of each part."""
-        assert self.result is not None
-        policies = list(self.result.policies)
+        policies = list(result.policies)
         if height is None:
             return policies
         free = height - others - 12 - bool(self._evaluations) - 3 * bool(self.events)
         return policies if 2 * len(policies) <= free else policies[: max((free - 1) // 2, 1)]
 
-    def _progress(self, brush: _Brush) -> list[RenderableType]:
+    def _progress(self, result: IterationResult, brush: _Brush) -> list[RenderableType]:
         """Returns the bar of the nearest goal, the other goals, and the pace."""
-        assert self.result is not None
-        result = self.result
         lines: list[RenderableType] = []
         goals = self.goals()
         if goals:
@@ -199,10 +197,8 @@ class Panel:
         lines.append(Text(f" {brush.dot} ".join(parts), style="dim", no_wrap=True, overflow="ellipsis"))
         return lines
 
-    def _returns(self, brush: _Brush, policies: list[str]) -> Table:
+    def _returns(self, result: IterationResult, brush: _Brush, policies: list[str]) -> Table:
         """Returns the table of mean returns and their sparklines."""
-        assert self.result is not None
-        result = self.result
         total = len(result.policies)
         names = ["total", *policies]
         spark = min(HISTORY, max(brush.width - max(map(len, names)) - 34, 8))
@@ -224,40 +220,6 @@ class Panel:
             table.add_row(Text("evaluation"), shown, Text(self._last_evaluation, style="dim"), line)
         if len(policies) < total:
             table.add_row(Text(f"{total - len(policies)} more policies", style="dim"))
-        return table
-
-    def _learning(self, brush: _Brush, policies: list[str]) -> Table | None:
-        """Returns the table of the algorithms' metrics, with marks at unhealthy values; None if there are none."""
-        assert self.result is not None
-        learning = {name: self.result.policies[name].learning for name in policies}
-        learning = {name: row for name, row in learning.items() if row}
-        if not learning:
-            return None
-        rows = list(learning.values())
-        reported = dict.fromkeys(key for row in rows for key in row)
-        columns = [key for key in COLUMNS if key in reported]
-        others = (key for key in reported if key not in COLUMNS and key not in HEALTHY and key != "updates")
-        columns += list(islice(others, max(3 - len(columns), 0)))
-        columns += [key for key in HEALTHY if key not in COLUMNS and any(unhealthy(key, r.get(key)) for r in rows)]
-        columns = columns[: max((brush.width - 10) // 11, 2)]
-        table = _table("LEARNING", [COLUMNS.get(key, key.replace("_", " ")) for key in columns])
-        for name, row in learning.items():
-            cells = []
-            for key in columns:
-                bad = unhealthy(key, row.get(key))
-                cells.append(Text(number(row.get(key)) + ("!" if bad else " "), style="bold yellow" if bad else ""))
-            table.add_row(Text(name), *cells)
-        return table
-
-    def _metrics(self, height: int | None) -> Table | None:
-        """Returns the table of what callbacks measured in the last episodes; None if they measured nothing."""
-        assert self.result is not None
-        metrics = list(self.result.metrics.items())
-        if not metrics:
-            return None
-        table = _table("METRICS", ["mean", "range"], left=2)
-        for name, (low, mean, high) in metrics if height is None else metrics[:MOST_METRICS]:
-            table.add_row(Text(name), number(mean), Text(f"{number(low)} to {number(high)}", style="dim"))
         return table
 
     def _bottom(self, brush: _Brush, timers: Timers, free: int | None) -> RenderableType:
@@ -297,6 +259,40 @@ def _table(title: str, heads: Iterable[str], left: int = 0) -> Table:
     for place, _ in enumerate(heads, 1):
         table.add_column(justify="left" if left and place >= left else "right", no_wrap=True, overflow="crop")
     table.add_row(Text(title, style="bold"), *(Text(head, style="dim") for head in heads))
+    return table
+
+
+def _learning(result: IterationResult, brush: _Brush, policies: list[str]) -> Table | None:
+    """Returns the table of the algorithms' metrics, with marks at unhealthy values; None if there are none."""
+    learning = {name: result.policies[name].learning for name in policies}
+    learning = {name: row for name, row in learning.items() if row}
+    if not learning:
+        return None
+    rows = list(learning.values())
+    reported = dict.fromkeys(key for row in rows for key in row)
+    columns = [key for key in COLUMNS if key in reported]
+    others = (key for key in reported if key not in COLUMNS and key not in HEALTHY and key != "updates")
+    columns += list(islice(others, max(3 - len(columns), 0)))
+    columns += [key for key in HEALTHY if key not in COLUMNS and any(unhealthy(key, r.get(key)) for r in rows)]
+    columns = columns[: max((brush.width - 10) // 11, 2)]
+    table = _table("LEARNING", [COLUMNS.get(key, key.replace("_", " ")) for key in columns])
+    for name, row in learning.items():
+        cells = []
+        for key in columns:
+            bad = unhealthy(key, row.get(key))
+            cells.append(Text(number(row.get(key)) + ("!" if bad else " "), style="bold yellow" if bad else ""))
+        table.add_row(Text(name), *cells)
+    return table
+
+
+def _metrics(result: IterationResult, height: int | None) -> Table | None:
+    """Returns the table of what callbacks measured in the last episodes; None if they measured nothing."""
+    metrics = list(result.metrics.items())
+    if not metrics:
+        return None
+    table = _table("METRICS", ["mean", "range"], left=2)
+    for name, (low, mean, high) in metrics if height is None else metrics[:MOST_METRICS]:
+        table.add_row(Text(name), number(mean), Text(f"{number(low)} to {number(high)}", style="dim"))
     return table
 
 

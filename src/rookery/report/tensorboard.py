@@ -1,4 +1,4 @@
-"""Writes the numbers of a run for TensorBoard: scalars, histograms and texts, over environment steps.
+"""Writes the numbers of a run for TensorBoard: scalars and histograms, over environment steps.
 
 Tags are the keys of `metrics.jsonl`. Events are written here, record by record, and not by TensorBoard's own writer:
 that one loads TensorFlow where it finds it, and keeps a thread with what has not reached the file yet.
@@ -51,15 +51,6 @@ class TensorBoard:
         """Makes readers forget what earlier files of the folder say of environment steps after `step`."""
         log = self._session(status=self._session.START)
         self._add(self._event(wall_time=time.time(), step=step + 1, session_log=log))
-
-    def add_text(self, tag: str, text: str, step: int = 0) -> None:
-        """Writes a text that is shown as it is, such as the settings of the run."""
-        shown = "".join(f"    {line}\n" for line in text.splitlines())  # Markdown's form of a block of code
-        value = self._summary.Value(tag=tag)
-        value.metadata.plugin_data.plugin_name = "text"
-        value.tensor.dtype = 7  # DT_STRING
-        value.tensor.string_val.append(shown.encode())
-        self._add_values([value], step)
 
     def add_plugin_data(self, plugin: str, tag: str, content: bytes) -> None:
         """Writes data that a plugin of TensorBoard reads and nobody draws.

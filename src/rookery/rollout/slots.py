@@ -676,7 +676,7 @@ class WorkerPolicy(Stateful):
         """Takes over weights and normalizer of a policy like its own.
 
         Args:
-            policy: Whose.
+            policy: Policy that has the weights.
             version: Number of these weights.
         """
         if policy is not self._source:

@@ -20,7 +20,7 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
     """Threads that the gradient steps of a learner are worth.
 
     Args:
-        learner: Whose.
+        learner: Learner whose gradient steps these are.
         num_lanes: Copies of the environment.
     """
     policy, demand = learner.policy, learner.demand

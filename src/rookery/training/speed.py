@@ -267,7 +267,7 @@ def _try_counts(
 
     Args:
         make: As for `survey`.
-        implementation: Which one.
+        implementation: Value of `env.implementation`.
         counts: Numbers of copies, ascending.
         seconds: Time for each.
         copy_seconds: What an iteration is expected to take for each copy.

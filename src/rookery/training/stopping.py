@@ -9,14 +9,6 @@ from rookery.report.results import WINDOW, IterationResult
 
 StopFunction = Callable[[IterationResult], bool]
 
-BUDGETS = {
-    "env_steps": "environment steps",
-    "iterations": "iterations",
-    "seconds": "seconds of training",
-    "episodes": "episodes",
-}
-"""Criteria that end a run by amount, and what they count; every other one is a metric that has to reach a value."""
-
 
 class Stop:
     """The rule that ends a training: the first criterion that is reached.
