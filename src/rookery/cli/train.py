@@ -198,6 +198,13 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     return name, [Layer("drawn", {"seed": seed})] if config.seed is None else []
 
 
+def checked_name(option: str, name: str) -> str:
+    """A name of a folder that an option gives; raises a ConfigError if it is none."""
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise ConfigError(f"{LINE}: {option} {name!r} must be made of letters, digits and . _ + -")
+    return name
+
+
 def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
     """Makes the folder of a run: `run_id` in `root`, or `usual` with the first free number behind it.
 
@@ -214,9 +221,7 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
                 number += 1
                 name = f"{usual}-{number}"
         run_id = usual
-    if not re.fullmatch(r"\w[\w.+-]*", run_id):
-        raise ConfigError(f"{LINE}: --run-id {run_id!r} must be made of letters, digits and . _ + -")
-    folder = root / run_id
+    folder = root / checked_name("--run-id", run_id)
     other = "give another --run-id"
     if not folder.exists():
         folder.mkdir(parents=True)

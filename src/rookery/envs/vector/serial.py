@@ -501,18 +501,16 @@ class SerialEnv:
         step = self._clock - self._began[lane]
         episode = max(int(self.episode[lane]), 0)
         where = f"{self.name}: lane {self._first_lane + lane}, seed {self._seeds[lane]}, episode {episode}, step {step}"
-        agent = error.agent if isinstance(error, Breach) else None
         if step and self._actions is None:
             where += ", when its episode was to be taken up again"
-        elif self.single:
-            where += f", agent {AGENT!r}" + (f", action {_plain(self._actions[lane])}" if step else "")
-        elif agent is not None:
-            where += f", agent {str(agent)!r}"
-            if step and agent in self._actions[lane]:
-                where += f", action {_plain(self._actions[lane][agent])}"
-        elif step:
-            taken = ", ".join(f"{who}: {_plain(action)}" for who, action in self._actions[lane].items())
-            where += f", actions {{{taken}}}"
+        else:
+            taken = {} if not step else {AGENT: self._actions[lane]} if self.single else self._actions[lane]
+            taken = {who: a.tolist() if isinstance(a, np.ndarray | np.generic) else a for who, a in taken.items()}
+            agent = AGENT if self.single else error.agent if isinstance(error, Breach) else None
+            if agent is not None:
+                where += f", agent {str(agent)!r}" + (f", action {taken[agent]}" if agent in taken else "")
+            elif step:
+                where += f", actions {{{', '.join(f'{who}: {action}' for who, action in taken.items())}}}"
         if isinstance(error, Breach):
             return EnvError(f"{where}: {error.problem}")
         often = self._in_a_row[lane]
@@ -536,10 +534,6 @@ class SerialEnv:
         for lane in self._lanes:
             if callable(close := getattr(lane.env, "close", None)):
                 close()
-
-
-def _plain(action: Any) -> Any:
-    return action.tolist() if isinstance(action, np.ndarray | np.generic) else action
 
 
 # -- what agents at rest are stepped on with: the environment must be given something, and ignores it --
