@@ -22,6 +22,9 @@ Tree = dict[str, np.ndarray]
 
 MASK = "action_mask"
 
+CATEGORIES = ("discrete", "multi_discrete")
+"""Kinds of leaves that hold one of several, stored from 0."""
+
 USABLE = "Discrete, MultiDiscrete, MultiBinary or Box, or Dict and Tuple of these"
 """Action spaces there is a layout for, in words."""
 
@@ -113,7 +116,9 @@ class ObsSpec:
                 if leaf.kind != "discrete" or array.size != 1:
                     raise SpaceError(f"{leaf.path}: shape {array.shape} where the space says {leaf.shape}")
                 array = array.reshape(())  # a Discrete observation often comes as an array of one
-            tree[leaf.path][row] = _stored(array, leaf)
+            if array.dtype != leaf.dtype or leaf.kind in CATEGORIES:
+                array = _stored(array, leaf)
+            tree[leaf.path][row] = array
 
     def read(self, obs: Any, mask: Any = None) -> tuple[Tree, bool]:
         """Observations of the environment, one or a batch, as arrays ``[N, *leaf.shape]``; and whether it was a batch.
@@ -178,7 +183,7 @@ class ObsSpec:
                 if np.count_nonzero(np.isfinite(value)) < value.size:
                     bad = value[~np.isfinite(value)][0]
                     return f"{leaf.path}: non-finite observation {bad} (expected finite numbers)"
-            elif leaf.kind in ("discrete", "multi_discrete"):
+            elif leaf.kind in CATEGORIES:
                 sizes = np.asarray(leaf.sizes).reshape(leaf.shape)
                 wrong = (value < 0) | (value >= sizes)
                 if wrong.any():
@@ -216,8 +221,8 @@ def _stored(array: np.ndarray, leaf: Leaf) -> np.ndarray:
         whole = leaf.kind in ("discrete", "multi_discrete", "multi_binary")
         if array.dtype.kind not in ("iub" if whole else "" if leaf.dtype == np.uint8 else "fiub"):
             raise SpaceError(f"{leaf.path}: dtype {array.dtype} where the space gives {leaf.kind} ({leaf.dtype})")
-    if leaf.kind in ("discrete", "multi_discrete"):
-        return np.asarray(array.astype(np.int64) - leaf.start)  # first wide: a small or unsigned type would wrap around
+    if leaf.kind in CATEGORIES:
+        array = array.astype(np.int64) - leaf.start  # first wide, because a small or unsigned type would wrap around
     return array
 
 
