@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from secrets import randbits
 from signal import SIGINT
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -198,6 +198,13 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     return name, [Layer("drawn", {"seed": seed})] if config.seed is None else []
 
 
+def checked_name(option: str, name: str) -> str:
+    """A name of a folder that an option gives; raises a ConfigError if it is none."""
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise ConfigError(f"{LINE}: {option} {name!r} must be made of letters, digits and . _ + -")
+    return name
+
+
 def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
     """Makes the folder of a run: `run_id` in `root`, or `usual` with the first free number behind it.
 
@@ -214,19 +221,14 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
                 number += 1
                 name = f"{usual}-{number}"
         run_id = usual
-    if not re.fullmatch(r"\w[\w.+-]*", run_id):
-        raise ConfigError(f"{LINE}: --run-id {run_id!r} must be made of letters, digits and . _ + -")
-    folder = root / run_id
+    folder = root / checked_name("--run-id", run_id)
+    other = "give another --run-id"
     if not folder.exists():
         folder.mkdir(parents=True)
     elif not force:
-        raise ConfigError(
-            f"{LINE}: --run-id {run_id}: {folder} exists; add --force to replace it, or give another --run-id"
-        )
+        raise ConfigError(f"{LINE}: --run-id {run_id}: {folder} exists; add --force to replace it, or {other}")
     elif any(folder.iterdir()) and not (folder / "config.yaml").exists():
-        raise ConfigError(
-            f"{LINE}: --force: {folder} holds no run (there is no config.yaml in it); give another --run-id"
-        )
+        raise ConfigError(f"{LINE}: --force: {folder} holds no run (there is no config.yaml in it); {other}")
     return folder
 
 
@@ -264,14 +266,13 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
 def table(result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> Mapping[str, str]:
     """The outcome, a line each: label and text."""
     mean = "no episode finished" if result.return_mean is None else f"{result.return_mean:.2f} in training"
-    lines: dict[str, Any] = {"return": mean}
+    lines = {"return": mean}
     if evaluation is not None:
-        low, high = evaluation.return_interval
-        lines["evaluation"] = (
-            f"{evaluation.return_mean:.2f}, 95 % interval [{low:.2f}, {high:.2f}], {evaluation.episodes} episodes"
-        )
-    lines["env steps"] = f"{result.env_steps:,}"
-    lines["seconds"] = f"{result.seconds:.1f}"
-    lines["steps/s"] = f"{result.env_steps / max(result.seconds, 1e-9):,.0f}"
-    lines["written"] = f"{folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}"
-    return lines
+        (low, high), count = evaluation.return_interval, evaluation.episodes
+        lines["evaluation"] = f"{evaluation.return_mean:.2f}, 95 % interval [{low:.2f}, {high:.2f}], {count} episodes"
+    return lines | {
+        "env steps": f"{result.env_steps:,}",
+        "seconds": f"{result.seconds:.1f}",
+        "steps/s": f"{result.env_steps / max(result.seconds, 1e-9):,.0f}",
+        "written": f"{folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}",
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +11,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from rookery.cli.runs import NEWEST, ROOT, find_experiment
-from rookery.cli.train import LINE, console_style, exit_of_interrupts, sort_arguments, stop_values
-from rookery.core.errors import ConfigError
+from rookery.cli.train import LINE, checked_name, console_style, exit_of_interrupts, sort_arguments, stop_values
 from rookery.core.layers import Layer, override_layer, yaml_layer
 
 if TYPE_CHECKING:
@@ -151,14 +149,8 @@ def show(
 
 
 def folder_named(name: str | None) -> Path | None:
-    """Where the experiment of a name lies.
-
-    Raises:
-        ConfigError: If that is no name.
-    """
-    if name is not None and not re.fullmatch(r"\w[\w.+-]*", name):
-        raise ConfigError(f"{LINE}: --name {name!r} must be made of letters, digits and . _ + -")
-    return None if name is None else ROOT / name
+    """Where the experiment of a name lies; raises a ConfigError if that is no name."""
+    return None if name is None else ROOT / checked_name("--name", name)
 
 
 def kept(orderly: bool) -> str:

@@ -101,6 +101,19 @@ class Step:
         return rests & ~acts
 
 
+class VectorBase:
+    """The attributes of a `VectorEnv` as they are where nothing has been said, kept or borne."""
+
+    def __init__(self, kinds: tuple[Kind, ...], num_lanes: int, name: str, exact: bool) -> None:
+        self.kinds, self.num_lanes, self.name, self.exact = kinds, num_lanes, name, exact
+        self.layout = 0
+        self.episode = np.zeros(num_lanes, dtype=np.int64)
+        self.notes: tuple[str, ...] = ()
+        self.keep_infos: KeepInfos = "none"
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
+        self.counters: dict[str, int] = {}
+
+
 @runtime_checkable
 class VectorEnv(Protocol):
     """Many copies of one environment, stepped together.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 
 
-class BatchedEnv(ABC):
+class BatchedEnv(VectorBase, ABC):
     """An exact `VectorEnv` of one kind with a choice of actions, without infos; a subclass adds the rules.
 
     Attributes:
@@ -33,16 +33,7 @@ class BatchedEnv(ABC):
             ValueError: If `num_lanes` is no integer of at least 1.
         """
         check_least(type(self).__name__, 1, num_lanes=num_lanes)
-        self.num_lanes = num_lanes
-        self.kinds: tuple[Kind, ...] = (kind,)
-        self.layout = 0
-        self.episode = np.zeros(num_lanes, dtype=np.int64)
-        self.exact = True
-        self.name = name
-        self.notes: tuple[str, ...] = ()
-        self.keep_infos: KeepInfos = "none"
-        self.infos: Mapping[int, Mapping[str, Any]] = {}
-        self.counters: dict[str, int] = {}
+        super().__init__((kind,), num_lanes, name, exact=True)
         self._num_actions = kind.action.sizes[0]
         self._seeds: SeedPlan | None = None
         self._rows = Rows.allocate(kind, num_lanes)
@@ -95,7 +86,7 @@ class BatchedEnv(ABC):
                 setattr(self, name, value)
         return self._show_start(), np.zeros(self.num_lanes, dtype=bool)
 
-    def close(self) -> None:  # noqa: B027  (most environments hold nothing)
+    def close(self) -> None:
         """Does nothing; a subclass that holds something frees it here."""
 
     def _changing(self) -> dict[str, Any]:

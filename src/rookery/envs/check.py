@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import islice, zip_longest
 from typing import Any
@@ -18,7 +18,7 @@ from gymnasium import spaces
 from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
+from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
 from rookery.envs.base import VectorEnv
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import Agent, Breach
@@ -158,13 +158,11 @@ class _Check:
             mask = shown.masks.get(agent)
             allowed = None
             if mask_width(action_layout.space) and (mask is not None or obs_layout.has_mask):
-                try:
+                with suppress(SpaceError):  # noted when the observation was looked at
                     layout = obs_spec(obs_layout.space, action_layout.space, info_mask=mask is not None)
                     tree = layout.allocate(1)
                     layout.write(obs, tree, 0, mask)
-                    allowed = tree[layout.leaves[-1].path]
-                except SpaceError:
-                    allowed = None  # noted when the observation was looked at
+                    allowed = tree[MASK]
             drawn = random_actions(action_layout, 1, allowed, rng)
             actions[agent] = action_layout.to_env(drawn)[0]
         return actions

@@ -1,4 +1,4 @@
-"""How many helpers step an environment, and whether they are threads or processes: measured where nobody says.
+"""How fast an environment is by itself; and how many helpers step it, threads or processes: measured if nobody says.
 
 What is chosen here changes how fast a run is and nothing else: rows, weights and checkpoints are the same.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.processor import usable_cores
-from rookery.envs.base import Step, VectorEnv
+from rookery.envs.base import SeedPlan, VectorEnv
 from rookery.envs.make import random_answers
 from rookery.envs.vector.serial import SerialEnv
 
@@ -32,6 +32,9 @@ STEP_SECONDS = 0.03
 """How long one lane is stepped to see what a step costs; a few steps in any case."""
 
 FEW_STEPS = 5
+
+WARM_UP = 0.1
+"""Part of the time of `random_rate` that is not counted."""
 
 LONE_SECONDS = 10e-6
 """What a vector step costs besides its lanes."""
@@ -111,14 +114,13 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> HelperChoic
 class _Player:
     """Plays random actions in a throwaway environment."""
 
-    def __init__(self, env: VectorEnv) -> None:
-        self.env = env
-        self.rng = np.random.default_rng(0)
-        self.shown: Step = env.reset(lambda lane, episode: episode)
+    def __init__(self, env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> None:
+        self.env, self.rng = env, rng
+        self.shown = env.reset(seeds)
         self.steps = 0
 
-    def play(self, seconds: float) -> float:
-        """Plays for so long, or a few steps if these take longer; gives the median seconds of a step by itself."""
+    def play(self, seconds: float) -> list[float]:
+        """Plays for so long, or a few steps if these take longer; gives the seconds of each step by itself."""
         taken: list[float] = []
         until = perf_counter() + seconds
         while len(taken) < FEW_STEPS or perf_counter() < until:
@@ -127,19 +129,39 @@ class _Player:
             self.shown = self.env.step(actions)
             taken.append(perf_counter() - began)
         self.steps += len(taken)
-        return float(np.median(taken))  # of a machine that does other things too, the mean says little
+        return taken
+
+
+def random_rate(env: VectorEnv, seeds: SeedPlan, seconds: float, rng: np.random.Generator) -> float:
+    """Env steps a second of random play; only time in `env.step` counts, drawing actions does not.
+
+    Args:
+        env: Throwaway copies; they are reset first.
+        seeds: Seeds of their episodes.
+        seconds: Duration of the play, of which the first part is a warm-up and not counted.
+        rng: Generator of the actions.
+    """
+    player = _Player(env, seeds, rng)
+    player.play(WARM_UP * seconds)
+    taken = player.play((1 - WARM_UP) * seconds)
+    return env.num_lanes * len(taken) / sum(taken)
+
+
+def _own(env: VectorEnv) -> _Player:
+    return _Player(env, lambda lane, episode: episode, np.random.default_rng(0))
 
 
 def _cost(env: SerialEnv) -> float:
     """Seconds a step of one lane takes, less what a vector step costs besides its lanes."""
-    player = _Player(env)
+    player = _own(env)
     player.play(0.0)  # the first steps are slower
-    return max(player.play(STEP_SECONDS) - LONE_SECONDS, 0.0)
+    median = float(np.median(player.play(STEP_SECONDS)))  # of a machine that does other things the mean says little
+    return max(median - LONE_SECONDS, 0.0)
 
 
 def _scales(one: SerialEnv, other: SerialEnv) -> bool:
     """Whether two threads with a lane each do nearly twice of what one does; closes the other."""
-    alone, *together = (_Player(env) for env in (one, one, other))
+    alone, *together = map(_own, (one, one, other))
     began = perf_counter()
     alone.play(STEP_SECONDS)
     rate = alone.steps / (perf_counter() - began)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.bulk_seeding import generator_of, seed_words
+from rookery.core.seeding import generator_of, seed_words
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, SeedPlan, Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode

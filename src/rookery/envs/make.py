@@ -96,13 +96,12 @@ def make_env(
         hint = nearest(implementation, IMPLEMENTATIONS)
         raise EnvError(f"env implementation {implementation!r} is unknown{hint}; use {', '.join(IMPLEMENTATIONS)}")
     settings, name, found = dict(config or {}), env_name(env), _find(env)
-    if _is_vector_class(found) or _is_foreign(found):
+    if _plays_many(found):
         if wrappers:
             raise EnvError(f"{name} plays many copies at once and cannot be wrapped; leave env.wrappers empty")
         if implementation in HELPED:
-            raise EnvError(
-                f"{name} plays many copies at once: env.implementation={implementation} has none to deal; leave it out"
-            )
+            why = f"env.implementation={implementation} has none to deal; leave it out"
+            raise EnvError(f"{name} plays many copies at once: {why}")
         return _build_vector(found, num_lanes, settings, name, render, max_entities)
     if implementation in ("auto", "batched"):
         twin = _twin(env, found)
@@ -131,7 +130,7 @@ def has_single_copies(
         EnvError: If there is no such environment.
     """
     found = _find(env)
-    if _is_vector_class(found) or _is_foreign(found) or implementation == "batched":
+    if _plays_many(found) or implementation == "batched":
         return False
     return implementation != "auto" or bool(_why_no_twin(_twin(env, found), wrappers, num_lanes, dict(config or {})))
 
@@ -152,9 +151,9 @@ def lane_maker(
         EnvError: If there is no such environment or wrapper; from the calls, if it cannot be built.
     """
     settings, name, found = dict(config or {}), env_name(env), _find(env)
-    if _is_vector_class(found) or _is_foreign(found):
+    if _plays_many(found):
         raise EnvError(f"{name} plays many copies at once: there is no single one")
-    wraps = [(_wrapper_name(wrapper), _find_wrapper(wrapper)) for wrapper in wrappers]
+    wraps = [(str(getattr(wrapper, "__name__", wrapper)), _find_wrapper(wrapper)) for wrapper in wrappers]
     return lambda: _lane(_build(found, settings, wraps, name, render), name, max_entities)
 
 
@@ -164,8 +163,7 @@ def is_vector(env: Any) -> bool:
     Raises:
         EnvError: If there is no such environment.
     """
-    found = _find(env)
-    return _is_vector_class(found) or _is_foreign(found)
+    return _plays_many(_find(env))
 
 
 def env_name(env: Any) -> str:
@@ -312,10 +310,6 @@ def _import_provider(name: str, provider: str, package: str) -> None:
     gymnasium.register_envs(module)
 
 
-def _wrapper_name(wrapper: Any) -> str:
-    return wrapper if isinstance(wrapper, str) else str(getattr(wrapper, "__name__", wrapper))
-
-
 def _find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
     found = wrapper
     if isinstance(wrapper, str):
@@ -339,6 +333,10 @@ def _attribute(module: str, name: str, what: str) -> Any:
 
 
 # -- building --------------------------------------------------------------------------------------
+
+
+def _plays_many(found: Any) -> bool:
+    return _is_vector_class(found) or _is_foreign(found)
 
 
 def _is_vector_class(found: Any) -> bool:
@@ -453,9 +451,6 @@ def _build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exce
     return EnvError(f"{name}: building it with env.config {dict(settings)} raised {type(error).__name__}: {error}")
 
 
-# -- style -----------------------------------------------------------------------------------------
-
-
 def _lane(env: Any, name: str, max_entities: int | None) -> Any:
     """Puts `env` into the adapter for its style."""
     lane: type[Lane] | type[GymLane]
@@ -470,9 +465,8 @@ def _lane(env: Any, name: str, max_entities: int | None) -> Any:
     missing = [method for method in ("reset", "step") if not callable(getattr(env, method, None))]
     if missing or isinstance(env, gymnasium.vector.VectorEnv):
         what = f"it has no {' and no '.join(missing)}" if missing else "it plays many copies itself"
-        raise EnvError(
-            f"{name} makes {type(env).__name__}, expected one Gymnasium, PettingZoo or dict-style environment; {what}"
-        )
+        expected = "expected one Gymnasium, PettingZoo or dict-style environment"
+        raise EnvError(f"{name} makes {type(env).__name__}, {expected}; {what}")
     adapted = lane(env)
     adapted.max_entities = max_entities
     return adapted

@@ -20,7 +20,7 @@ from rookery.core.spaces import MASK
 from rookery.envs import dict_env, gym_env, lane, pettingzoo_env
 from rookery.envs.dict_env import ALL, DictLane
 from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import NEW_API, Agent, Breach, info_masks, shape_of
+from rookery.envs.lane import NEW_API, Agent, Breach, LaneStep, info_masks, shape_of
 from rookery.envs.pettingzoo_env import AECLane, ParallelLane
 
 Severity = Literal["error", "warning", "note"]
@@ -79,16 +79,13 @@ class Findings:
 
 
 @dataclass
-class Shown:
-    """What a copy shows after a reset or a step, as in `lane.LaneStep`; `stuck`: the episode cannot go on."""
+class Shown(LaneStep):
+    """What a copy shows after a reset or a step; `stuck`: the episode cannot go on."""
 
     obs: dict[Agent, Any] = field(default_factory=dict)
-    reward: dict[Agent, Any] = field(default_factory=dict)
     terminated: set[Agent] = field(default_factory=set)
     truncated: set[Agent] = field(default_factory=set)
     final: dict[Agent, Any] = field(default_factory=dict)
-    masks: dict[Agent, Any] = field(default_factory=dict)
-    ended: bool = False
     stuck: bool = False
 
 
@@ -274,12 +271,7 @@ class Probe:
 
     def _turn(self, given: Any) -> Shown:
         """A lane's own step as a `Shown`."""
-        if given is FAILED:
-            return Shown(stuck=True)
-        return Shown(
-            dict(given.obs), dict(given.reward), set(given.terminated), set(given.truncated), dict(given.final),
-            dict(given.masks), given.ended,
-        )  # fmt: skip
+        return Shown(stuck=True) if given is FAILED else Shown(**vars(given))
 
     def _know(self, part: Mapping[Agent, Any], name: str) -> None:
         """Notes agents that nobody announced."""

@@ -82,14 +82,7 @@ class ArenaSettings:
         return rng.random(self.max_timesteps) > 0.5
 
     def draw(self, tiles: np.ndarray, visited: np.ndarray, timestep: int, returns: Sequence[float]) -> np.ndarray:
-        """Draws a picture ``[height, width, 3]`` uint8 of an arena.
-
-        Args:
-            tiles: Tiles that agent1 and agent2 are on, ``[2]``.
-            visited: Whether agent1 has visited each tile, ``[num_tiles]`` bool.
-            timestep: Steps since the episode began.
-            returns: Returns of agent1 and agent2 since then.
-        """
+        """Draws a picture ``[height, width, 3]`` uint8 of an arena; see `drawing.draw_arena`."""
         from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         board = visited.reshape(self.height, self.width)
@@ -149,11 +142,7 @@ class MultiAgentArena:
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
-        """Starts an episode.
-
-        Args:
-            seed: Seed of the episode's coin flips; None goes on with the arena's own random numbers.
-            options: Options that the arena does not use.
+        """Starts an episode, its coin flips from a seed or from the arena's own random numbers.
 
         Returns:
             Observations ``[2]`` int64 and empty infos, by agent.
@@ -248,11 +237,7 @@ class BatchedArena(BatchedEnv):
         *,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`.
-
-        Raises:
-            ValueError: If a setting is out of range or unknown.
-        """
+        """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`."""
         self.settings = ArenaSettings(width, height, max_timesteps, render_mode).updated(config)
         action_space = spaces.Discrete(4)
         kind = Kind(AGENTS, obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))

@@ -17,6 +17,9 @@ task                   what must be remembered                             best 
 (2023, arXiv:2303.01859), with its easy versions as defaults. A cue that decides which way to turn is due to Bakker,
 "Reinforcement Learning with Long Short-Term Memory" (2001); that one walks by oneself, as in `memory_len` of Osband et
 al., "Behaviour Suite for Reinforcement Learning" (2020, arXiv:1908.03568).
+
+All constructors take a `render_mode`, ``"rgb_array"`` or None, and raise a ValueError for a setting out of range; decks
+of cards are shuffled together.
 """
 
 from __future__ import annotations
@@ -126,16 +129,7 @@ class RepeatAfterMe(ScriptedTask):
     truncates = True
 
     def __init__(self, delay: int = 1, max_episode_steps: int = 100, render_mode: str | None = None) -> None:
-        """Makes a task.
-
-        Args:
-            delay: Number of steps after which an observation is to be repeated; 0 = at once.
-            max_episode_steps: Number of steps of an episode.
-            render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a task whose observations are to be repeated after `delay` steps; 0 = at once."""
         self.delay = _at_least(self, 0, delay=delay)
         steps = _at_least(self, 1, max_episode_steps=max_episode_steps)
         super().__init__(spaces.Discrete(2), 2, 1.0, steps, render_mode)
@@ -161,16 +155,7 @@ class RepeatPrevious(ScriptedTask):
     truncates = True
 
     def __init__(self, num_decks: int = 1, k: int = 4, render_mode: str | None = None) -> None:
-        """Makes a task.
-
-        Args:
-            num_decks: Number of decks that are shuffled together.
-            k: Number of the card that is asked for, counted back from the present one, which is 1.
-            render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a task with `num_decks` decks; the card that is asked for is the `k`-th, the present one the first."""
         self.num_cards = CARDS * _at_least(self, 1, num_decks=num_decks)
         self.k = _at_least(self, 1, k=k)
         if self.k >= self.num_cards:
@@ -197,15 +182,7 @@ class Autoencode(ScriptedTask):
     """
 
     def __init__(self, num_decks: int = 1, render_mode: str | None = None) -> None:
-        """Makes a task.
-
-        Args:
-            num_decks: Number of decks that are shuffled together.
-            render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a task with cards of `num_decks` decks."""
         self.num_cards = num = CARDS * _at_least(self, 1, num_decks=num_decks)
         super().__init__(spaces.MultiDiscrete([2, len(SUITS)]), len(SUITS), 1 / num, 2 * num - 1, render_mode)
 
@@ -231,15 +208,7 @@ class CountRecall(ScriptedTask):
     """
 
     def __init__(self, num_decks: int = 1, render_mode: str | None = None) -> None:
-        """Makes a task.
-
-        Args:
-            num_decks: Number of decks that are shuffled together.
-            render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a task with cards of `num_decks` decks."""
         self.num_cards = num = CARDS * _at_least(self, 1, num_decks=num_decks)
         super().__init__(spaces.MultiDiscrete([2, 2]), num // 2 + 1, 1 / (num - 1), num - 1, render_mode)
 
@@ -270,9 +239,6 @@ class CueCorridor(ScriptedTask):
             length: Number of steps from the cue to the junction.
             min_length: Smallest length; that of each episode is drawn evenly from here to `length`. None = `length`.
             render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
         """
         self.length = _at_least(self, 1, length=length)
         self.min_length = self.length if min_length is None else _at_least(self, 1, min_length=min_length)
@@ -310,11 +276,7 @@ class TwoCues:
     metadata: ClassVar[dict[str, Any]] = {"name": "two_cues", "render_modes": ["rgb_array"], "render_fps": 4}
 
     def __init__(self, length: int = 10, min_length: int | None = None, render_mode: str | None = None) -> None:
-        """Makes two corridors; the arguments are those of `CueCorridor`.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes two corridors; the arguments are those of `CueCorridor`."""
         self._corridor = CueCorridor(length, min_length, render_mode)
         self.render_mode = render_mode
         self.possible_agents = list(AGENTS)

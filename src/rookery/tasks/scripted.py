@@ -61,17 +61,10 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         max_steps: int,
         render_mode: str | None,
     ) -> None:
-        """Makes a task; the constructor of a subclass calls this one.
-
-        Args:
-            observation_space: Space of what scripts show.
-            num_actions: Number of answers.
-            reward: Reward of a right answer.
-            max_steps: Number of steps of the longest script.
-            render_mode: ``"rgb_array"`` or None.
+        """Makes a task of so many answers; the constructor of a subclass calls this one.
 
         Raises:
-            ValueError: If the render mode is another one.
+            ValueError: If the render mode is none of ``"rgb_array"`` and None.
         """
         check_render_mode(type(self).__name__, render_mode)
         self.observation_space: Any = observation_space

@@ -53,10 +53,8 @@ class SorterSettings:
         for name, low in least.items():
             check_least("Sorter", low, **{name: getattr(self, name)})
         if self.max_tiles >= self.side**2:
-            raise ValueError(
-                f"Sorter: side {self.side} has {self.side**2} places, too few for max_tiles {self.max_tiles} and the "
-                f"explorer; make it {int(self.max_tiles**0.5) + 1} or more"
-            )
+            few = f"has {self.side**2} places, too few for max_tiles {self.max_tiles} and the explorer"
+            raise ValueError(f"Sorter: side {self.side} {few}; make it {int(self.max_tiles**0.5) + 1} or more")
 
     def observation_space(self) -> spaces.Dict:
         """Returns the space of observations: ``own`` ``[2]`` and the set ``tiles`` of vectors ``[3 + numbers]``."""
@@ -90,11 +88,7 @@ class Sorter(gymnasium.Env[Any, Any]):
         max_steps: int = SorterSettings.max_steps,
         render_mode: str | None = None,
     ) -> None:
-        """Makes a sorter; beside the settings of `SorterSettings` it takes a render mode, ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a sorter; a render mode is ``"rgb_array"`` or None. Raises a ValueError for a setting out of range."""
         check_render_mode("Sorter", render_mode)
         self.render_mode = render_mode
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
@@ -185,11 +179,7 @@ class BatchedSorter(BatchedEnv):
         numbers: int = SorterSettings.numbers,
         max_steps: int = SorterSettings.max_steps,
     ) -> None:
-        """Makes `num_lanes` sorters; the other arguments are those of `SorterSettings`.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes `num_lanes` sorters; the other arguments are those of `Sorter`."""
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         action_space = spaces.Discrete(len(MOVES))
         kind = Kind(("agent",), obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
@@ -267,15 +257,7 @@ class BatchedSorter(BatchedEnv):
 def _picture(
     settings: SorterSettings, explorer: tuple[int, int], places: np.ndarray, tiles: np.ndarray, steps: int
 ) -> np.ndarray:
-    """Draws a sorter.
-
-    Args:
-        settings: Settings of the sorter.
-        explorer: Row and column of the explorer.
-        places: Row and column of each tile, ``[n, 2]``.
-        tiles: Tiles as they are observed, ``[n, 3 + numbers]``.
-        steps: Steps of the episode so far.
-    """
+    """Draws a sorter with tiles ``[n, 3 + numbers]`` as they are observed, at `places` ``[n, 2]``."""
     from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
     shown = [

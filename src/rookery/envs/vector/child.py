@@ -80,11 +80,9 @@ class ShareServer:
         except Gone:
             raise
         except Exception as error:  # whatever an object does when it is pickled
-            problem = (
-                f"{self._share.name}: its infos or its state cannot be sent from a helper process, because pickling "
-                f"them raised {type(error).__name__}: {error}; use env.implementation=threads or serial"
-            )
-            send_frame(self._line, ("error", (problem, "")))
+            what = f"{self._share.name}: its infos or its state cannot be sent from a helper process"
+            why = f"pickling them raised {type(error).__name__}: {error}; use env.implementation=threads or serial"
+            send_frame(self._line, ("error", (f"{what}, because {why}", "")))
 
     def _answer(self, task: str, arguments: tuple[Any, ...], files: list[int]) -> tuple[str, Any]:
         """Calls a method of this object, or of the share, and gives back what it returns or raises."""

@@ -125,8 +125,6 @@ class ProcessHelper:
         self._finalizer = weakref.finalize(self, _end_process, process, (bell, line), os.getpid())
         self.begin("build", sys.path, self._pickled, self.lanes, self._name, self._tolerance)
 
-    # -- steps -------------------------------------------------------------------------------------
-
     def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
         """Starts a step."""
         self._slab.put_actions(self._kinds, given)
@@ -147,8 +145,6 @@ class ProcessHelper:
         self.any_end, self.grown = bool(status & channel.ENDS), bool(status & channel.GROWN)
         self._busy = bool(status & channel.SPEAKS)
         self.infos = self._receive() if self._busy else {}
-
-    # -- calls -------------------------------------------------------------------------------------
 
     def begin(self, task: str, *arguments: Any) -> None:
         """Starts to call a method of the share."""
@@ -182,8 +178,6 @@ class ProcessHelper:
             message, text = value
             raise EnvError(message) from (RemoteError(text) if text else None)
         return value
-
-    # -- losing it ---------------------------------------------------------------------------------
 
     def _wait(self, what: str, setting: str, seconds: float) -> None:
         try:

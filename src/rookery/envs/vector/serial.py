@@ -25,7 +25,6 @@ from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector import faults
 from rookery.envs.vector.faults import BROKEN_IN_A_ROW, STRICT, Missing, Tolerance
 from rookery.envs.vector.history import ActionHistory
-from rookery.envs.vector.idle import add_idle, idle_actions, with_idle
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.slab import FRESH, Slab
 from rookery.envs.vector.writer import LaneBreach, RowWriter
@@ -35,7 +34,12 @@ IDLE_LIMIT = 10_000
 
 
 class SerialEnv:
-    """A `VectorEnv` that steps its lanes in a Python loop."""
+    """A `VectorEnv` that steps its lanes in a Python loop.
+
+    Attributes:
+        single: Whether each lane is one agent, who always acts.
+        history: The actions so far, where lanes need them; None where somebody else keeps them.
+    """
 
     kinds: tuple[Kind, ...]
     notes: tuple[str, ...]
@@ -73,8 +77,8 @@ class SerialEnv:
         self._tolerance = tolerance
         self._first_lane = first_lane
         self._lanes: list[Any] = [factory() for _ in range(num_lanes)]
-        self._gym = isinstance(self._lanes[0], GymLane)
-        self._calls = [lane.env.step for lane in self._lanes] if self._gym else []
+        self.single = isinstance(self._lanes[0], GymLane)
+        self._calls = [lane.env.step for lane in self._lanes] if self.single else []
         self._infos: dict[int, Mapping[str, Any]] = {}
         self.infos: Mapping[int, Mapping[str, Any]] = self._infos
         self._plan: SeedPlan | None = None
@@ -85,10 +89,10 @@ class SerialEnv:
         self._in_a_row = [0] * num_lanes  # episodes that broke one after the other
         self._missing: set[int] = set()  # lanes whose episode is given up in the next step
         self._actions: Any = None  # those of the running step, for messages; None while episodes are taken up
-        self.logged = [i for i, lane in enumerate(self._lanes) if not (self._gym and can_capture(lane.env))]
+        self.logged = [i for i, lane in enumerate(self._lanes) if not (self.single and can_capture(lane.env))]
         """Lanes whose state is the log of their actions."""
         self._everyone = [np.arange(num_lanes)]
-        self._history = ActionHistory(self._gym, num_lanes) if self.logged and agents is None else None
+        self.history = ActionHistory(self.single, num_lanes) if self.logged and agents is None else None
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode; kept where there are logs
         self._writer = RowWriter(self._announce)
         self.slab = Slab.allocate((), num_lanes)
@@ -151,18 +155,18 @@ class SerialEnv:
         # an environment may keep the action it is given, so it gets no view of the caller's memory
         given = [np.array(action) for action in actions]
         faults.check_counts(self.name, given, waiting)
-        if self._history is not None:
-            self._history.add(given, waiting, self._sizes)
+        if self.history is not None:
+            self.history.add(given, waiting, self._sizes)
         self.play(given, waiting)
-        if self._history is not None:
-            self._history.tidy(self._began)
+        if self.history is not None:
+            self.history.tidy(self._began)
         if self._writer.any_end:
             self.counters |= faults.count_lost(self.slab, self._clock, self.name)
         return self.shown()
 
     def waiting(self) -> list[np.ndarray]:
         """For each kind the rows that must act; where a lane is one agent, all that do not rest."""
-        if self._gym and not self._writer.any_rest:
+        if self.single and not self._writer.any_rest:
             return self._everyone
         return [np.flatnonzero(block.rows.waiting) for block in self.slab.blocks]
 
@@ -172,7 +176,7 @@ class SerialEnv:
         self._clock += 1
         if self._infos:
             self.infos = self._infos = {}
-        if self._gym:
+        if self.single:
             self._step_gym(with_idle(given[0], waiting[0], self.kinds[0], self.num_lanes))
         else:
             self._step_agents(given, waiting)
@@ -356,10 +360,10 @@ class SerialEnv:
                 lanes.append({})
             elif lane not in self.logged:
                 lanes.append({"snapshot": capture(copied.env)})
-            elif self._history is None:
+            elif self.history is None:
                 lanes.append({"actions": None})
             else:
-                log = self._history.log(lane, self._began[lane])
+                log = self.history.log(lane, self._began[lane])
                 lanes.append({} if log is None else {"actions": log})  # none if it is too long to replay
         return {
             "agents": [list(ids) for ids in self.agents.ids],
@@ -382,19 +386,15 @@ class SerialEnv:
         """Goes on from a state: puts each lane where it was, and compares; see `VectorEnv.load_state_dict`."""
         self.meet(state)
         lost = self.take_up(state, seeds, leave=True)
-        if self._history is not None:
+        if self.history is not None:
             logs = [None if lost[lane] else where.get("actions") for lane, where in enumerate(state["lanes"])]
-            self._history.take_up(self._clock, self._began, logs)
+            self.history.take_up(self._clock, self._began, logs)
         self.exact = self.exact and state["exact"] and not lost.any()
         self.counters = dict(state.get("counters", {}))
         return self.shown(), lost
 
     def meet(self, state: dict[str, Any]) -> None:
-        """Gives places to the agents of a saved state.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
+        """Gives places to the agents of a saved state; raises an EnvError if the state is of another environment."""
         if "lanes" not in state:
             raise faults.foreign_state(self.name)
         for agent in itertools.chain(*state["agents"]):
@@ -463,7 +463,7 @@ class SerialEnv:
                 return True
         earned = 0.0
         for action in where["actions"]:
-            if self._gym:
+            if self.single:
                 given = idle_actions(self.kinds[0], 1)[0] if action is None else deepcopy(action)
                 obs, reward, terminated, truncated, info = copied.env.step(given)
                 masks: dict[Agent, Any] = {AGENT: info[MASK]} if MASK in info else {}
@@ -496,39 +496,26 @@ class SerialEnv:
                 return False
         return True
 
-    # -- errors ------------------------------------------------------------------------------------
-
     def _located(self, lane: int, error: Exception) -> EnvError:
         """The error to raise for `error` in a lane: what happened, to whom, where."""
         step = self._clock - self._began[lane]
         episode = max(int(self.episode[lane]), 0)
         where = f"{self.name}: lane {self._first_lane + lane}, seed {self._seeds[lane]}, episode {episode}, step {step}"
-        agent = error.agent if isinstance(error, Breach) else None
         if step and self._actions is None:
             where += ", when its episode was to be taken up again"
-        elif self._gym:
-            where += f", agent {AGENT!r}" + (f", action {_plain(self._actions[lane])}" if step else "")
-        elif agent is not None:
-            where += f", agent {str(agent)!r}"
-            if step and agent in self._actions[lane]:
-                where += f", action {_plain(self._actions[lane][agent])}"
-        elif step:
-            taken = ", ".join(f"{who}: {_plain(action)}" for who, action in self._actions[lane].items())
-            where += f", actions {{{taken}}}"
+        else:
+            taken = {} if not step else {AGENT: self._actions[lane]} if self.single else self._actions[lane]
+            taken = {who: a.tolist() if isinstance(a, np.ndarray | np.generic) else a for who, a in taken.items()}
+            agent = AGENT if self.single else error.agent if isinstance(error, Breach) else None
+            if agent is not None:
+                where += f", agent {str(agent)!r}" + (f", action {taken[agent]}" if agent in taken else "")
+            elif step:
+                where += f", actions {{{', '.join(f'{who}: {action}' for who, action in taken.items())}}}"
         if isinstance(error, Breach):
             return EnvError(f"{where}: {error.problem}")
         often = self._in_a_row[lane]
         so_far = f"; {often} episodes of this lane in a row" if often >= BROKEN_IN_A_ROW else ""
         return EnvError(f"{where}: raised {type(error).__name__}: {error}{so_far}")
-
-    @property
-    def single(self) -> bool:
-        """Whether each lane is one agent, who always acts."""
-        return self._gym
-
-    def leave_log(self) -> None:
-        """Lets somebody else keep the actions."""
-        self._history = None
 
     def layout_now(self) -> Layout:
         """The agents that have appeared here."""
@@ -549,5 +536,31 @@ class SerialEnv:
                 close()
 
 
-def _plain(action: Any) -> Any:
-    return action.tolist() if isinstance(action, np.ndarray | np.generic) else action
+# -- what agents at rest are stepped on with: the environment must be given something, and ignores it --
+
+
+def idle_actions(kind: Kind, number: int) -> np.ndarray:
+    """The environment's own actions ``[number, ...]`` of agents that rest: the first choice, the middle of a box.
+
+    They are the same whatever an agent did before, so that nothing has to be remembered for a rest.
+    """
+    spec = kind.action
+    return spec.to_env(np.zeros((number, *spec.shape), spec.dtype))
+
+
+def with_idle(given: np.ndarray, waiting: np.ndarray, kind: Kind, num_lanes: int) -> np.ndarray:
+    """An action for each of so many Gymnasium lanes, of which only those in `waiting` are given theirs."""
+    if len(given) == num_lanes:
+        return given
+    actions = idle_actions(kind, num_lanes)
+    actions[waiting] = given
+    return actions
+
+
+def add_idle(actions: list[dict[Agent, Any]], agents: Layout, slab: Slab) -> None:
+    """Adds those of agents that rest to the actions of each lane."""
+    for kind, ids, block in zip(agents.kinds, agents.ids, slab.blocks, strict=True):
+        rows = np.flatnonzero(block.rows.resting).tolist()
+        for row, action in zip(rows, idle_actions(kind, len(rows)), strict=True):
+            lane, column = divmod(row, len(ids))
+            actions[lane][ids[column]] = action

@@ -137,7 +137,7 @@ class SharesEnv:
         self._everyone = [np.arange(num_lanes)]
         single = self._single = first.single
         self._history = ActionHistory(single, num_lanes) if self._remembers or first.logged else None
-        first.leave_log()
+        first.history = None
         for helper in self._helpers:
             try:
                 helper.end()
@@ -145,8 +145,6 @@ class SharesEnv:
                 self._replace(helper, loss)
         self.agents = deepcopy(first.agents)
         self._lay_out()
-
-    # -- layout ------------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
         """Gives all shares memory for the present layout."""

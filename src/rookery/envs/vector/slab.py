@@ -153,13 +153,7 @@ class Slab:
         return Slab(len(lanes), blocks, {name: getattr(self, name)[own] for name in PER_LANE})
 
     def copy_from(self, other: Slab, ids: Sequence[Sequence[Agent]], place: dict[Agent, tuple[int, int]]) -> None:
-        """Takes over what another slab of the same lanes holds.
-
-        Args:
-            other: The slab.
-            ids: For each of its kinds the agents, in the order of their columns.
-            place: Kind and column of each of them here.
-        """
+        """Takes over what another slab of the same lanes holds, with its agents by kind, and their places here."""
         for name in PER_LANE:
             getattr(self, name)[:] = getattr(other, name)
         for block, agents in zip(other.blocks, ids, strict=True):
