@@ -83,11 +83,6 @@ class RunDir:
         """Folder of the checkpoints."""
         return self.path / FOLDER
 
-    @property
-    def is_used(self) -> bool:
-        """Whether a run has been here."""
-        return (self.path / "config.yaml").exists()
-
     def begin(self, resolved: Resolved[RunConfig], force: bool) -> None:
         """Writes what is known at the start of a run.
 
@@ -98,7 +93,7 @@ class RunDir:
         Raises:
             ConfigError: If there is a run here already and `force` is not set.
         """
-        if self.is_used:
+        if (self.path / "config.yaml").exists():
             if not force:
                 raise ConfigError(
                     f"run_dir = {str(self.path)!r}: there is a run here already; continue it (rookery resume "
