@@ -266,12 +266,7 @@ def _check_paths(setting: str, paths: tuple[str, ...], leaves: Mapping[str, Leaf
 
 
 class CustomTrunk(nn.Module):
-    """A user's module, fed with observations shaped like the environment's space.
-
-    Args:
-        obs: Layout of the observations.
-        module: The user's module.
-    """
+    """A user's module, fed with observations shaped like the environment's space."""
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:
         super().__init__()
@@ -359,14 +354,7 @@ def parts_of(memory: Any) -> tuple[Tensor, ...]:
 
 
 class CustomCriticTrunk(nn.Module):
-    """A user's module, and hidden layers on its features and an action.
-
-    Args:
-        trunk: The user's module.
-        action: Layout of the actions, numbers.
-        cfg: Its layers.
-        generator: Draws their weights.
-    """
+    """A user's module, and hidden layers on its features and an action."""
 
     def __init__(self, trunk: CustomTrunk, action: ActionSpec, cfg: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()

@@ -111,9 +111,6 @@ def figures(summary: ExperimentSummary[TrialSummary]) -> list[ExperimentFigure]:
 class FigureDrawer:
     """Draws an experiment.
 
-    Args:
-        summary: Experiment to draw.
-
     Raises:
         ConfigError: If no trial has a number yet.
     """

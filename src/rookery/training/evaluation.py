@@ -26,11 +26,7 @@ MOST_LABELS = 6
 
 
 class Measure:
-    """Measures a run's policies in copies of the environment that are made when first needed, and then kept.
-
-    Args:
-        run: The run.
-    """
+    """Measures a run's policies in copies of the environment that are made when first needed, and then kept."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

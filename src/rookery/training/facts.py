@@ -11,13 +11,7 @@ from rookery.training.run import Run
 
 
 def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> RunFacts:
-    """Returns the facts that a reporter shows before the first iteration.
-
-    Args:
-        run: Run that is reported.
-        notes: Lines that a user should read once.
-        criteria: Criteria that end the training, and their thresholds.
-    """
+    """Returns the facts that a reporter shows before the first iteration, with notes to read once and what ends it."""
     env, learners, paths = run.env, run.learners, paths_of(run.policies, run.learners)
     facts = {
         name: PolicyFacts(

@@ -277,14 +277,7 @@ def _try(make: Make, implementation: str, num_envs: int, seconds: float) -> Trie
 
 
 def advice(own: Tried, fastest: Tried, limits: Limits, settings: AlgorithmConfig) -> tuple[str, ...]:
-    """What holds a training back, and what to set, in sentences.
-
-    Args:
-        own: The user's own choice.
-        fastest: The fastest one.
-        limits: Of the fastest.
-        settings: Those of the algorithm.
-    """
+    """What holds a training back, and what to set, in sentences."""
     assert fastest.pace is not None
     shares = fastest.pace.shares
     part = max(shares, key=lambda name: shares[name])
