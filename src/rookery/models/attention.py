@@ -21,10 +21,6 @@ class Gate(nn.Module):
 
     ``r = sigmoid(W_r y + U_r x)``, ``z = sigmoid(W_z y + U_z x - 2)``, ``h = tanh(W_h y + U_h (r * x))``, and what
     comes out is ``(1 - z) x + z h``.
-
-    Args:
-        size: Width of both.
-        generator: Draws the weights.
     """
 
     def __init__(self, size: int, *, generator: torch.Generator) -> None:
@@ -121,14 +117,7 @@ def sinusoids(context: int, size: int) -> Tensor:
 
 
 class AttentionBlock(nn.Module):
-    """One layer: attention, then two linear layers on each decision, each through a gate.
-
-    Args:
-        size: Width of the stream.
-        heads: Of attention.
-        context: Decisions looked at.
-        generator: Draws the weights.
-    """
+    """One layer: attention, then two linear layers on each decision, each through a gate."""
 
     def __init__(self, size: int, *, heads: int, context: int, generator: torch.Generator) -> None:
         super().__init__()

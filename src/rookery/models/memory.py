@@ -441,11 +441,6 @@ class Attention(Memory):
 def build_memory(cfg: MemoryConfig, num_features: int, generator: torch.Generator) -> Memory | None:
     """The memory that the settings ask for, or None if nothing that is learned.
 
-    Args:
-        cfg: What a policy remembers.
-        num_features: Width of what the trunk gives.
-        generator: Draws the weights.
-
     Raises:
         ConfigError: If the width of attention cannot be split among its heads.
     """

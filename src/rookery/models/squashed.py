@@ -161,14 +161,7 @@ class Squashed(BoundedSpec):
 
 
 class SquashedHead(BoundedHead):
-    """A linear layer to means and log standard deviations.
-
-    Args:
-        num_features: Width of the features.
-        action: Layout of the actions, numbers with bounds.
-        spec: How the spread is kept in range, and what noise is like.
-        log_std_init: First log standard deviation.
-        generator: Draws the weights.
+    """A linear layer to means and log standard deviations; arguments as of `HeadSpec.build`, and the spec.
 
     Attributes:
         linear: Its outputs are all k means, then all k log standard deviations (not with ``gsde``).
@@ -289,13 +282,7 @@ class Deterministic(BoundedSpec):
 
 
 class DeterministicHead(BoundedHead):
-    """tanh of a linear layer.
-
-    Args:
-        num_features: Width of the features.
-        action: Layout of the actions, numbers with bounds.
-        spec: What noise is like.
-        generator: Draws the weights.
+    """tanh of a linear layer; arguments as of `HeadSpec.build`, and the spec.
 
     Attributes:
         linear: Puts out the k elements.

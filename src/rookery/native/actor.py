@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rookery.core.native import ADDRESS, Build, Head, address, array_address, best_build, readable
 from rookery.core.spaces import MASK, Tree
-from rookery.models.encoders import Encoder
+from rookery.models.build import Encoder
 from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
 from rookery.native.qualify import obstacle, obstacle_to_drawing, overridden
 from rookery.policies.export import read_policy

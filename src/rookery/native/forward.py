@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.native import Build, Head, Networks, best_build, places, write_gradient
-from rookery.models.encoders import Encoder
+from rookery.models.build import Encoder
 from rookery.models.heads import ActionHead
 from rookery.models.q_head import QHead
 from rookery.models.structure import Declared, Inputs, Structure, Tower

@@ -26,7 +26,7 @@ from rookery.core.native import (
     is_plain,
 )
 from rookery.core.native_memory import Cell, Recurrence
-from rookery.models.encoders import Encoder
+from rookery.models.build import Encoder
 from rookery.models.heads import Head
 from rookery.models.memory import Memory, Recurrent, RecurrentLayer
 from rookery.models.q_head import QHead

@@ -44,11 +44,6 @@ def merged(
 ) -> tuple[dict[str, Content], dict[str, Any]]:
     """A directory with the rows of all of these, one memory after the other, as one memory.
 
-    Args:
-        memories: Of equal spaces.
-        policy: Whose it is called.
-        advance: Progress.
-
     Raises:
         SpaceError: If their spaces differ; says which and how.
     """

@@ -211,11 +211,7 @@ def short_names(paths: Iterable[str]) -> dict[str, str]:
 
 
 def varying_paths(params: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the paths whose values differ, in the order in which they first appear; all paths for fewer than two.
-
-    Args:
-        params: Parameters by path, of each trial.
-    """
+    """Returns the paths whose values differ, in the order in which they first appear; all paths for fewer than two."""
     paths = dict.fromkeys(path for one in params for path in one)
     return [path for path in paths if len(params) < 2 or len({repr(one.get(path)) for one in params}) > 1]
 

@@ -26,9 +26,9 @@ from rookery.report.console import Reporter, reporter
 from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
-from rookery.training import checkpoint, recording
+from rookery.training import checkpoint
 from rookery.training.compute import changed_paths, paths_of, threads_for
-from rookery.training.evaluation import Measure
+from rookery.training.evaluation import Measure, record
 from rookery.training.facts import run_facts
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining, with_replay
 from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
@@ -249,7 +249,7 @@ class Trainer(Run):
     @contextmanager
     def _session(self, criteria: Mapping[str, float]) -> Iterator[None]:
         """What the reporter and signals are told before and after iterations that belong together."""
-        facts = run_facts(self.env, self.seed, self.policies, self.learners, self.notes, criteria)
+        facts = run_facts(self, self.notes, criteria)
         self.reporter.start(facts, self.timers)
         try:
             with self.interrupt.watching():
@@ -440,7 +440,7 @@ class Trainer(Run):
             frames_per_second: Speed of the film.
         """
         with torch_threads(1):
-            return recording.record(
+            return record(
                 self,
                 Path(path),
                 episodes=episodes,
