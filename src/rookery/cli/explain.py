@@ -5,7 +5,7 @@ steps the environment, and stores what is played.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +41,8 @@ TO_STORING = (
 )
 TO_DRAWING = (*TO_STORING[:2], f"{UPDATE} self.learn")
 """The way as docs/map.md has it, for runs whose environment is not here to be played."""
+
+NO_REPLAY = "no policy of this run has a replay buffer"
 
 
 def explain(
@@ -104,15 +106,22 @@ def weights(run: Path) -> Iterator[str]:
     from rookery.training.call_path import path_to_weights
 
     yield f"weights change in {find('rookery.core.optim:gradient_step')} gradient_step, and nowhere else"
+    yield from ways(run, path_to_weights, TO_WEIGHTS, "no policy of this run learns")
+
+
+def ways(
+    run: Path, watch: Callable[[Path], Mapping[str, Iterable[Call]]], way: Sequence[str], nothing: str
+) -> Iterator[str]:
+    """How each algorithm of a run gets to a place: as it was watched, or from the source if it cannot be played."""
     try:
-        found = path_to_weights(run)
+        found = watch(run)
     except Exception as error:  # whatever the user's environment, model or algorithm may raise
         yield why_not(error)
         for update in update_functions(read_provenance(run)):
-            yield from written(step.replace(UPDATE, update) for step in TO_WEIGHTS)
+            yield from written(step.replace(UPDATE, update) for step in way)
         return
     if not found:
-        yield "no policy of this run learns"
+        yield nothing
     for algorithm, calls in found.items():
         yield f"the way there in this run, {algorithm}:"
         yield from seen(calls)
@@ -145,19 +154,10 @@ def replay(run: Path) -> Iterator[str]:
         ("it is drawn again", path_to_drawing, "ReplayBuffer.sample", TO_DRAWING),
     ):
         yield f"{told} in {find(f'rookery.replay.buffer:{function}')} {function}"
-        try:
-            found = watch(run)
-        except Exception as error:  # whatever the user's environment, model or algorithm may raise
-            yield why_not(error)
-            for update in update_functions(read_provenance(run)):
-                yield from written(step.replace(UPDATE, update) for step in way)
-            continue
-        if not found:
-            yield "no policy of this run has a replay buffer"
+        lines = list(ways(run, watch, way, NO_REPLAY))
+        yield from lines
+        if NO_REPLAY in lines:
             return
-        for algorithm, calls in found.items():
-            yield f"the way there in this run, {algorithm}:"
-            yield from seen(calls)
     yield f"checkpoints hold it as files; what is in them: rookery replay show {run}"
 
 
