@@ -8,18 +8,34 @@ from typing import ClassVar
 
 import torch
 
-from rookery.algorithms.actor_critic import ActorCritic, ValueColumn, advantage_targets
-from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.core.batch import Demand, Minibatch, Rollout
-from rookery.core.flat import flatten
-from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import Adam, gradient_step
-from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Structural
-from rookery.models.build import ModelConfig
-from rookery.models.heads import Outputs
-from rookery.native.forward import attach
-from rookery.policies.policy import Policy
+from rookery.extend import (
+    ActorCritic,
+    Adam,
+    Algorithm,
+    AlgorithmConfig,
+    Demand,
+    Fraction,
+    Means,
+    Metrics,
+    Minibatch,
+    ModelConfig,
+    Outputs,
+    Policy,
+    PositiveFloat,
+    PositiveInt,
+    Role,
+    Rollout,
+    Row,
+    Scheduled,
+    Streams,
+    Structural,
+    ValueColumn,
+    advantage_targets,
+    attach,
+    explained_variance,
+    flatten,
+    gradient_step,
+)
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,25 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+
 from rookery import PPO, PPOConfig
 
 
 def spo_loss(outputs, batch, cfg):
     """Surrogate with a quadratic price on leaving the old policy, value error, entropy bonus."""
-    advantage = (batch.advantage - batch.advantage.mean()) / (batch.advantage.std() + 1e-8)
+    deviation, mean = torch.std_mean(batch.advantage)
+    advantage = (batch.advantage - mean) / (deviation + 1e-8)
     log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
     ratio = log_ratio.exp()
     policy_loss = -(ratio * advantage - advantage.abs() * (ratio - 1).square() / (2 * cfg.clip)).mean()
     value_loss = (outputs.value - batch.value_target).square().mean()
-    entropy = outputs.distribution.entropy().mean()
-    loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
-    kl = (ratio - 1 - log_ratio).mean()
-    metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
-    return loss, {name: metric.detach() for name, metric in metrics.items()}
+    loss = policy_loss + cfg.value_coef * value_loss
+    if cfg.entropy_coef:
+        loss = loss - cfg.entropy_coef * outputs.distribution.entropy().mean()
+    with torch.no_grad():  # what is only reported needs no graph
+        kl = (ratio - 1 - log_ratio).mean()
+    return loss, {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach(), "kl": kl}
 
 
 class SPO(PPO):

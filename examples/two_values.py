@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from rookery import PPO, PPOConfig
-from rookery.algorithms.actor_critic import ValueColumn
-from rookery.core.settings import Fraction, NonNegative
+from rookery.extend import Fraction, NonNegative, ValueColumn
 
 BITS = 12
 """Projections, whose signs tell observations apart."""

@@ -48,7 +48,11 @@ def code_lines(text: str) -> set[int]:
     for node in ast.walk(ast.parse(text)):
         body = getattr(node, "body", None)
         for line in body if isinstance(body, list) else ():
-            if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str):
+            if (
+                isinstance(line, ast.Expr)
+                and isinstance(line.value, ast.Constant)
+                and isinstance(line.value.value, str)
+            ):
                 lines.difference_update(range(line.lineno, (line.end_lineno or line.lineno) + 1))
     return lines
 
@@ -61,9 +65,7 @@ def find(tree: ast.Module, name: str) -> ast.FunctionDef | ast.ClassDef:
     """
     place: ast.Module | ast.FunctionDef | ast.ClassDef = tree
     for part in name.split("."):
-        found = [
-            node for node in place.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part
-        ]
+        found = [node for node in place.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part]
         if not found:
             raise KeyError(name)
         place = found[0]

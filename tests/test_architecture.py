@@ -22,6 +22,7 @@ LAYERS = [
     {"algorithms", "rollout"},
     {"training"},
     {"tune", "serving"},
+    {"extend"},
     {"compat"},
     {"cli"},
     {"__main__"},
@@ -264,13 +265,11 @@ def test_learning_and_playing_meet_only_in_the_run():
     assert both == ["training/run.py"]
 
 
-def test_there_are_no_import_cycles():
+def test_there_are_no_import_cycles_of_types_either():
     graph = {
-        module_of(path): {
-            found.module for found in imports_of(path) if not found.typing_only and found.module in modules()
-        }
-        for path in files()
+        module_of(path): {found.module for found in imports_of(path) if found.module in modules()} for path in files()
     }
+    graph["rookery"] = set()  # what it names is imported when it is used
     finished: set[str] = set()
 
     def visit(module: str, trail: tuple[str, ...]) -> None:
@@ -367,6 +366,33 @@ def test_a_setting_has_no_second_default():
     assert SECOND_DEFAULTS.keys() <= second.keys()  # none that is no longer needed
 
 
+# --- the public surface -------------------------------------------------------------------------------------
+
+
+def test_examples_and_docs_import_from_the_public_surface_alone():
+    inner = []
+    for page in [*(ROOT / "examples").glob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if re.match(r"\s*(from|import) rookery\.(?!extend\b)", line):
+                inner.append(f"{page.relative_to(ROOT)}: {line.strip()}")
+    assert not inner
+
+
+def test_what_stands_in_extend_is_said_to_be_public():
+    named = {
+        alias.asname or alias.name
+        for node in ast.walk(tree_of(SOURCE / "extend.py"))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    (listed,) = [
+        ast.literal_eval(node.value)
+        for node in tree_of(SOURCE / "extend.py").body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    assert named == set(listed)
+
+
 # --- names, sizes, docstrings -------------------------------------------------------------------------------
 
 
@@ -383,6 +409,30 @@ def test_functions_stay_readable():
         if (length := node.end_lineno - node.lineno + 1) > MAX_FUNCTION
     }
     assert long == {}
+
+
+def test_no_two_classes_have_one_name():
+    homes: dict[str, list[str]] = {}
+    for path in files():
+        if not name_of(path).startswith("compat/"):
+            for node in ast.walk(tree_of(path)):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(name_of(path))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+BARE = re.compile(r"^\s+\w+: (They|It|Them|The one|Theirs|Of which one|Which one|Whose|Of whom)\b[^\n]{0,2}$")
+"""An argument of which a docstring says nothing but a pronoun."""
+
+
+def test_arguments_are_told_by_what_they_are_and_not_by_a_pronoun():
+    bare = [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if BARE.match(line)
+    ]
+    assert not bare
 
 
 def test_every_file_says_what_is_in_it():

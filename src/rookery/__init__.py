@@ -35,6 +35,7 @@ _HOME = {
     "Exponential": "rookery.core.schedules",
     "Piecewise": "rookery.core.schedules",
     "MultiAgentArena": "rookery.tasks.arena",
+    "StatelessCartPole": "rookery.tasks.memory_tasks",
     "EntitySet": "rookery.core.entity_set",
     "RookeryError": "rookery.core.errors",
     "load_policy": "rookery.native.actor",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.rollout.hooks import Episode as Episode
     from rookery.tasks.arena import MultiAgentArena as MultiAgentArena
+    from rookery.tasks.memory_tasks import StatelessCartPole as StatelessCartPole
     from rookery.training.callbacks import Callback as Callback
     from rookery.training.settings import CheckpointConfig as CheckpointConfig
     from rookery.training.settings import EvaluationConfig as EvaluationConfig

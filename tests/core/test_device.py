@@ -53,10 +53,12 @@ def test_the_processor_is_always_there():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a graphics card")
 def test_a_missing_graphics_card_is_told(monkeypatch):
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
-    with pytest.raises(ConfigError, match="device = 'cuda': this torch .* was built without CUDA; use device: cpu"):
+    with pytest.raises(ConfigError, match="device = 'cuda': torch .* was built without CUDA; use device: cpu"):
         check_device("cuda")
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
-    with pytest.raises(ConfigError, match="torch finds no graphics card; use device: cpu, or see whether nvidia-smi"):
+    with pytest.raises(
+        ConfigError, match="torch .* finds no graphics card; use device: cpu, or see whether nvidia-smi"
+    ):
         check_device("cuda")
 
 

@@ -398,7 +398,10 @@ def test_a_sound_pair_is_sound():
     ("changes", "message"),
     [
         ({"terminateds": {"a": False, "b": False}}, 'terminateds has no "__all__"'),
-        ({"rewards": {"a": 1.0, "c": 1.0}}, "agent 'c': is in rewards but not among the agents (a, b), and its spaces"),
+        (
+            {"rewards": {"a": 1.0, "c": 1.0}},
+            "agent 'c': is in rewards but not among the agents announced (a, b), and its spaces",
+        ),
         ({"rewards": {"a": 1.0, "b": "x"}}, "agent 'b': reward is 'x', expected a finite number"),
         ({"rewards": [1.0, 2.0]}, "step() returned rewards as list, expected a dict by agent"),
         ({"obs": {"a": np.zeros(2, np.float32)}}, "agent 'a': observation obs: shape (2,) where the space says (1,)"),

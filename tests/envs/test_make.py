@@ -120,7 +120,7 @@ def test_serial_and_batched_cartpole_play_the_same():
     ("env", "said"),
     [
         ("LunarLander-v2", "env 'LunarLander-v2' is not a Gymnasium id; did you mean 'LunarLander-v3'?"),
-        ("CartPole-v7", "did you mean 'CartPole-v0' or 'CartPole-v1'?"),
+        ("CartPole-v7", "did you mean 'CartPole-v1'?"),
         ("cartpole-v1", "did you mean 'CartPole-v1'?"),
         ("Nothing-v0", "an own environment is named 'my.module:MyEnv'"),
         ("nowhere.at.all:MyEnv", "env 'nowhere.at.all:MyEnv': there is no module 'nowhere'"),

@@ -110,11 +110,10 @@ def conclusions(found: Survey) -> list[str]:
     """Limits, what was left out, and advice, a line each."""
     limits, fastest = found.limits, found.fastest
     reached = fastest.steps_per_second / limits.together
-    left_out = [f"{choice.implementation}, {choice.num_envs} copies" for choice in found.tried if choice.reason]
-    reasons = [choice.reason for choice in found.tried if choice.reason]
+    left_out = [choice for choice in found.tried if choice.reason]
     return [
         "",
-        *(f"not measured: {what}: {reason}" for what, reason in zip(left_out, reasons, strict=True)),
+        *(f"not measured: {one.implementation}, {one.num_envs} copies: {one.reason}" for one in left_out),
         f"limits of {fastest.implementation} with {fastest.num_envs} copies, steps/s: environment "
         f"{limits.environment:,.0f}, forward passes {limits.inference:,.0f}, learner {limits.learner:,.0f}; in turn "
         f"at most {limits.together:,.0f}, of which {100 * reached:.0f} % are reached",

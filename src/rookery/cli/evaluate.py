@@ -6,21 +6,18 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.runs import find_saved
+from rookery.cli.runs import SavedRun, find_saved
 
 if TYPE_CHECKING:
     from rookery.report.results import EvaluationResult
 
 
 def evaluate(
-    run: Annotated[
-        Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
-    ],
+    run: SavedRun,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Episodes to play; else as many as evaluation.episodes of the run says.")
     ] = None,

@@ -5,7 +5,7 @@ steps the environment, and stores what is played.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,8 +42,6 @@ TO_STORING = (
 TO_DRAWING = (*TO_STORING[:2], f"{UPDATE} self.learn")
 """The way as docs/map.md has it, for runs whose environment is not here to be played."""
 
-NO_REPLAY = "no policy of this run has a replay buffer"
-
 
 def explain(
     run: Annotated[Path, typer.Argument(help="Directory of the run, or its name in runs/.", show_default=False)],
@@ -60,13 +58,9 @@ def explain(
     """
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     folder = find_run(run)
-    lines: Iterable[str]
-    if what == "weights":
-        lines = weights(folder)
-    elif what == "env.step":
-        lines = env_step(folder)
-    elif what in ("replay", "memory"):  # the second is what it was called before
-        lines = replay(folder)
+    places = {"weights": weights, "env.step": env_step, "replay": replay, "memory": replay}  # the last as once called
+    if what in places:
+        lines: Iterable[str] = places[what](folder)
     elif what is not None:
         lines = [history(read_provenance(folder)).explain(what)]
     else:
@@ -106,25 +100,7 @@ def weights(run: Path) -> Iterator[str]:
     from rookery.training.call_path import path_to_weights
 
     yield f"weights change in {find('rookery.core.optim:gradient_step')} gradient_step, and nowhere else"
-    yield from ways(run, path_to_weights, TO_WEIGHTS, "no policy of this run learns")
-
-
-def ways(
-    run: Path, watch: Callable[[Path], Mapping[str, Iterable[Call]]], way: Sequence[str], nothing: str
-) -> Iterator[str]:
-    """How each algorithm of a run gets to a place: as it was watched, or from the source if it cannot be played."""
-    try:
-        found = watch(run)
-    except Exception as error:  # whatever the user's environment, model or algorithm may raise
-        yield why_not(error)
-        for update in update_functions(read_provenance(run)):
-            yield from written(step.replace(UPDATE, update) for step in way)
-        return
-    if not found:
-        yield nothing
-    for algorithm, calls in found.items():
-        yield f"the way there in this run, {algorithm}:"
-        yield from seen(calls)
+    yield from way_there(run, path_to_weights, TO_WEIGHTS, "no policy of this run learns")
 
 
 def env_step(run: Path) -> Iterator[str]:
@@ -132,16 +108,8 @@ def env_step(run: Path) -> Iterator[str]:
     from rookery.core.source import find
     from rookery.training.call_path import path_to_step
 
-    place = find(TO_STEP[-1])
-    yield f"the environment is stepped in {place} RolloutWorker.sample, and nowhere else"
-    try:
-        found = path_to_step(run)
-    except Exception as error:  # whatever the user's environment, model or algorithm may raise
-        yield why_not(error)
-        yield from written(TO_STEP)
-        return
-    yield "the way there in this run, and on to the environment:"
-    yield from seen(found)
+    yield f"the environment is stepped in {find(TO_STEP[-1])} RolloutWorker.sample, and nowhere else"
+    yield from way_there(run, lambda run: {"and on to the environment": path_to_step(run)}, TO_STEP, "")
 
 
 def replay(run: Path) -> Iterator[str]:
@@ -154,17 +122,38 @@ def replay(run: Path) -> Iterator[str]:
         ("it is drawn again", path_to_drawing, "ReplayBuffer.sample", TO_DRAWING),
     ):
         yield f"{told} in {find(f'rookery.replay.buffer:{function}')} {function}"
-        lines = list(ways(run, watch, way, NO_REPLAY))
+        lines = list(way_there(run, watch, way, nobody := "no policy of this run has a replay buffer"))
         yield from lines
-        if NO_REPLAY in lines:
+        if lines == [nobody]:
             return
     yield f"checkpoints hold it as files; what is in them: rookery replay show {run}"
 
 
-def why_not(error: Exception) -> str:
-    """Why the calls could not be watched."""
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return f"the way there, from the source, because this run cannot be played here ({reason}):"
+def way_there(
+    run: Path, watch: Callable[[Path], dict[str, list[Call]]], way: Sequence[str], nobody: str
+) -> Iterator[str]:
+    """Shows the calls by which a run gets somewhere, or the functions in the source where it cannot be played.
+
+    Args:
+        run: Directory of the run.
+        watch: Function that plays a tiny twin of the run and returns its calls, by algorithm.
+        way: Functions on the way, as docs/map.md has it.
+        nobody: Text for a run of which no policy gets there.
+    """
+    try:
+        found = watch(run)
+    except Exception as error:  # whatever the user's environment, model or algorithm may raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        yield f"the way there, from the source, because this run cannot be played here ({reason}):"
+        updates = update_functions(read_provenance(run)) if any(UPDATE in step for step in way) else [UPDATE]
+        for update in updates:
+            yield from written(step.replace(UPDATE, update) for step in way)
+        return
+    if not found:
+        yield nobody
+    for whose, calls in found.items():
+        yield f"the way there in this run, {whose}:"
+        yield from seen(calls)
 
 
 def seen(calls: Iterable[Call]) -> Iterator[str]:

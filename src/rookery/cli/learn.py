@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from signal import SIGINT
 from typing import Annotated
 
 import typer
 
-from rookery.core.interrupt import Interrupted
+from rookery.cli.runs import SavedRun, find_saved
+from rookery.cli.train import exit_of_interrupts
 
 
 def learn(
-    run: Annotated[
-        Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
-    ],
+    run: SavedRun,
     gradient_steps: Annotated[int, typer.Option(help="Gradient steps of each policy that has a replay buffer.")] = 1000,
     policy: Annotated[list[str] | None, typer.Option(help="Only this policy. Repeatable.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
@@ -24,7 +21,6 @@ def learn(
 
     rookery learn runs/CartPole-v1-dqn-s3 --gradient-steps 10000
     """
-    from rookery.cli.runs import find_saved
     from rookery.training.trainer import Trainer
 
     sys.path.insert(0, "")  # so that my.module:MyConfig is found beside where the command is given
@@ -32,13 +28,9 @@ def learn(
     with Trainer.load(find_saved(run, "last"), resume=True, play=False, console=console) as trainer:
         assert trainer.run_dir is not None
         folder = trainer.run_dir.path
-        try:
+        go_on = f"go on with: rookery learn {folder}, or rookery resume {folder}"
+        with exit_of_interrupts(lambda kept: f"interrupted; {'what was learned is kept; ' * kept}{go_on}"):
             result = trainer.learn(gradient_steps, policy)
-        except KeyboardInterrupt as error:
-            number = error.signal if isinstance(error, Interrupted) else SIGINT
-            made = "; what was learned is kept" if isinstance(error, Interrupted) else ""
-            typer.echo(f"interrupted{made}; go on with: rookery learn {folder}, or rookery resume {folder}", err=True)
-            raise typer.Exit(128 + number) from None
         for name, replay in trainer.replays.items():
             told = f"{replay.gradient_steps:,} gradient steps so far, {len(replay.buffer):,} decisions in replay"
             typer.echo(f"{name:<12}{told}")

@@ -30,15 +30,8 @@ from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.tracebacks import own_traceback
 
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.command()(train)
-app.command()(resume)
-app.command()(learn)
-app.command()(evaluate)
-app.command()(record)
-app.command()(plot)
-app.command()(timers)
-app.command()(explain)
-app.command()(bench)
+for verb in (train, resume, learn, evaluate, record, plot, timers, explain, bench):
+    app.command()(verb)
 app.add_typer(envs_app, name="envs")
 app.add_typer(config_app, name="config")
 app.add_typer(replay_app, name="replay")

@@ -9,13 +9,11 @@ from typing import Annotated
 import typer
 
 from rookery.cli.evaluate import table
-from rookery.cli.runs import find_saved
+from rookery.cli.runs import SavedRun, find_saved
 
 
 def record(
-    run: Annotated[
-        Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
-    ],
+    run: SavedRun,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to show, one after the other.")] = 3,
     output: Annotated[
         Path | None,

@@ -153,11 +153,8 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     room = "" if stored.capacity is None else f" of {stored.capacity:,}"
     finished = episodes.terminated + episodes.truncated
     ends = f"{finished:,} ended: {episodes.terminated:,} terminated, {episodes.truncated:,} truncated"
-    others = [
-        f"{number:,} {word}"
-        for number, word in ((episodes.broken, "broken off"), (episodes.running, "under way"))
-        if number
-    ]
+    unfinished = {"broken off": episodes.broken, "under way": episodes.running}
+    others = [f"{number:,} {word}" for word, number in unfinished.items() if number]
     return {
         "decisions": f"{len(stored):,}{room}",
         "observations": str(stored.spaces.obs.space),

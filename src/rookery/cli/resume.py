@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rookery.cli.runs import SavedRun, find_saved
+from rookery.cli.train import finish, stop_values
+
 
 def resume(
-    run: Annotated[
-        Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
-    ],
+    run: SavedRun,
     stop: Annotated[
         list[str] | None, typer.Option(help="METRIC=NUMBER that ends training, instead of what ended it before.")
     ] = None,
@@ -22,8 +22,6 @@ def resume(
 
     rookery resume runs/CartPole-v1-ppo-s3 --stop env_steps=200000
     """
-    from rookery.cli.runs import find_saved
-    from rookery.cli.train import finish, stop_values
     from rookery.training.trainer import Trainer
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given

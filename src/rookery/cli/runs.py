@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from rookery.core.errors import ConfigError, nearest
 
@@ -16,6 +18,11 @@ JOURNAL = "journal.jsonl"
 """What the folder of an experiment has, and that of a run has not."""
 
 NEWEST = 5
+
+SavedRun = Annotated[
+    Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
+]
+"""The argument of verbs that load policies."""
 
 Provenance = dict[str, list[tuple[str, str]]]
 """For each setting every (source, value as text), lowest first; the last one won."""
@@ -96,9 +103,7 @@ def find_saved(run: Path, checkpoint: str) -> Path:
         return run
     run = find_run(run)
     folder = run / "checkpoints"
-    names = (
-        sorted(path.name for path in folder.iterdir() if (path / "manifest.json").is_file()) if folder.is_dir() else []
-    )
+    names = sorted(path.parent.name for path in folder.glob("*/manifest.json"))
     if not names:
         raise ConfigError(f"{run}: holds no checkpoint yet")
     if checkpoint == "last":
@@ -108,9 +113,8 @@ def find_saved(run: Path, checkpoint: str) -> Path:
         try:
             wanted = json.loads((folder / "best.json").read_text(encoding="utf-8"))["name"]
         except (OSError, ValueError, KeyError):
-            raise ConfigError(
-                f"{run}: none of its checkpoints was called the best; there are {', '.join(names)}"
-            ) from None
+            there = ", ".join(names)
+            raise ConfigError(f"{run}: none of its checkpoints was called the best; there are {there}") from None
     matching = [name for name in names if name == wanted or (wanted.isdigit() and name == f"{int(wanted):06d}")]
     if not matching:
         raise ConfigError(f"{run}: --checkpoint {checkpoint}: there are {', '.join(names)}, best and last")
@@ -123,18 +127,8 @@ def read_provenance(run: Path) -> Provenance:
     Raises:
         ConfigError: If the run has no record of that, or it cannot be read.
     """
-    return {
-        path: [(source, value) for source, value in given] for path, given in _read(run / "provenance.json").items()
-    }
-
-
-def read_timers(run: Path) -> dict[str, Any]:
-    """The timer tree of a run, as `Timers` takes it.
-
-    Raises:
-        ConfigError: If the run has none yet, or it cannot be read.
-    """
-    return _read(run / "timers.json")
+    content = read_json(run / "provenance.json")
+    return {path: [(source, value) for source, value in given] for path, given in content.items()}
 
 
 def read_rows(run: Path) -> list[dict[str, Any]]:
@@ -158,7 +152,8 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a file of a run; raises a ConfigError if the run has none yet, or it cannot be read."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rookery.cli.runs import Provenance, find_run, read_provenance, read_timers
+from rookery.cli.runs import Provenance, find_run, read_json, read_provenance
 from rookery.core.errors import ConfigError
 
 
@@ -22,7 +22,7 @@ def timers(
     sys.path.insert(0, "")  # where an algorithm of your own is looked for
     folder = find_run(run)
     tree = Timers()
-    tree.load_state_dict(read_timers(folder))
+    tree.load_state_dict(read_json(folder / "timers.json"))
     rows = tree.rows()
     if not rows:
         raise ConfigError(f"{folder / 'timers.json'}: nothing has been timed yet")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from secrets import randbits
 from signal import SIGINT
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -70,17 +70,17 @@ def train(
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     files, overrides, named = sort_arguments(what or [], env)
-    styles = [name for name, on in (("quiet", quiet), ("plain", plain), ("json", json_rows)) if on]
-    if len(styles) > 1:
-        raise ConfigError(f"{LINE}: --{styles[0]} and --{styles[1]} exclude each other")
-    console = {"logging.console": styles[0]} if styles else {}
-    options = {"env.name": named, "algorithm.name": algo, "seed": seed, "sampling.num_envs": num_envs}
+    console = console_style(quiet=quiet, plain=plain, json=json_rows)
+    options = {
+        "env.name": named, "algorithm.name": algo, "seed": seed, "sampling.num_envs": num_envs,
+        "logging.console": console,
+    }  # fmt: skip
     given = {path: value for path, value in options.items() if value is not None}
     replays = [*(replay or []), *(memory or [])]
     layers = [
         Layer("default of the command line", {"logging.console": "auto"}),
         *(yaml_layer(file) for file in files),
-        Layer(LINE, given | console | stop_values(stop or []) | replay_values(list(map(in_runs, replays)))),
+        Layer(LINE, given | stop_values(stop or []) | replay_values(list(map(in_runs, replays)))),
         override_layer(overrides, LINE),
     ]
     with explain_domains(layers):
@@ -113,6 +113,30 @@ def explain_domains(layers: Sequence[Layer]) -> Iterator[None]:
                     "train, or give it a value"
                 ) from None
         raise
+
+
+def console_style(**on: bool) -> str | None:
+    """Which of some flags is on, or None; raises a ConfigError if two are."""
+    styles = [style for style, wanted in on.items() if wanted]
+    if len(styles) > 1:
+        raise ConfigError(f"{LINE}: --{styles[0]} and --{styles[1]} exclude each other")
+    return styles[0] if styles else None
+
+
+@contextmanager
+def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
+    """After Ctrl-C or SIGTERM, says what can be done, and exits with 128 and the number of the signal.
+
+    Args:
+        message: Makes the text, which may be empty, from whether the run stopped in good order; a second signal stops
+            it at once.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if text := message(isinstance(error, Interrupted)):
+            typer.echo(text, err=True)
+        raise typer.Exit(128 + (error.signal if isinstance(error, Interrupted) else SIGINT)) from None
 
 
 def sort_arguments(what: Sequence[str], env: str | None) -> tuple[list[str], list[str], str | None]:
@@ -174,6 +198,13 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     return name, [Layer("drawn", {"seed": seed})] if config.seed is None else []
 
 
+def checked_name(option: str, name: str) -> str:
+    """A name of a folder that an option gives; raises a ConfigError if it is none."""
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise ConfigError(f"{LINE}: {option} {name!r} must be made of letters, digits and . _ + -")
+    return name
+
+
 def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
     """Makes the folder of a run: `run_id` in `root`, or `usual` with the first free number behind it.
 
@@ -190,19 +221,14 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
                 number += 1
                 name = f"{usual}-{number}"
         run_id = usual
-    if not re.fullmatch(r"\w[\w.+-]*", run_id):
-        raise ConfigError(f"{LINE}: --run-id {run_id!r} must be made of letters, digits and . _ + -")
-    folder = root / run_id
+    folder = root / checked_name("--run-id", run_id)
+    other = "give another --run-id"
     if not folder.exists():
         folder.mkdir(parents=True)
     elif not force:
-        raise ConfigError(
-            f"{LINE}: --run-id {run_id}: {folder} exists; add --force to replace it, or give another --run-id"
-        )
+        raise ConfigError(f"{LINE}: --run-id {run_id}: {folder} exists; add --force to replace it, or {other}")
     elif any(folder.iterdir()) and not (folder / "config.yaml").exists():
-        raise ConfigError(
-            f"{LINE}: --force: {folder} holds no run (there is no config.yaml in it); give another --run-id"
-        )
+        raise ConfigError(f"{LINE}: --force: {folder} holds no run (there is no config.yaml in it); {other}")
     return folder
 
 
@@ -222,15 +248,10 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     if not (trainer.config.stop or trainer.criteria or stop):
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
-    try:
+    go_on = f"environment steps; go on with: rookery resume {folder}"
+    with exit_of_interrupts(lambda _: f"interrupted after {trainer.env_steps:,} {go_on}"):
         result = trainer.train(stop)
         evaluation = trainer.evaluate(episodes) if episodes else None
-    except KeyboardInterrupt as error:
-        number = error.signal if isinstance(error, Interrupted) else SIGINT
-        typer.echo(
-            f"interrupted after {trainer.env_steps:,} environment steps; go on with: rookery resume {folder}", err=True
-        )
-        raise typer.Exit(128 + number) from None
     outcome = {
         "stop_reason": result.stop_reason,
         "final": result.row(),
@@ -245,14 +266,13 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
 def table(result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> Mapping[str, str]:
     """The outcome, a line each: label and text."""
     mean = "no episode finished" if result.return_mean is None else f"{result.return_mean:.2f} in training"
-    lines: dict[str, Any] = {"return": mean}
+    lines = {"return": mean}
     if evaluation is not None:
-        low, high = evaluation.return_interval
-        lines["evaluation"] = (
-            f"{evaluation.return_mean:.2f}, 95 % interval [{low:.2f}, {high:.2f}], {evaluation.episodes} episodes"
-        )
-    lines["env steps"] = f"{result.env_steps:,}"
-    lines["seconds"] = f"{result.seconds:.1f}"
-    lines["steps/s"] = f"{result.env_steps / max(result.seconds, 1e-9):,.0f}"
-    lines["written"] = f"{folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}"
-    return lines
+        (low, high), count = evaluation.return_interval, evaluation.episodes
+        lines["evaluation"] = f"{evaluation.return_mean:.2f}, 95 % interval [{low:.2f}, {high:.2f}], {count} episodes"
+    return lines | {
+        "env steps": f"{result.env_steps:,}",
+        "seconds": f"{result.seconds:.1f}",
+        "steps/s": f"{result.env_steps / max(result.seconds, 1e-9):,.0f}",
+        "written": f"{folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}",
+    }

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGINT
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,9 +11,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from rookery.cli.runs import NEWEST, ROOT, find_experiment
-from rookery.cli.train import LINE, sort_arguments, stop_values
-from rookery.core.errors import ConfigError
-from rookery.core.interrupt import Interrupted
+from rookery.cli.train import LINE, checked_name, console_style, exit_of_interrupts, sort_arguments, stop_values
 from rookery.core.layers import Layer, override_layer, yaml_layer
 
 if TYPE_CHECKING:
@@ -76,13 +70,11 @@ def run(
 
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     files, overrides, env = sort_arguments(what, None)
-    styles = [style for style, on in (("quiet", quiet), ("plain", plain), ("json", json_rows)) if on]
-    if len(styles) > 1:
-        raise ConfigError(f"{LINE}: --{styles[0]} and --{styles[1]} exclude each other")
     options = {
         "env.name": env, "algorithm.name": algo, "seed": seed, "tune.num_samples": num_samples,
         "tune.repeats": repeats, "tune.metric": metric, "tune.mode": mode, "tune.search.name": search,
-        "tune.scheduler.name": scheduler, "tune.workers": workers, "tune.console": styles[0] if styles else None,
+        "tune.scheduler.name": scheduler, "tune.workers": workers,
+        "tune.console": console_style(quiet=quiet, plain=plain, json=json_rows),
     }  # fmt: skip
     given = {path: value for path, value in options.items() if value is not None}
     layers = [
@@ -90,7 +82,7 @@ def run(
         Layer(LINE, given | stop_values(stop or [])),
         override_layer(overrides, LINE),
     ]
-    with exit_code_of_interrupts():
+    with exit_of_interrupts(kept):
         outcome(experiment(config=layers, preset=preset, folder=folder_named(name), force=force), bool(json_rows))
 
 
@@ -114,7 +106,7 @@ def resume(
     console = "quiet" if quiet else "plain" if plain else "auto"
     changes = {"num_samples": num_samples, "workers": workers, "console": console}
     given = {setting: value for setting, value in changes.items() if value is not None}
-    with exit_code_of_interrupts():
+    with exit_of_interrupts(kept):
         outcome(go_on(find_experiment(folder), **given), False)
 
 
@@ -157,26 +149,13 @@ def show(
 
 
 def folder_named(name: str | None) -> Path | None:
-    """Where the experiment of a name lies.
-
-    Raises:
-        ConfigError: If that is no name.
-    """
-    if name is not None and not re.fullmatch(r"\w[\w.+-]*", name):
-        raise ConfigError(f"{LINE}: --name {name!r} must be made of letters, digits and . _ + -")
-    return None if name is None else ROOT / name
+    """Where the experiment of a name lies; raises a ConfigError if that is no name."""
+    return None if name is None else ROOT / checked_name("--name", name)
 
 
-@contextmanager
-def exit_code_of_interrupts() -> Iterator[None]:
-    """After Ctrl-C, exits with 128 and the number of the signal; after a second one, says what is kept."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        number = error.signal if isinstance(error, Interrupted) else SIGINT
-        if not isinstance(error, Interrupted):  # else the runner has said it
-            typer.echo("interrupted; what was tried is kept: rookery tune resume goes on", err=True)
-        raise typer.Exit(128 + number) from None
+def kept(orderly: bool) -> str:
+    """Says what is left after a second Ctrl-C; after the first the runner has said it."""
+    return "" if orderly else "interrupted; what was tried is kept: rookery tune resume goes on"
 
 
 def outcome(analysis: Analysis, silent: bool) -> None:

@@ -108,11 +108,7 @@ def read_arrays(content: memoryview) -> tuple[dict[str, np.ndarray], dict[str, s
 
 
 def _place(name: str, said: Mapping[str, Any]) -> tuple[int, int, str, np.dtype[Any], tuple[int, ...]]:
-    """Where an array lies and what it is.
-
-    Raises:
-        ArrayFileError: If it would not fill its place.
-    """
+    """Where an array lies and what it is; raises an ArrayFileError if it would not fill its place."""
     dtype, shape, (start, stop) = TYPES[said["dtype"]], tuple(said["shape"]), said["data_offsets"]
     if not all(type(number) is int and number >= 0 for number in (*shape, start, stop)):
         raise ArrayFileError(f"{name}: shape {shape} at bytes {start} to {stop}")

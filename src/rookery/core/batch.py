@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -147,14 +147,7 @@ class Rollout:
 
     def map(self, function: Callable[[str, Tensor], Tensor]) -> Rollout:
         """A rollout whose every tensor went through `function`, which is told its name (``obs/camera``) too."""
-        made: dict[str, Any] = {}
-        for item in fields(self):
-            part = getattr(self, item.name)
-            if isinstance(part, dict):
-                made[item.name] = {path: function(f"{item.name}/{path}", leaf) for path, leaf in part.items()}
-            else:
-                made[item.name] = function(item.name, part) if isinstance(part, Tensor) else part
-        return Rollout(**made)
+        return _mapped(self, function)
 
     @property
     def begins(self) -> Tensor:
@@ -277,9 +270,7 @@ class Minibatch:
             RookeryError: If rows stand in sequences, which only `shuffled` takes apart.
         """
         if self.sequences is not None:
-            raise RookeryError(
-                "rows of a policy that remembers stand in sequences, and mean nothing alone: use shuffled"
-            )
+            raise RookeryError("rows of a policy that remembers stand in sequences, not alone: use shuffled")
         if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self)):
             raise IndexError(f"rows {int(rows.min())} to {int(rows.max())} of a batch of {len(self)}")
         return self._part(rows)
@@ -308,14 +299,7 @@ class Minibatch:
 
     def map(self, function: Callable[[Any], Any]) -> Self:
         """A batch whose every tensor went through `function`; sequences stay as they are."""
-        made: dict[str, Any] = {}
-        for item in fields(self):
-            part = getattr(self, item.name)
-            if isinstance(part, dict):
-                made[item.name] = {path: function(leaf) for path, leaf in part.items()}
-            elif part is not None:
-                made[item.name] = part if isinstance(part, Sequences) else function(part)
-        return type(self)(**made)
+        return _mapped(self, lambda _, tensor: function(tensor))
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
         """One epoch: the rows in random order, in near-equal parts of at most `size` rows, so never a tail of one.
@@ -377,14 +361,20 @@ class Transitions:
         return len(self.reward)
 
     def to(self, device: torch.device) -> Self:
-        """The same, there."""
-        if self.reward.device == device:
-            return self
-        moved = {name: _moved(value, device) for name, value in vars(self).items()}
-        return type(self)(**moved)
+        """The same transitions with all tensors on `device`."""
+        return self if self.reward.device == device else _mapped(self, lambda _, tensor: tensor.to(device))
 
 
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, dict):
-        return {path: leaf.to(device) for path, leaf in value.items()}
-    return value.to(device) if isinstance(value, Tensor) else value
+Record = TypeVar("Record", bound=Rollout | Minibatch | Transitions)
+
+
+def _mapped(record: Record, function: Callable[[str, Tensor], Tensor]) -> Record:
+    """A record whose every tensor went through `function`, with its name."""
+    made: dict[str, Any] = {}
+    for item in fields(record):
+        part = made[item.name] = getattr(record, item.name)
+        if isinstance(part, dict):
+            made[item.name] = {path: function(f"{item.name}/{path}", leaf) for path, leaf in part.items()}
+        elif isinstance(part, Tensor):
+            made[item.name] = function(item.name, part)
+    return type(record)(**made)

@@ -38,12 +38,8 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Starts ``python -m MODULE ARGUMENTS... DRIVER DEATH_SIGNAL``; the last two are for its `die_with`.
 
-    Args:
-        module: What it runs.
-        arguments: What it is told.
-        files: Descriptors it inherits under the same numbers.
-        threads: Cores for libraries that start threads of their own.
-        variables: What else changes in its environment.
+    The child inherits `files` under the same numbers, with so many threads for libraries that start their own and with
+    `variables` changed in its environment.
     """
     # A parent death signal is sent when the thread ends that started the process; only the main one stays.
     lasting = int(threading.current_thread() is threading.main_thread())
@@ -61,10 +57,7 @@ def start_child(
 def die_with(driver: int, line: socket.socket, by_signal: bool) -> None:
     """Sees to it that this process ends when its driver does, also while other people's code does not come back.
 
-    Args:
-        driver: Its process.
-        line: A connection that only the driver has the other end of.
-        by_signal: Whether the thread that started this process lives as long as the driver.
+    Only the driver has the other end of `line`. A signal serves where the thread that started this process stays.
     """
     if by_signal and sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -91,11 +84,7 @@ def describe_end(process: subprocess.Popen[bytes]) -> str:
 
 
 def send_frame(line: socket.socket, message: Any, files: tuple[int, ...] = ()) -> None:
-    """Sends a message, with open files beside it.
-
-    Raises:
-        Gone: If nobody is there any more.
-    """
+    """Sends a message, with open files beside it; raises a Gone if nobody is there any more."""
     body = cloudpickle.dumps(message)
     try:
         socket.send_fds(line, [struct.pack("q", len(body))], files)

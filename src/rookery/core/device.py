@@ -24,15 +24,10 @@ def check_device(device: str) -> None:
     """
     if device == "cpu" or torch.cuda.is_available():
         return
+    why = "finds no graphics card; use device: cpu, or see whether nvidia-smi and CUDA_VISIBLE_DEVICES show one"
     if not torch.backends.cuda.is_built():
-        raise ConfigError(
-            f"device = {device!r}: this torch ({torch.__version__}) was built without CUDA; use device: cpu, or "
-            "install a build with it (https://pytorch.org/get-started)"
-        )
-    raise ConfigError(
-        f"device = {device!r}: torch finds no graphics card; use device: cpu, or see whether nvidia-smi lists one and "
-        "CUDA_VISIBLE_DEVICES does not hide it"
-    )
+        why = "was built without CUDA; use device: cpu, or install a build with it (https://pytorch.org/get-started)"
+    raise ConfigError(f"device = {device!r}: torch {torch.__version__} {why}")
 
 
 def has_bfloat16(device: str) -> bool:
@@ -54,17 +49,15 @@ def check_compiler() -> None:
         ConfigError: If something is missing; says what.
     """
     compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-    if shutil.which(compiler) is None:
-        raise ConfigError(
-            f"model.compile = True: there is no C++ compiler {compiler!r} on the path; install one, name yours in the "
-            "environment variable CXX, or set model.compile: false"
-        )
     header = Path(sysconfig.get_path("include")) / "Python.h"
-    if not header.exists():
-        raise ConfigError(
-            f"model.compile = True: {header} is missing; install the headers of Python {sys.version_info.major}."
-            f"{sys.version_info.minor} (python3-dev or the like), or set model.compile: false"
-        )
+    missing = ""
+    if shutil.which(compiler) is None:
+        missing = f"there is no C++ compiler {compiler!r} on the path; install one, or name yours in the variable CXX"
+    elif not header.exists():
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        missing = f"{header} is missing; install the headers of Python {version} (python3-dev or the like)"
+    if missing:
+        raise ConfigError(f"model.compile = True: {missing}, or set model.compile: false")
 
 
 class Staging:

@@ -94,51 +94,38 @@ def encode(tree: Any) -> tuple[Any, bytes]:
 
 
 def decode(structure: Any, arrays: bytes) -> Any:
-    """The tree that `encode` was given.
-
-    Raises:
-        EncodingError: If these are not what `encode` gives.
-    """
+    """The tree that `encode` was given; raises an EncodingError if these are not what `encode` gives."""
     try:
         return _decode(structure, load(arrays))
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         raise EncodingError(f"this is no saved state: {type(error).__name__}: {error}") from error
 
 
-def _decode(structure: Any, stored: dict[str, np.ndarray]) -> Any:
-
-    def get(key: str) -> np.ndarray:
-        if key not in stored:
-            raise EncodingError(f"the state names array {key}, which is not in the file of arrays")
-        return stored[key].copy()
-
-    def walk(value: Any) -> Any:
-        if isinstance(value, list):
-            return [walk(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        kind = value.get(TAG)
-        if kind is None:
-            return {key: walk(item) for key, item in value.items()}
-        if kind == "int":
-            return int(value["hex"], 16)
-        if kind == "tensor":
-            return torch.from_numpy(get(value["key"]))
-        if kind == "bfloat16":
-            return torch.from_numpy(get(value["key"])).view(torch.bfloat16)
+def _decode(value: Any, stored: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, list):
+        return [_decode(item, stored) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get(TAG)
+    if kind is None:
+        return {key: _decode(item, stored) for key, item in value.items()}
+    if kind == "int":
+        return int(value["hex"], 16)
+    if kind in ("array", "tensor", "bfloat16"):
+        if value["key"] not in stored:
+            raise EncodingError(f"the state names array {value['key']}, which is not in the file of arrays")
+        array = stored[value["key"]].copy()
         if kind == "array":
-            return get(value["key"])
-        if kind == "number":
-            dtype = np.dtype(value["dtype"])
-            if dtype.char not in DTYPES:
-                raise EncodingError(f"the state has a number of type {dtype}")
-            return np.frombuffer(base64.b64decode(value["bytes"]), dtype=dtype)[0]
-        if kind == "tuple":
-            return tuple(walk(item) for item in value["items"])
-        if kind == "deque":
-            return deque((walk(item) for item in value["items"]), maxlen=value["maxlen"])
+            return array
+        return torch.from_numpy(array) if kind == "tensor" else torch.from_numpy(array).view(torch.bfloat16)
+    if kind == "number":
+        dtype = np.dtype(value["dtype"])
+        if dtype.char not in DTYPES:
+            raise EncodingError(f"the state has a number of type {dtype}")
+        return np.frombuffer(base64.b64decode(value["bytes"]), dtype=dtype)[0]
+    if kind in ("tuple", "deque", "dict"):
+        items = _decode(value["items"], stored)
         if kind == "dict":
-            return {walk(key): walk(item) for key, item in value["items"]}
-        raise EncodingError(f"the state has something of unknown kind {kind!r}")
-
-    return walk(structure)
+            return dict(items)
+        return tuple(items) if kind == "tuple" else deque(items, maxlen=value["maxlen"])
+    raise EncodingError(f"the state has something of unknown kind {kind!r}")

@@ -147,10 +147,9 @@ class EntityLayout:
                 raise SpaceError(f"{self.path}: {len(column)} and {num} entities in different parts of one set")
             num = len(column)
             if num > self.max_entities:
-                raise SpaceError(
-                    f"{self.path}: {num} entities where there is room for {self.max_entities}; set "
-                    f"env.max_entities={num} or more (an EntitySet of the environment says its own max_entities)"
-                )
+                room = f"there is room for {self.max_entities}; set env.max_entities={num} or more"
+                own = "an EntitySet of the environment says its own max_entities"
+                raise SpaceError(f"{self.path}: {num} entities where {room} ({own})")
             self._fill(part, column, rows[:num, part.start : part.start + part.width])
         rows[:num, 0] = 1.0
         rows[num:] = 0.0
@@ -217,10 +216,8 @@ def entity_layout(space: spaces.Sequence, path: str) -> EntityLayout | None:
             parts.append(Part(keys, "categories", part.shape, start, sum(sizes), sizes, first))
         elif isinstance(part, spaces.Box | spaces.MultiBinary):
             assert part.shape is not None
-            scale = (
-                float(np.max(part.high, initial=1)) if isinstance(part, spaces.Box) and part.dtype == np.uint8 else 1.0
-            )
-            width = int(np.prod(part.shape))
+            bytes_of = part.high if isinstance(part, spaces.Box) and part.dtype == np.uint8 else 1
+            scale, width = float(np.max(bytes_of, initial=1)), int(np.prod(part.shape))
             parts.append(Part(keys, "numbers", part.shape, start, width, scale=scale))
         else:
             return False
@@ -229,10 +226,8 @@ def entity_layout(space: spaces.Sequence, path: str) -> EntityLayout | None:
     if not walk(space.feature_space, ()) or not parts:
         return None
     if not isinstance(space, EntitySet):
-        raise SpaceError(
-            f"{path}: a Sequence does not say how many elements there are at most; set env.max_entities, or make it a "
-            "rookery.EntitySet(space, max_entities)"
-        )
+        way_out = "set env.max_entities, or make it a rookery.EntitySet(space, max_entities)"
+        raise SpaceError(f"{path}: a Sequence does not say how many elements there are at most; {way_out}")
     return EntityLayout(path, space.max_entities, space.stack, tuple(parts))
 
 

@@ -120,14 +120,13 @@ def write_directory(
     """Makes a directory with all of `files` and a manifest, in one step.
 
     Args:
-        path: Where.
-        files: Content by name.
-        facts: What else the manifest says.
-        replace: A directory that is there goes as soon as the new one is whole; else there must be none.
+        path: Path of the directory.
+        files: Content of each file by name.
+        facts: Further entries of the manifest.
+        replace: Whether a directory that is there goes as soon as the new one is whole; else there must be none.
 
     Raises:
-        FileError: If it cannot be written; nothing else has changed, and nothing of it is left unless the message
-            says so.
+        FileError: If it cannot be written; nothing of it is left unless the message says so.
     """
     temporary, placed = _temporary_in(path.parent), False
     size = sum(_new_bytes(content) for content in files.values())
@@ -192,11 +191,7 @@ def pieces_of(path: Path) -> Iterator[bytes]:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a directory.
-
-    Raises:
-        FileError: If there is none, or it cannot be understood.
-    """
+    """The manifest of a directory; raises a FileError if there is none, or it cannot be understood."""
     file = path / MANIFEST
     try:
         content = file.read_bytes()
@@ -227,6 +222,14 @@ def _lists_files(files: Any) -> bool:
     )
 
 
+def _check(path: Path, content: bytes | memoryview, size: int, sha256: str) -> None:
+    """Raises a FileError if a file does not have the content that was written."""
+    if len(content) != size:
+        raise FileError(f"{path}: has {len(content)} bytes where {size} were written")
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise FileError(f"{path}: its content is not what was written (SHA-256 differs)")
+
+
 def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """All files of a directory but those to be mapped, each compared with its hash, and the manifest.
 
@@ -243,10 +246,7 @@ def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
             content = file.read_bytes()
         except OSError as error:
             raise FileError(f"{file}: cannot be read: {error.strerror or error}") from None
-        if len(content) != facts["bytes"]:
-            raise FileError(f"{file}: has {len(content)} bytes where {facts['bytes']} were written")
-        if hashlib.sha256(content).hexdigest() != facts["sha256"]:
-            raise FileError(f"{file}: its content is not what was written (SHA-256 differs)")
+        _check(file, content, facts["bytes"], facts["sha256"])
         files[name] = content
     return files, manifest
 
@@ -259,24 +259,18 @@ def map_file(file: Linked) -> memoryview:
     """
     try:
         with file.path.open("rb") as opened:
-            size = os.fstat(opened.fileno()).st_size
-            if size != file.size:
-                raise FileError(f"{file.path}: has {size} bytes where {file.size} were written")
-            content = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+            is_empty = not os.fstat(opened.fileno()).st_size
+            content = memoryview(b"" if is_empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise FileError(f"{file.path}: cannot be read: {error.strerror or error}") from None
-    if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise FileError(f"{file.path}: its content is not what was written (SHA-256 differs)")
+    _check(file.path, content, file.size, file.sha256)
     return content
 
 
 def mapped_files(path: Path, manifest: Mapping[str, Any]) -> dict[str, Linked]:
     """The files of a directory that are read by `map_file`, by name: those that `read_directory` leaves out."""
-    return {
-        name: Linked(path / name, facts["bytes"], facts["sha256"])
-        for name, facts in manifest["files"].items()
-        if facts.get(MAPPED)
-    }
+    mapped = {name: facts for name, facts in manifest["files"].items() if facts.get(MAPPED)}
+    return {name: Linked(path / name, facts["bytes"], facts["sha256"]) for name, facts in mapped.items()}
 
 
 def remove_directory(path: Path) -> None:
@@ -345,13 +339,10 @@ def _failed(path: Path, error: OSError, size: int, placed: bool) -> FileError:
 
 
 def find_checkpoint(path: Path) -> Path:
-    """The checkpoint a path means: itself, or the last whole one of a run.
-
-    Args:
-        path: A checkpoint, or the directory of a run.
+    """The checkpoint that a path is, or the last one of the run whose directory it is.
 
     Raises:
-        FileError: If there is none; a broken last one names the last good one.
+        FileError: If there is none.
     """
     if (path / MANIFEST).exists():
         return path
@@ -380,10 +371,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def read_checkpoint_files(path: Path) -> tuple[Path, dict[str, bytes], dict[str, Any]]:
-    """Where a checkpoint is, all its files but those to be mapped, each compared with its hash, and its manifest.
-
-    Args:
-        path: A checkpoint, or the directory of a run, which stands for its last one.
+    """Where the checkpoint of `find_checkpoint` is, its files but those to be mapped, each checked, and its manifest.
 
     Raises:
         FileError: If there is none, or it is broken; names the last good one.
@@ -398,9 +386,8 @@ def read_checkpoint_files(path: Path) -> tuple[Path, dict[str, bytes], dict[str,
 def with_last_good(error: Exception, place: Path) -> FileError:
     """The error, with the name of the newest checkpoint beside `place` that can be used instead."""
     good = last_good(place.parent, besides=place)
-    return FileError(
-        f"{error}; {f'the last good checkpoint is {good}' if good else 'there is no other checkpoint beside it'}"
-    )
+    other = f"the last good checkpoint is {good}" if good else "there is no other checkpoint beside it"
+    return FileError(f"{error}; {other}")
 
 
 def last_good(folder: Path, besides: Path | None = None) -> Path | None:

@@ -148,10 +148,10 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class Build:
-    """A compiled set of kernels.
+    """Loads a compiled set of kernels.
 
     Args:
-        name: Its instruction set, ``x86-64-v4`` for one.
+        name: Instruction set of the build, such as ``x86-64-v4``.
 
     Raises:
         OSError: If it is damaged, cannot be loaded, or was made from other sources.
@@ -290,10 +290,10 @@ class Table:
 
 
 class Network:
-    """Layers on weights that lie in tensors, which must stay where they are.
+    """Runs layers on weights that lie in tensors, which must stay where they are.
 
     Args:
-        build: What runs it.
+        build: The compiled kernels.
         leaves: What it reads; numbers in this order are the inputs of the first layer.
         layers: From the first to the last, each of one or more linear layers side by side; all but the last are
             followed by the activation.
@@ -346,7 +346,7 @@ class Network:
         self._part_addresses = (ADDRESS * len(layers[-1]))()
 
     def forward(self, leaves: Sequence[Tensor], keep: bool) -> list[Tensor]:
-        """Outputs ``[N, outputs]`` of each part of the last layer.
+        """Computes the outputs ``[N, outputs]`` of each part of the last layer.
 
         Args:
             leaves: ``[N, ...]`` contiguous, of the types and widths that were told.
@@ -392,11 +392,11 @@ class Network:
 
 
 class Networks:
-    """Networks of one shape that read the same rows, each with one part: several critics.
+    """Runs networks of one shape that read the same rows, each with one part: several critics.
 
     Args:
         build: What runs them.
-        networks: They.
+        networks: The networks, of one shape.
     """
 
     def __init__(self, build: Build, networks: Sequence[Network]) -> None:
@@ -409,7 +409,7 @@ class Networks:
         """Outputs of each."""
 
     def forward(self, leaves: Sequence[Tensor], keep: bool) -> Tensor:
-        """Outputs ``[K, N, width]`` of K networks; arguments as of `Network.forward`."""
+        """Computes the outputs ``[K, N, width]`` of K networks; arguments as of `Network.forward`."""
         count, rows = len(self._networks), len(leaves[0])
         addresses = (ADDRESS * len(leaves))(*[leaf.data_ptr() for leaf in leaves])
         outputs = torch.empty(count, rows, self.width, dtype=torch.float32, device="cpu")
@@ -473,10 +473,10 @@ class HeadLayout(NamedTuple):
 
 
 class Head:
-    """How actions are drawn from what a network puts out.
+    """Describes to kernels how actions are drawn from what a network puts out.
 
     Args:
-        build: What runs it.
+        build: The compiled kernels.
         layout: What the network's outputs mean.
 
     Raises:
@@ -496,7 +496,7 @@ class Head:
 
 
 def address(tensor: Tensor | None) -> int | None:
-    """Where a tensor's numbers lie."""
+    """Gives the address of a tensor's numbers; None of no tensor."""
     return None if tensor is None else tensor.data_ptr()
 
 
@@ -520,7 +520,7 @@ def is_plain(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
 
 
 def places(weight: Tensor) -> tuple[int | None, int | None]:
-    """Where a weight and its gradient lie; no gradient for one that does not learn."""
+    """Gives the addresses of a weight and its gradient; no gradient for a weight that does not learn."""
     return address(weight), address(weight.grad) if weight.requires_grad else None
 
 

@@ -21,12 +21,12 @@ GATES = {"lstm": 4, "gru": 3, "scan": 2}
 
 
 class Cell:
-    """A recurrent cell on its weight, which must stay where it is.
+    """Runs a recurrent cell on its weight, which must stay where it is.
 
     Like a `Network`, it takes one call at a time; cells of their own may run in different threads.
 
     Args:
-        build: What runs it.
+        build: The compiled kernels.
         kind: One of `GATES`.
         size: H, its units.
         recurrent: ``[gates * H, H]``; None for a kind that has no weight of its own (scan).
@@ -57,7 +57,7 @@ class Cell:
         self._call["cell_pack"](self.handle)
 
     def advance(self, pre: Tensor, memory: Tensor) -> Tensor:
-        """One decision of N slots, on the weight as `pack` last found it.
+        """Computes one decision of N slots, on the weight as `pack` last found it.
 
         Args:
             pre: ``[N, G * H]`` contiguous, of the layer before.
@@ -74,7 +74,7 @@ class Cell:
         return output
 
     def forward(self, pre: Tensor, first: Tensor, length: Tensor, memory: Tensor, after: Tensor, keep: bool) -> Tensor:
-        """All decisions of B sequences of at most S, side by side; see `core/batch.py:Sequences`.
+        """Computes all decisions of B sequences of at most S, side by side; see `core/batch.py:Sequences`.
 
         Args:
             pre: ``[S, B, G * H]`` contiguous, of the layer before; nothing is read where no decision is.
@@ -137,10 +137,10 @@ class Cell:
 
 
 class Recurrence:
-    """Networks with cells between them, which a policy that remembers is played on.
+    """Plays a policy that remembers: networks with cells between them.
 
     Args:
-        build: What runs it.
+        build: The compiled kernels.
         networks: One more than there are cells. All but the first read nothing but what the cell before them gives.
         cells: From the first to the last; each gets what the network before it puts out.
         offsets: The first column of each cell's state in the vector that is remembered of a slot.
@@ -178,7 +178,7 @@ class Recurrence:
         actions: int,
         logp: int,
     ) -> None:
-        """Forward, drawing and log-probability of N rows in one call, on weights as `pack` last found them.
+        """Computes networks, drawing and log-probability of N rows in one call, on weights as `pack` last found them.
 
         All arrays are addresses, so that a call which is made for every step of an environment need not look again
         where they lie; they are contiguous, float32 unless it says otherwise.

@@ -30,7 +30,7 @@ OutputGradients = tuple[list[Tensor], Metrics]
 
 
 class StepConfig(Protocol):
-    """What a gradient step reads from an algorithm's settings, schedules resolved."""
+    """Names what a gradient step reads from an algorithm's settings, schedules resolved."""
 
     @property
     def lr(self) -> Any:
@@ -49,14 +49,14 @@ class StepConfig(Protocol):
 
 
 class Kernels(Protocol):
-    """Networks on kernels. They put out tensors without a graph, and go backward from the gradients of these."""
+    """Runs networks on kernels: they put out tensors without a graph, and go backward from the gradients of these."""
 
     def forward(self, batch: Any) -> list[Tensor]:
-        """What the networks put out for a batch, one tensor after the other."""
+        """Computes what the networks put out for a batch, one tensor after the other."""
         ...
 
     def outputs(self, parts: list[Tensor], batch: Any) -> Any:
-        """These, in the form that a loss takes."""
+        """Gives the same tensors in the form that a loss takes."""
         ...
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
@@ -82,7 +82,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
-        """One step; none at all, not even of the moments, if the gradient is bad.
+        """Makes one step; none at all, not even of the moments, if the gradient is bad.
 
         Args:
             lr: Learning rate.
@@ -92,7 +92,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
-        """One step on kernels, clipping and counting included; returns the norm of the gradient before clipping."""
+        """Makes one step on kernels, clipping and counting included; returns the gradient's norm before clipping."""
 
     @property
     def counters(self) -> Counters:
@@ -100,7 +100,7 @@ class Optimizer(ABC):
         return Counters(self.skipped.data_ptr(), self.skipped_in_a_row.data_ptr())
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Moments and counters."""
+        """Returns moments and counters."""
         return {name: getattr(self, name).clone() for name in self.state}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -109,12 +109,16 @@ class Optimizer(ABC):
             getattr(self, name).copy_(value)
 
     def read_skipped(self) -> tuple[int, int]:
-        """Steps skipped so far, and how many of them are the latest in a row.
+        """Reads the steps skipped so far, and how many of them are the latest in a row.
 
         Waits for the device: call it once an update.
         """
         both = torch.stack((self.skipped, self.skipped_in_a_row)).tolist()
         return int(both[0]), int(both[1])
+
+
+PLAIN_ADAM: dict[str, Any] = {"amsgrad": False, "weight_decay": 0.0, "maximize": False}
+"""What torch's fused Adam can do besides, left out."""
 
 
 class Adam(Optimizer):
@@ -131,29 +135,16 @@ class Adam(Optimizer):
         self.steps = torch.zeros((), device=flat.data.device)
 
     def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
-        """One step."""
+        """Makes one step."""
         self.steps += 1 - bad
         arguments: dict[str, Any] = {} if scale is None else {"grad_scale": scale}
         torch._fused_adam_(
-            [self.flat.data],
-            [self.flat.grad],
-            [self.mean],
-            [self.square],
-            [],
-            [self.steps],
-            amsgrad=False,
-            lr=lr,
-            beta1=self.betas[0],
-            beta2=self.betas[1],
-            weight_decay=0.0,
-            eps=self.eps,
-            maximize=False,
-            found_inf=bad,
-            **arguments,
-        )
+            [self.flat.data], [self.flat.grad], [self.mean], [self.square], [], [self.steps],
+            lr=lr, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps, found_inf=bad, **PLAIN_ADAM, **arguments,
+        )  # fmt: skip
 
     def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
-        """One step on kernels."""
+        """Makes one step on kernels."""
         flat, settings = self.flat, AdamSettings(lr, *self.betas, self.eps, max_grad_norm, self.steps.data_ptr())
         moments = self.mean.data_ptr(), self.square.data_ptr()
         norm: float = build.call["adam_flat"](
@@ -177,14 +168,14 @@ class RMSprop(Optimizer):
         self.square = torch.ones_like(flat.data)
 
     def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
-        """One step."""
+        """Makes one step."""
         gradient = self.flat.grad if scale is None else self.flat.grad / scale
         gradient = torch.where(bad > 0, 0.0, gradient)
         self.square.lerp_(gradient.square(), (1 - self.alpha) * (1 - bad))
         self.flat.data.addcdiv_(gradient, (self.square + self.eps).sqrt_(), value=-lr)
 
     def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
-        """One step on kernels."""
+        """Makes one step on kernels."""
         flat, settings = self.flat, RMSpropSettings(lr, self.alpha, self.eps, max_grad_norm)
         norm: float = build.call["rmsprop_flat"](
             flat.data.data_ptr(),
@@ -257,20 +248,12 @@ def compute_gradients(
     if kernels is not None:
         known = closed_form if closed_form is not None and closed_form.loss is loss else None
         return _through_kernels(kernels, loss, batch, optimizer, cfg, known)
-    evaluate = _compiled() if cfg.model.compile else _evaluate
-    value, metrics = evaluate(forward, loss, batch, cfg)
+    if cfg.model.compile:
+        value, metrics = _compiled()(forward, loss, batch, cfg)
+    else:
+        value, metrics = loss(forward(batch), batch, cfg)
     value.backward()
     return metrics
-
-
-def _evaluate(
-    forward: Callable[[BatchT], OutputsT],
-    loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
-    batch: BatchT,
-    cfg: ConfigT,
-) -> tuple[Tensor, Metrics]:
-    """Forward and loss: together, because it is their small operations that a compiler can merge."""
-    return loss(forward(batch), batch, cfg)
 
 
 def _through_kernels(
@@ -316,7 +299,8 @@ def _check_gradients(gradients: Sequence[Tensor], parts: Sequence[Tensor], loss:
 
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Metrics]]:
-    return torch.compile(_evaluate)
+    # together, because it is their small operations that a compiler can merge
+    return torch.compile(lambda forward, loss, batch, cfg: loss(forward(batch), batch, cfg))
 
 
 def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None) -> Tensor | float:
@@ -343,7 +327,7 @@ def track(target: Tensor, source: Tensor, tau: float) -> None:
     Beside `gradient_step` the only place where weights change.
 
     Args:
-        target: Its flat vector (see `flatten`).
+        target: The flat vector of the target network (see `flatten`).
         source: The flat vector of the network that learns, in the same order.
         tau: Share of the way.
     """

@@ -44,9 +44,8 @@ def find(name: str) -> Place:
     file, target = module_file(module), where.partition(":")[2]
     if not call:
         return Place(file, node.lineno)
-    lines = [
-        inner.lineno for inner in ast.walk(node) if isinstance(inner, ast.Call) and ast.unparse(inner.func) == call
-    ]
+    calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    lines = [inner.lineno for inner in calls if ast.unparse(inner.func) == call]
     if not lines:
         raise ConfigError(f"{module}: {target} has no call of {call}")
     return Place(file, min(lines))

@@ -43,11 +43,7 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
-    """The space that `space_to_json` described.
-
-    Raises:
-        SpaceError: If the description is of no known kind.
-    """
+    """The space that `space_to_json` described; raises a SpaceError if the description is of no known kind."""
     kind = text.get("kind")
     if kind == "Box":
         shape, dtype = tuple(text["shape"]), np.dtype(text["dtype"])

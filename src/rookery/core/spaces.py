@@ -87,9 +87,7 @@ class ObsSpec:
 
     def allocate(self, *leading: int) -> Tree:
         """Zeroed arrays for `leading` observations, ``[*leading, *leaf.shape]`` each; a mask starts as all allowed."""
-        return {
-            leaf.path: np.full((*leading, *leaf.shape), leaf.kind == "mask", dtype=leaf.dtype) for leaf in self.leaves
-        }
+        return {leaf.path: np.full((*leading, *leaf.shape), leaf.kind == "mask", leaf.dtype) for leaf in self.leaves}
 
     def write(self, obs: Any, tree: Tree, row: int, mask: Any = None) -> None:
         """Stores one observation of the environment in row `row` of `tree`.
@@ -115,13 +113,7 @@ class ObsSpec:
                 if leaf.kind != "discrete" or array.size != 1:
                     raise SpaceError(f"{leaf.path}: shape {array.shape} where the space says {leaf.shape}")
                 array = array.reshape(())  # a Discrete observation often comes as an array of one
-            if array.dtype != leaf.dtype and not _fits(array.dtype, leaf):
-                raise SpaceError(f"{leaf.path}: dtype {array.dtype} where the space gives {leaf.kind} ({leaf.dtype})")
-            if leaf.kind in ("discrete", "multi_discrete"):
-                array = (
-                    array.astype(np.int64) - leaf.start
-                )  # first wide, because a small or unsigned type would wrap around
-            tree[leaf.path][row] = array
+            tree[leaf.path][row] = _stored(array, leaf)
 
     def read(self, obs: Any, mask: Any = None) -> tuple[Tree, bool]:
         """Observations of the environment, one or a batch, as arrays ``[N, *leaf.shape]``; and whether it was a batch.
@@ -153,19 +145,11 @@ class ObsSpec:
             array = np.asarray(value)
             if array.shape != (num, *leaf.shape):
                 raise SpaceError(f"{leaf.path}: shape {array.shape} (expected {(num, *leaf.shape)} in this batch)")
-            if array.dtype != leaf.dtype and not _fits(array.dtype, leaf):
-                raise SpaceError(f"{leaf.path}: dtype {array.dtype} where the space gives {leaf.kind} ({leaf.dtype})")
-            if leaf.kind in ("discrete", "multi_discrete"):
-                array = array.astype(np.int64) - leaf.start
-            tree[leaf.path][:] = array
+            tree[leaf.path][:] = _stored(array, leaf)
         return tree, True
 
     def _batch_size(self, obs: Any) -> int | None:
-        """How many observations `obs` is a batch of; None if it is one.
-
-        Raises:
-            SpaceError: If it is neither.
-        """
+        """How many observations `obs` is a batch of; None if it is one. Raises a SpaceError if it is neither."""
         first = next((leaf for leaf in self.leaves if leaf.kind not in ("entities", "mask")), self.leaves[0])
         value = _at(obs, first.path)
         if first.entities is not None:  # nothing but sets: a set is what can be read as one
@@ -226,11 +210,15 @@ def _at(obs: Any, path: str) -> Any:
     return obs
 
 
-def _fits(dtype: np.dtype[Any], leaf: Leaf) -> bool:
-    """Whether numbers of another type than the leaf's can be stored in it without losing what they mean."""
-    if leaf.kind in ("discrete", "multi_discrete", "multi_binary"):
-        return dtype.kind in "iub"
-    return leaf.dtype != np.uint8 and dtype.kind in "fiub"
+def _stored(array: np.ndarray, leaf: Leaf) -> np.ndarray:
+    """The numbers of one leaf as they are stored, if their type can be without losing what they mean."""
+    if array.dtype != leaf.dtype:
+        whole = leaf.kind in ("discrete", "multi_discrete", "multi_binary")
+        if array.dtype.kind not in ("iub" if whole else "" if leaf.dtype == np.uint8 else "fiub"):
+            raise SpaceError(f"{leaf.path}: dtype {array.dtype} where the space gives {leaf.kind} ({leaf.dtype})")
+    if leaf.kind in ("discrete", "multi_discrete"):
+        return np.asarray(array.astype(np.int64) - leaf.start)  # first wide: a small or unsigned type would wrap around
+    return array
 
 
 def _categories(leaf: Leaf) -> str:
@@ -315,14 +303,10 @@ def _choices(action: spaces.Space[Any]) -> tuple[int, ...]:
 
 def _parts(space: spaces.Space[Any], path: str = "") -> list[tuple[str, spaces.Space[Any]]]:
     """The spaces in a Dict or Tuple by path, those inside it taken apart too; empty for other spaces."""
-    if isinstance(space, spaces.Dict):
-        items = [(str(key), part) for key, part in space.spaces.items()]
-    elif isinstance(space, spaces.Tuple):
-        items = [(str(i), part) for i, part in enumerate(space.spaces)]
-    else:
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
         return []
     found = []
-    for key, part in items:
+    for key, part in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
         inside = f"{path}{key}"
         nested = isinstance(part, spaces.Dict | spaces.Tuple)
         found += _parts(part, f"{inside}/") if nested else [(inside, part)]
@@ -412,11 +396,8 @@ class ActionSpec:
             assert isinstance(self.space, spaces.Box)
             low, high = self.space.low.astype(np.float64), self.space.high.astype(np.float64)
             scaled = np.isfinite(low) & np.isfinite(high)
-            center = np.where(scaled, np.where(scaled, high, 0) / 2 + np.where(scaled, low, 0) / 2, 0)
-            half = np.where(
-                scaled, np.where(scaled, high, 0) / 2 - np.where(scaled, low, 0) / 2, 1
-            )  # halves cannot overflow
-            bounds = (low, high, scaled, center, half)
+            top, bottom = np.where(scaled, high, 0) / 2, np.where(scaled, low, 0) / 2  # halves cannot overflow
+            bounds = (low, high, scaled, top + bottom, np.where(scaled, top - bottom, 1))
             object.__setattr__(self, "_cache", bounds)
         return bounds
 
@@ -450,16 +431,14 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
         SpaceError: For any other space.
     """
     integer, real = np.dtype(np.int64), np.dtype(np.float32)
-    sizes = _choices(space)
+    sizes, count = _choices(space), int(np.prod(space.shape or ()))
     if isinstance(space, spaces.Discrete):
         return ActionSpec(space, "discrete", (), integer, sizes)
     if isinstance(space, spaces.MultiDiscrete):
         return ActionSpec(space, "multi_discrete", (len(sizes),), integer, sizes)
     if isinstance(space, spaces.MultiBinary):
-        count = int(np.prod(space.shape))
         return ActionSpec(space, "multi_binary", (count,), integer, num_flags=count)
     if isinstance(space, spaces.Box):
-        count = int(np.prod(space.shape))
         return ActionSpec(space, "box", (count,), real, num_numbers=count)
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         raise SpaceError(f"action space {space}: use {USABLE}")

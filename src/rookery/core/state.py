@@ -35,11 +35,7 @@ class Stateful:
         return {name: _pack(getattr(self, name)) for name in self.saved_names()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave.
-
-        Raises:
-            KeyError: If `state` lacks a saved attribute, or has one more.
-        """
+        """Takes over what `state_dict` gave; raises a KeyError if `state` lacks a saved attribute, or has one more."""
         names = self.saved_names()
         if set(names) != set(state):
             raise KeyError(f"{type(self).__name__}: state has {sorted(state)}, expected {sorted(names)}")

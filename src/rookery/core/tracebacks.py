@@ -22,13 +22,18 @@ def own_traceback(error: BaseException) -> str:
     """The traceback of an exception from the first line of a user's code on; empty if it never got there."""
     if isinstance(error, RemoteError):
         return str(error)
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None and _leads_there(trace.tb_frame.f_globals.get("__name__", "")):
-        trace = trace.tb_next
+    trace = own_frames(error)
     if trace is None:
         return ""
     return "".join(traceback.format_exception(type(error), error.with_traceback(trace), trace))
 
 
-def _leads_there(module: str) -> bool:
-    return any(module == name or module.startswith(f"{name}.") for name in ON_THE_WAY)
+def own_frames(error: BaseException) -> TracebackType | None:
+    """The frames of an exception from the first one of a user's code on; None if it never got there."""
+    trace = error.__traceback__
+    while trace is not None:
+        module = f"{trace.tb_frame.f_globals.get('__name__', '')}."
+        if not any(module.startswith(f"{name}.") for name in ON_THE_WAY):
+            break
+        trace = trace.tb_next
+    return trace

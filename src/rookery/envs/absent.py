@@ -15,11 +15,11 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.space_files import space_from_json, space_to_json
-from rookery.core.spaces import MASK, ObsSpec, action_spec, obs_spec
-from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step, VectorEnv
+from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 
 
-class AbsentEnv:
+class AbsentEnv(VectorBase):
     """A `VectorEnv` that has the agents of another and cannot be reset or stepped.
 
     Args:
@@ -27,39 +27,18 @@ class AbsentEnv:
     """
 
     def __init__(self, described: Mapping[str, Any]) -> None:
-        self.name: str = described["name"]
-        self.num_lanes: int = described["num_lanes"]
-        self.kinds: tuple[Kind, ...] = tuple(_kind(kind) for kind in described["kinds"])
-        self.layout = 0
-        self.episode = np.zeros(self.num_lanes, dtype=np.int64)
-        self.exact: bool = described["exact"]
-        self.notes: tuple[str, ...] = ()
-        self.keep_infos: KeepInfos = "none"
-        self.infos: Mapping[int, Mapping[str, Any]] = {}
-        self.counters: dict[str, int] = {}
+        kinds = tuple(_kind(kind) for kind in described["kinds"])
+        super().__init__(kinds, described["num_lanes"], described["name"], described["exact"])
         self._state: dict[str, Any] = {}
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Cannot be done.
-
-        Raises:
-            EnvError: Always.
-        """
-        raise self._absent()
+        """Raises an EnvError: nothing can be played here."""
+        why = "this trainer was loaded to learn only (play=False) and has no environment"
+        raise EnvError(f"{self.name}: {why}; load it again without that to play")
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Cannot be done.
-
-        Raises:
-            EnvError: Always.
-        """
-        raise self._absent()
-
-    def _absent(self) -> EnvError:
-        return EnvError(
-            f"{self.name}: this trainer was loaded to learn only (play=False) and has no environment; load it again "
-            "without that to play"
-        )
+        """Raises the EnvError of `reset`."""
+        return self.reset(lambda lane, episode: 0)
 
     def state_dict(self) -> dict[str, Any]:
         """The state that was loaded."""
@@ -81,20 +60,13 @@ class AbsentEnv:
 
 def describe(env: VectorEnv) -> dict[str, Any]:
     """What an `AbsentEnv` must know of an environment, for JSON."""
-    kinds = [
-        {
-            "agents": list(kind.agents),
-            "obs_space": space_to_json(kind.obs.space),
-            "action_space": space_to_json(kind.action.space),
-            "info_mask": _masks_in_info(kind.obs),
-        }
-        for kind in env.kinds
-    ]
+    kinds = []
+    for kind in env.kinds:
+        obs, action = space_to_json(kind.obs.space), space_to_json(kind.action.space)
+        lifted = isinstance(kind.obs.space, spaces.Dict) and MASK in kind.obs.space.spaces
+        info_mask = kind.obs.has_mask and not lifted
+        kinds.append({"agents": list(kind.agents), "obs_space": obs, "action_space": action, "info_mask": info_mask})
     return {"name": env.name, "num_lanes": env.num_lanes, "exact": env.exact, "kinds": kinds}
-
-
-def _masks_in_info(obs: ObsSpec) -> bool:
-    return obs.has_mask and not (isinstance(obs.space, spaces.Dict) and MASK in obs.space.spaces)
 
 
 def _kind(described: Mapping[str, Any]) -> Kind:

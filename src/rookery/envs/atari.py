@@ -22,7 +22,8 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError, nearest
 from rookery.core.processor import usable_cores
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step
+from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.batched import BatchedEnv
 
 SIZE = 84
 """Height and width of a picture."""
@@ -263,7 +264,7 @@ def _shrunk(
     return shrunk
 
 
-class BatchedAtari:
+class BatchedAtari(BatchedEnv):
     """Many games in one: ALE's own vector environment, whose games run in threads. A `VectorEnv` of one agent.
 
     Runs repeat bit for bit, whatever the number of threads. A lane takes the seed of its episode at the start and then
@@ -271,12 +272,14 @@ class BatchedAtari:
     interrupted run plays the decisions since the last seed again, all lanes at once.
     """
 
+    saved = ()  # see `state_dict`
+
     def __init__(self, num_lanes: int, *, num_threads: int = 0, **settings: Any) -> None:
         """Starts the threads.
 
         Args:
-            num_lanes: Copies.
-            num_threads: Threads that step them; 0 for one a core, at most one a copy.
+            num_lanes: Number of copies.
+            num_threads: Number of threads that step them; 0 for one a core, at most one a copy.
             **settings: Fields of `AtariRules`; `game` must be given.
 
         Raises:
@@ -293,56 +296,30 @@ class BatchedAtari:
         )
         action_space = spaces.Discrete(len(self._env.ale.get_action_set()))
         kind = Kind(("agent",), obs_spec(rules.observation_space, action_space), action_spec(action_space))
-        self.num_lanes = num_lanes
-        self.kinds: tuple[Kind, ...] = (kind,)
-        self.layout = 0
-        self.episode = np.zeros(num_lanes, dtype=np.int64)
-        self.exact = True
-        self.name = f"Atari {rules.game}, batched"
-        self.notes: tuple[str, ...] = ()
-        self.keep_infos: KeepInfos = "none"
-        self.infos: Mapping[int, Mapping[str, Any]] = {}
-        self.counters: dict[str, int] = {}
-        self._num_actions = int(action_space.n)
-        self._plan: SeedPlan | None = None
-        self._rows = Rows.allocate(kind, num_lanes)
-        self._rows.waiting[:] = True
-        self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
+        super().__init__(num_lanes, kind, f"Atari {rules.game}, batched")
         self._lanes = np.arange(num_lanes)
         self._frames = np.zeros(num_lanes, dtype=np.int64)  # of the running game
-        self._seeds = np.zeros(num_lanes, dtype=np.int64)  # the last seed a lane took
+        self._seeded = np.zeros(num_lanes, dtype=np.int64)  # the last seed a lane took
         self._since = np.zeros(num_lanes, dtype=np.int64)  # decisions since then
         self._log = np.zeros((LOG_LIMIT, num_lanes), dtype=np.uint8)  # those decisions, the first LOG_LIMIT of them
 
-    def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too, where they take one."""
-        self._plan = seeds
-        self.episode[:] = 0
-        self._rows.reward[:] = 0.0
-        self._clear_ends()
-        self._rows.obs["obs"] = self._seed(np.ones(self.num_lanes, dtype=bool))
-        return self._step
+    def _begin(self, lanes: np.ndarray) -> None:
+        """Begins new games in some lanes, with the seeds of their episodes."""
+        self._seeded[lanes] = [self._seed(lane) for lane in lanes.tolist()]
+        self._since[lanes] = self._frames[lanes] = 0
+        mask = np.isin(self._lanes, lanes)
+        self._rows.obs["obs"] = self._env.reset(seed=self._seeded[lanes], options={"reset_mask": mask})[0]
 
-    def _seed(self, lanes: np.ndarray) -> np.ndarray:
-        """Begins the games of some lanes, ``[lanes]`` bool, with the seeds of their episodes; shows all lanes."""
-        assert self._plan is not None
-        chosen = np.flatnonzero(lanes)
-        self._seeds[chosen] = [self._plan(lane, int(self.episode[lane])) for lane in chosen.tolist()]
-        self._since[chosen] = self._frames[chosen] = 0
-        obs: np.ndarray = self._env.reset(seed=self._seeds[chosen], options={"reset_mask": lanes})[0]
-        return obs
+    def _show(self) -> None:
+        """Does nothing: observations are arrays that ALE makes anew."""
+
+    def _timestep(self, lane: int) -> int:
+        return int(self._since[lane])
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: One array ``[lanes]`` of integers.
-
-        Raises:
-            EnvError: If `reset` was not called, or the actions have another shape or range.
-        """
-        action = self._checked(actions)
-        if self._step.ended.any():
+        """Steps every lane once; see `VectorEnv.step`."""
+        action = self._checked(actions).astype(np.int64, copy=False)
+        if self._step.any_end:
             self._clear_ends()
         kept = self._since < LOG_LIMIT
         self._log[self._since[kept], self._lanes[kept]] = action[kept]
@@ -358,6 +335,7 @@ class BatchedAtari:
     def _end(self, terminated: np.ndarray, truncated: np.ndarray, infos: Mapping[str, np.ndarray]) -> None:
         """Marks the lanes that ended, and gives new seeds to those whose log has grown long."""
         rows, ended = self._rows, self._step.ended
+        self._step.any_end = True
         rows.terminated[:], rows.truncated[:] = terminated, truncated
         np.logical_or(terminated, truncated, out=ended)
         rows.final_index = np.flatnonzero(truncated & ~terminated)
@@ -366,83 +344,55 @@ class BatchedAtari:
         new_game = infos["episode_frame_number"] < self._frames  # else only a life was lost
         long = new_game & (self._since >= RESEED_AFTER)
         if long.any():
-            rows.obs["obs"] = self._seed(long)
+            self._begin(np.flatnonzero(long))
             infos["episode_frame_number"][long] = 0
-
-    def _clear_ends(self) -> None:
-        rows = self._rows
-        rows.terminated[:] = rows.truncated[:] = self._step.ended[:] = False
-        rows.final_index, rows.final_obs = np.zeros(0, dtype=np.int64), self.kinds[0].obs.allocate(0)
-
-    def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
-        """The actions of the one kind, if they can be played."""
-        if self._plan is None:
-            raise EnvError(f"{self.name}: step() before reset()")
-        action = np.asarray(actions[0], dtype=np.int64)
-        if action.shape != (self.num_lanes,):
-            raise EnvError(f"{self.name}: actions of shape {action.shape}, expected {(self.num_lanes,)}")
-        wrong = (action < 0) | (action >= self._num_actions)
-        if wrong.any():
-            lane = int(np.flatnonzero(wrong)[0])
-            raise EnvError(
-                f"{self.name}: lane {lane}, episode {self.episode[lane]}: action {action[lane]} of agent is not one of "
-                f"0 to {self._num_actions - 1}"
-            )
-        return action
 
     def state_dict(self) -> dict[str, Any]:
         """Where every lane is: its last seed and the decisions since."""
         return {
             "rows": [{"obs": {"obs": self._rows.obs["obs"].copy()}, "waiting": self._rows.waiting.copy()}],
             "episode": self.episode.copy(),
-            "seeds": self._seeds.copy(),
+            "seeds": self._seeded.copy(),
             "since": self._since.copy(),
             "log": self._log[: self._since.max(initial=0)].copy(),
             "exact": self.exact,
         }
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`, by playing every lane's decisions since its last seed again.
+        """Goes on from a state by playing every lane's decisions since its last seed again.
 
-        Returns:
-            What every lane shows; and ``[lanes]`` bool, whose episode could not be taken up again: its game is longer
-            than `LOG_LIMIT`, or came out differently (another version of ALE, say).
-
-        Raises:
-            EnvError: If the state is of another environment.
+        An episode is lost if there are more than `LOG_LIMIT` of them, or it comes out differently (with another version
+        of ALE, say); see `VectorEnv.load_state_dict`.
         """
         if set(state) != set(self.state_dict()) or len(state["seeds"]) != self.num_lanes:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
         saved = state["rows"][0]["obs"]["obs"]
         if saved.shape != self._rows.obs["obs"].shape or state["log"].max(initial=0) >= self._num_actions:
             raise EnvError(f"{self.name}: the saved state is of another game, or of other settings")
-        self._plan = seeds
-        self.episode[:], self._seeds[:], self._since[:] = state["episode"], state["seeds"], state["since"]
+        self._seeds = seeds
+        self.episode[:], self._seeded[:], self._since[:] = state["episode"], state["seeds"], state["since"]
         self._log[: len(state["log"])] = state["log"]
-        self._rows.reward[:] = 0.0
-        self._clear_ends()
-        obs = self._replay()
+        self._rows.obs["obs"] = obs = self._replay()
         lost = (self._since > LOG_LIMIT) | (obs != saved).reshape(self.num_lanes, -1).any(axis=1)
         if lost.any():
             self.episode[lost] += 1
-            obs = self._seed(lost)
-        self._rows.obs["obs"] = obs
+            self._begin(np.flatnonzero(lost))
         self.exact = self.exact and state["exact"] and not lost.any()
-        return self._step, lost
+        return self._show_start(), lost
 
     def _replay(self) -> np.ndarray:
         """Plays all logs so that they end together: a lane with fewer decisions takes its seed later."""
         since = np.where(self._since > LOG_LIMIT, 0, self._since)
         steps = int(since.max())
         obs: np.ndarray
-        obs, infos = self._env.reset(seed=self._seeds)
+        obs, infos = self._env.reset(seed=self._seeded)
         for step in range(steps):
             waits = since < steps - step
             action = np.where(waits, 0, self._log[since - (steps - step), self._lanes])
             obs, _, _, _, infos = self._env.step(action.astype(np.int64))
             starts = since == steps - step - 1
             if starts.any():
-                obs, infos = self._env.reset(seed=self._seeds[starts], options={"reset_mask": starts})
+                obs, infos = self._env.reset(seed=self._seeded[starts], options={"reset_mask": starts})
         self._frames[:] = infos["episode_frame_number"]
         return obs
 

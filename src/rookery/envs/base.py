@@ -101,6 +101,19 @@ class Step:
         return rests & ~acts
 
 
+class VectorBase:
+    """The attributes of a `VectorEnv` as they are where nothing has been said, kept or borne."""
+
+    def __init__(self, kinds: tuple[Kind, ...], num_lanes: int, name: str, exact: bool) -> None:
+        self.kinds, self.num_lanes, self.name, self.exact = kinds, num_lanes, name, exact
+        self.layout = 0
+        self.episode = np.zeros(num_lanes, dtype=np.int64)
+        self.notes: tuple[str, ...] = ()
+        self.keep_infos: KeepInfos = "none"
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
+        self.counters: dict[str, int] = {}
+
+
 @runtime_checkable
 class VectorEnv(Protocol):
     """Many copies of one environment, stepped together.
@@ -131,8 +144,11 @@ class VectorEnv(Protocol):
     counters: dict[str, int]
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too."""
-        ...
+        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too.
+
+        Raises:
+            EnvError: If the environment raises or breaks the contract.
+        """
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once.
@@ -142,14 +158,12 @@ class VectorEnv(Protocol):
                 may be the caller's only ones: not to be written on, and to be copied for use after this step.
 
         Raises:
-            EnvError: If the environment raises or breaks the contract; says lane, seed, episode, step, agent and
-            action.
+            EnvError: If `reset` was not called, or an array has another length or range; if the environment raises or
+                breaks the contract: says lane, seed, episode, step, agent and action.
         """
-        ...
 
     def state_dict(self) -> dict[str, Any]:
         """Where every lane is, in arrays and plain values, between two steps."""
-        ...
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
         """Goes on from a state instead of `reset`.
@@ -163,14 +177,11 @@ class VectorEnv(Protocol):
             the beginning of its next one, and `exact` is False from now on.
 
         Raises:
-            EnvError: If the state is of another environment.
+            EnvError: If the state is of another environment, or the environment raises.
         """
-        ...
 
     def render(self, lane: int) -> np.ndarray | None:
         """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
-        ...
 
     def close(self) -> None:
         """Frees what the environment holds."""
-        ...

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 
 
-class BatchedEnv(ABC):
+class BatchedEnv(VectorBase, ABC):
     """An exact `VectorEnv` of one kind with a choice of actions, without infos; a subclass adds the rules.
 
     Attributes:
@@ -28,17 +28,12 @@ class BatchedEnv(ABC):
             num_lanes: Number of copies.
             kind: Agents of a copy; row ``lane * len(kind.agents) + agent`` is theirs.
             name: Name of the environment in messages.
+
+        Raises:
+            ValueError: If `num_lanes` is no integer of at least 1.
         """
-        self.num_lanes = num_lanes
-        self.kinds: tuple[Kind, ...] = (kind,)
-        self.layout = 0
-        self.episode = np.zeros(num_lanes, dtype=np.int64)
-        self.exact = True
-        self.name = name
-        self.notes: tuple[str, ...] = ()
-        self.keep_infos: KeepInfos = "none"
-        self.infos: Mapping[int, Mapping[str, Any]] = {}
-        self.counters: dict[str, int] = {}
+        check_least(type(self).__name__, 1, num_lanes=num_lanes)
+        super().__init__((kind,), num_lanes, name, exact=True)
         self._num_actions = kind.action.sizes[0]
         self._seeds: SeedPlan | None = None
         self._rows = Rows.allocate(kind, num_lanes)
@@ -47,11 +42,7 @@ class BatchedEnv(ABC):
         self._no_rows = np.zeros(0, dtype=np.int64)
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane.
-
-        Args:
-            seeds: Seeds of these and of all later episodes.
-        """
+        """Starts episode 0 in every lane; see `VectorEnv.reset`."""
         self._seeds = seeds
         self.episode[:] = 0
         self._begin(np.arange(self.num_lanes))
@@ -59,14 +50,7 @@ class BatchedEnv(ABC):
 
     @abstractmethod
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: One array ``[rows]`` of integers.
-
-        Raises:
-            EnvError: If `reset` was not called, or the actions have another shape, type or range.
-        """
+        """Steps every lane once, with one array ``[rows]`` of integers; see `VectorEnv.step`."""
 
     @abstractmethod
     def _begin(self, lanes: np.ndarray) -> None:
@@ -89,18 +73,7 @@ class BatchedEnv(ABC):
         return {name: np.copy(value) if np.ndim(value) else value for name, value in self._changing().items()}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`.
-
-        Args:
-            state: State that `state_dict` gave.
-            seeds: Seeds of all later episodes.
-
-        Returns:
-            The step that the lanes show, and for each lane whether its episode is lost, which it never is.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
+        """Goes on from a state instead of `reset`, with no episode lost; see `VectorEnv.load_state_dict`."""
         mine = self._changing()
         if {name: np.shape(value) for name, value in state.items()} != {name: np.shape(mine[name]) for name in mine}:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
@@ -113,7 +86,7 @@ class BatchedEnv(ABC):
                 setattr(self, name, value)
         return self._show_start(), np.zeros(self.num_lanes, dtype=bool)
 
-    def close(self) -> None:  # noqa: B027  (most environments hold nothing)
+    def close(self) -> None:
         """Does nothing; a subclass that holds something frees it here."""
 
     def _changing(self) -> dict[str, Any]:
@@ -160,3 +133,16 @@ class BatchedEnv(ABC):
                 f"{self._num_actions - 1}"
             )
         return action
+
+
+def check_least(owner: str, least: int, **settings: Any) -> None:
+    """Raises a ValueError for the first of some settings of `owner` that is no integer of at least `least`."""
+    for name, value in settings.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{owner}: {name} is {value!r}, it must be an integer of at least {least}")
+
+
+def check_render_mode(owner: str, render_mode: str | None) -> None:
+    """Raises a ValueError for a render mode of `owner` other than None and ``"rgb_array"``."""
+    if render_mode not in (None, "rgb_array"):
+        raise ValueError(f"{owner}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import partial
 from itertools import islice, zip_longest
 from typing import Any
 
@@ -16,10 +18,11 @@ from gymnasium import spaces
 from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
+from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
+from rookery.envs.base import VectorEnv
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import Agent, Breach
-from rookery.envs.make import env_name, is_vector, lane_maker, make_env, random_actions
+from rookery.envs.make import env_name, is_vector, lane_maker, make_env, random_actions, random_answers
 from rookery.envs.probe import Finding, Findings, Probe, Shown
 from rookery.envs.snapshot import can_capture
 
@@ -48,18 +51,20 @@ def check_env(
     """Plays random episodes and says everything that is wrong or worth knowing, errors first.
 
     Args:
-        env: As for `make_env`.
-        config: Keyword arguments of its constructor.
-        wrappers: Applied to each copy.
-        episodes: How many.
-        max_steps: After so many steps an episode counts as endless.
-        seed: Names the seeds of the episodes and the actions.
-        max_entities: As for `make_env`.
+        env: Name or maker of the environment; this and what is not named here is as for `make_env`.
+        config: Keyword arguments of the environment's constructor.
+        wrappers: Wrappers of each copy.
+        episodes: Number of episodes.
+        max_steps: Number of steps after which an episode counts as endless.
+        seed: Seed of the episodes and the actions.
+        max_entities: Largest number of elements of a ``Sequence``.
     """
     findings = Findings()
     try:
         if is_vector(env):
-            _check_batched(env, config, findings, max_steps, Streams(seed), max_entities)
+            pair = [make_env(env, config, (), 4, "auto", max_entities=max_entities) for _ in range(2)]
+            with closing(pair[0]), closing(pair[1]):
+                _check_batched(pair, env_name(env), findings, max_steps, Streams(seed))
         else:
             make = lane_maker(env, config, wrappers, max_entities=max_entities)
             _Check(env, make, findings, episodes, max_steps, Streams(seed)).run()
@@ -75,12 +80,9 @@ class _Check:
     def __init__(
         self, env: Any, make: Any, findings: Findings, episodes: int, max_steps: int, streams: Streams
     ) -> None:
-        self.env = env
-        self.make = make
-        self.findings = findings
-        self.episodes = episodes
-        self.max_steps = max_steps
-        self.streams = streams
+        self.env, self.make, self.findings, self.streams = env, make, findings, streams
+        self.episodes, self.max_steps = episodes, max_steps
+        self.error, self.warn = partial(findings.add, "error"), partial(findings.add, "warning")
         self.probes: list[Probe] = []
         self.specs: dict[Agent, tuple[ObsSpec, ActionSpec] | None] = {}
         self.met: dict[Agent, None] = {}
@@ -116,13 +118,7 @@ class _Check:
     # --- playing ------------------------------------------------------------------------------------------------------
 
     def play(self, probe: Probe, episode: int, number: int | None = None) -> Iterator[Moment]:
-        """Plays an episode with random actions and gives what each step shows.
-
-        Args:
-            probe: The copy.
-            episode: Names its seed and actions.
-            number: Its number, if it is to be looked at; None = only compared.
-        """
+        """Plays an episode of random actions and gives what each step shows; one without a number is only compared."""
         seed = self.streams.integer(Role.ENV, 0, episode)
         rng = self.streams.generator(Role.ACTION, episode)
         looks = number is not None
@@ -145,7 +141,7 @@ class _Check:
             if looks:
                 for agent, digest in before.items():
                     if _digest(actions[agent]) != digest:
-                        self.findings.add("warning", "step() changes the action it is given; copy it first", agent)
+                        self.warn("step() changes the action it is given; copy it first", agent)
                 self.look(probe, shown)
             yield _moment(shown)
         if looks:
@@ -162,13 +158,11 @@ class _Check:
             mask = shown.masks.get(agent)
             allowed = None
             if mask_width(action_layout.space) and (mask is not None or obs_layout.has_mask):
-                try:
+                with suppress(SpaceError):  # noted when the observation was looked at
                     layout = obs_spec(obs_layout.space, action_layout.space, info_mask=mask is not None)
                     tree = layout.allocate(1)
                     layout.write(obs, tree, 0, mask)
-                    allowed = tree[layout.leaves[-1].path]
-                except SpaceError:
-                    allowed = None  # noted when the observation was looked at
+                    allowed = tree[MASK]
             drawn = random_actions(action_layout, 1, allowed, rng)
             actions[agent] = action_layout.to_env(drawn)[0]
         return actions
@@ -180,14 +174,12 @@ class _Check:
             try:
                 obs, action = probe.lane.spaces(agent)
                 layouts = obs_spec(bounded(obs, probe.lane.max_entities), action), action_spec(action)
-            except Breach as breach:
-                self.findings.add("error", breach.problem, agent)
-            except SpaceError as error:
-                self.findings.add("error", str(error), agent)
+            except (Breach, SpaceError) as error:
+                self.error(str(error), agent)
             else:
                 self.specs[agent] = layouts
                 for dropped in layouts[0].dropped:
-                    self.findings.add("warning", f"{dropped}; that part is left out", agent)
+                    self.warn(f"{dropped}; that part is left out", agent)
         return self.specs[agent]
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -196,11 +188,8 @@ class _Check:
         """Checks all that a reset or a step showed."""
         for agent, obs, digest in self.kept:
             if _digest(obs) != digest:
-                text = (
-                    "the arrays it returned as observation change in a later step; Rookery copies them, others may "
-                    "not: return a copy"
-                )
-                self.findings.add("warning", text, agent)
+                text = "the arrays it returned as observation change in a later step"
+                self.warn(f"{text}; Rookery copies them, others may not: return a copy", agent)
         self.kept = [(agent, obs, _digest(obs)) for agent, obs in shown.obs.items()]
         for agent, obs in [*shown.obs.items(), *shown.final.items()]:
             self.met[agent] = None
@@ -210,10 +199,9 @@ class _Check:
         for agent, reward in shown.reward.items():
             value = np.asarray(reward)
             if value.size != 1 or value.dtype.kind not in "fiub":
-                text = f"reward is {reward!r}, expected a finite number"
-                self.findings.add("error", text, agent, sort="reward type")
+                self.error(f"reward is {reward!r}, expected a finite number", agent, sort="reward type")
             elif not np.isfinite(value).all():
-                self.findings.add("error", f"reward is {value.item()}, expected a finite number", agent)
+                self.error(f"reward is {value.item()}, expected a finite number", agent)
             else:
                 self.rewards.append(float(value.item()))
 
@@ -229,32 +217,28 @@ class _Check:
             try:
                 part.write(obs, tree, 0, mask)
             except SpaceError as error:
-                self.findings.add("error", f"observation {error}", agent)
+                self.error(f"observation {error}", agent)
                 continue
             if leaf.kind == "mask" and final:
                 continue  # nobody acts on it, and environments often allow nothing after the end
             if problem := part.check(tree, slice(None)):
-                self.findings.add("error", f"observation {problem}", agent, sort=f"value {leaf.path}")
+                self.error(f"observation {problem}", agent, sort=f"value {leaf.path}")
         for path, problem in _doubts(layout.space, obs, ""):
-            self.findings.add(
-                "warning", f"observation {path or 'obs'}: {problem}", agent, sort=f"{path} {problem.split()[0]}"
-            )
+            self.warn(f"observation {path or 'obs'}: {problem}", agent, sort=f"{path} {problem.split()[0]}")
 
     def finish(self, probe: Probe, shown: Shown, step: int, idle: int) -> None:
         """Notes how an episode came out."""
         if idle == IDLE:
             text = f"nobody had to act for {IDLE} steps and the episode did not end"
             hint = "; if all have ended, say so: terminateds['__all__'] = True" if "dict" in probe.style else ""
-            self.findings.add("error", text + hint, sort="idle")
+            self.error(text + hint, sort="idle")
         elif shown.ended:
             self.lengths.append(step)
             self.ends.append("truncated" if shown.truncated and not shown.terminated else "terminated")
         elif not shown.stuck:
-            limit = "set truncated after as many steps as an episode should have"
-            if isinstance(self.env, str) and ":" not in self.env:
-                limit = "set a limit, as in env.config.max_episode_steps=1000"
+            limit = "set truncated after as many as it should have, or, by id, env.config.max_episode_steps=1000"
             text = f"the episode did not end within {self.max_steps:,} steps; returns are of whole episodes: {limit}"
-            self.findings.add("warning", text, sort="endless")
+            self.warn(text, sort="endless")
 
     # --- over all episodes --------------------------------------------------------------------------------------------
 
@@ -263,15 +247,14 @@ class _Check:
         add, lengths = self.findings.add, self.lengths
         self.findings.where = ""
         if len(lengths) >= 3 and len(set(lengths)) == 1 and set(self.ends) == {"terminated"} and lengths[0] >= 10:
-            text = (
-                f"all {len(lengths)} episodes were terminated after exactly {lengths[0]} steps, like by a limit of time"
-            )
-            add("warning", f"{text}: if it is one, call that truncated, so that what comes after still counts")
+            text = f"all {len(lengths)} episodes were terminated after exactly {lengths[0]} steps"
+            limit = "like by a limit of time: if it is one, call that truncated, so that what comes after still counts"
+            self.warn(f"{text}, {limit}")
         for agent in probe.lane.agents:
             if agent not in self.met and self.specs.get(agent) is not None:
-                add("warning", "is announced but never had to act", agent)
+                self.warn("is announced but never had to act", agent)
         if self.rewards and not any(self.rewards):
-            add("warning", f"all {len(self.rewards):,} rewards were 0: random play meets none, learning may not either")
+            self.warn(f"all {len(self.rewards):,} rewards were 0: random play meets none, learning may not either")
         if len(self.first_obs) == 1 and self.episodes > 1 and lengths:
             add("note", "every episode begins with the same observation, whatever the seed")
         agents = len(self.met)
@@ -287,12 +270,10 @@ class _Check:
                 add("note", " ".join(f"observes {specs[0].space}, acts in {specs[1].space}".split()), agent)
         if probe.steps and probe.seconds:
             add("note", f"{probe.steps / probe.seconds:,.0f} steps a second, one copy alone")
-        if not isinstance(probe.lane, GymLane):
-            how = "by playing its actions again"
-        elif can_capture(probe.env):
-            how = "from its state"
-        else:
-            how = "by playing its actions again; get_state() and set_state(state) would be faster"
+        how = "by playing its actions again"
+        if isinstance(probe.lane, GymLane):
+            slow = f"{how}; get_state() and set_state(state) would be faster"
+            how = "from its state" if can_capture(probe.env) else slow
         add("note", f"an episode that was interrupted is taken up again {how}")
 
     def replay(self, copy: Probe, first: list[Moment]) -> None:
@@ -302,34 +283,22 @@ class _Check:
         if difference := _difference(first, list(islice(self.play(other, 0), REPLAY))):
             text = f"not deterministic: {difference} between two copies with the same seed and the same actions"
             hint = "draw from self.np_random after super().reset(seed=seed); runs cannot repeat exactly (exact: false)"
-            self.findings.add("warning", f"{text}; {hint}")
+            self.warn(f"{text}; {hint}")
             return
         if difference := _difference(first, list(islice(self.play(copy, 0), REPLAY))):
             text = f"not deterministic: {difference} when the same copy plays the same episode again"
-            self.findings.add("warning", f"{text}; something of an earlier episode outlives reset(seed)")
+            self.warn(f"{text}; something of an earlier episode outlives reset(seed)")
             return
         alone = list(islice(self.play(other, 1), REPLAY))
-        beside = self.play(other, 1)
-        mixed = []
-        for moment, _ in zip_longest(islice(beside, REPLAY), islice(self.play(copy, 2), REPLAY)):
-            if moment is not None:
-                mixed.append(moment)
-        if difference := _difference(alone, mixed):
+        both = zip_longest(islice(self.play(other, 1), REPLAY), islice(self.play(copy, 2), REPLAY))
+        if difference := _difference(alone, [moment for moment, _ in both if moment is not None]):
             text = f"copies share state: {difference} in one copy when another is stepped beside it"
-            self.findings.add("error", f"{text}; keep what changes in self, not in the class or the module")
+            self.error(f"{text}; keep what changes in self, not in the class or the module")
 
 
-def _check_batched(
-    env: Any,
-    config: Mapping[str, Any] | None,
-    findings: Findings,
-    max_steps: int,
-    streams: Streams,
-    max_entities: int | None,
-) -> None:
-    """Plays a class of many copies: its own code answers for the rows, so only what they show is looked at."""
-    lanes = 4
-    pair = [make_env(env, config, (), lanes, "auto", max_entities=max_entities) for _ in range(2)]
+def _check_batched(pair: Sequence[VectorEnv], name: str, findings: Findings, max_steps: int, streams: Streams) -> None:
+    """Plays two of a class of many copies: its code answers for the rows, so only what they show is looked at."""
+    lanes = pair[0].num_lanes
     generators = [streams.generator(Role.ACTION, 0) for _ in pair]
     shown = [one.reset(streams.episodes(Role.ENV)) for one in pair]
     ended = 0
@@ -348,22 +317,14 @@ def _check_batched(
             if not (same and np.array_equal(rows.reward, twin.reward)):
                 findings.add("warning", "not deterministic: differs between two with the same seeds and actions", who)
         ended += int(shown[0].ended.sum())
-        for number, one in enumerate(pair):
-            actions = []
-            for kind, rows in zip(one.kinds, shown[number].rows, strict=True):
-                mask = rows.obs[kind.obs.leaves[-1].path][rows.waiting] if kind.obs.has_mask else None
-                drawn = random_actions(kind.action, int(rows.waiting.sum()), mask, generators[number])
-                actions.append(kind.action.to_env(drawn))
-            shown[number] = one.step(actions)
+        shown = [
+            one.step(random_answers(one, step, rng)) for one, step, rng in zip(pair, shown, generators, strict=True)
+        ]
     findings.where = ""
     if not ended:
         findings.add("warning", f"no episode ended within {steps:,} steps of {lanes} copies")
     agents = sum(len(kind.agents) for kind in pair[0].kinds)
-    findings.add(
-        "note", f"{env_name(env)} plays many copies in one call, {agents} agent{'' if agents == 1 else 's'} each"
-    )
-    for one in pair:
-        one.close()
+    findings.add("note", f"{name} plays many copies in one call, {agents} agent{'' if agents == 1 else 's'} each")
 
 
 def _doubts(space: spaces.Space[Any], obs: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -399,13 +360,8 @@ def _moment(shown: Shown) -> Moment:
         obs = shown.obs.get(agent, shown.final.get(agent))
         ends = f"{'acts ' if agent in shown.obs else ''}{'terminated ' if agent in shown.terminated else ''}"
         ends += "truncated" if agent in shown.truncated else ""
-        moment[agent] = (_digest(obs), repr(_number(shown.reward.get(agent, 0.0))), ends)
+        moment[agent] = (_digest(obs), repr(np.asarray(shown.reward.get(agent, 0.0)).tolist()), ends)
     return moment
-
-
-def _number(reward: Any) -> Any:
-    value = np.asarray(reward)
-    return value.item() if value.size == 1 else value.tolist()
 
 
 def _digest(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""How many helpers step an environment, and whether they are threads or processes: measured where nobody says.
+"""How fast an environment is by itself; and how many helpers step it, threads or processes: measured if nobody says.
 
 What is chosen here changes how fast a run is and nothing else: rows, weights and checkpoints are the same.
 """
@@ -6,7 +6,8 @@ What is chosen here changes how fast a run is and nothing else: rows, weights an
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Thread
 from time import perf_counter
@@ -17,9 +18,8 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.processor import usable_cores
-from rookery.core.spaces import Tree
-from rookery.envs.base import Step, VectorEnv
-from rookery.envs.make import random_actions
+from rookery.envs.base import SeedPlan, VectorEnv
+from rookery.envs.make import random_answers
 from rookery.envs.vector.serial import SerialEnv
 
 WORTHWHILE_SECONDS = 100e-6
@@ -32,6 +32,9 @@ STEP_SECONDS = 0.03
 """How long one lane is stepped to see what a step costs; a few steps in any case."""
 
 FEW_STEPS = 5
+
+WARM_UP = 0.1
+"""Part of the time of `random_rate` that is not counted."""
 
 LONE_SECONDS = 10e-6
 """What a vector step costs besides its lanes."""
@@ -76,29 +79,29 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> HelperChoic
     most = min(usable_cores(), num_lanes) - 1
     if most < 1 or os.name != "posix":
         return _measured("serial", 0)
+    instead = "stepped in this process; env.implementation=processes or threads asks for helpers"
     began = perf_counter()
     one = SerialEnv(factory, 1, name)  # what it imports is needed anyway
     seconds = perf_counter() - began
-    if seconds > SLOW_BUILD_SECONDS:
-        began = perf_counter()
-        factory()
-        seconds = perf_counter() - began
-    if seconds > SLOW_BUILD_SECONDS:
-        one.close()
-        return _measured("serial", 0, _instead(f"a copy takes {seconds:.1f} s to build", name))
-    try:
-        cost = _cost(one)
-    except EnvError as error:  # the run will meet it and say more, or bear it
-        one.close()
-        return _measured("serial", 0, _instead(f"measuring stopped, because it failed ({error})", name))
-    helpers = min(most, int(num_lanes * cost / WORTHWHILE_SECONDS) - 1)
-    if helpers < 1:
-        one.close()
-        return _measured("serial", 0)
+    with closing(one):
+        if seconds > SLOW_BUILD_SECONDS:
+            began = perf_counter()
+            factory()
+            seconds = perf_counter() - began
+        if seconds > SLOW_BUILD_SECONDS:
+            return _measured("serial", 0, f"{name}: a copy takes {seconds:.1f} s to build: {instead}")
+        try:
+            cost = _cost(one)
+        except EnvError as error:  # the run will meet it and say more, or bear it
+            return _measured("serial", 0, f"{name}: measuring stopped, because it failed ({error}): {instead}")
+        helpers = min(most, int(num_lanes * cost / WORTHWHILE_SECONDS) - 1)
+        if helpers < 1:
+            return _measured("serial", 0)
+        scales = _scales(one, SerialEnv(factory, 1, name))
     measured = f"{name}: {num_lanes} lanes of {cost * 1e6:.0f} us a step"
     one_or_more = ("thread", "helper process") if helpers == 1 else ("threads", "helper processes")
     threads, processes = (f"{helpers} {what} beside this one" for what in one_or_more)
-    if _scales(one, SerialEnv(factory, 1, name)):
+    if scales:
         return _measured("threads", helpers, f"{measured}: {threads}, as it leaves Python's lock alone")
     try:
         cloudpickle.dumps(factory)
@@ -108,50 +111,57 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> HelperChoic
     return _measured("processes", helpers, f"{measured}: {processes}")
 
 
-def _instead(why: str, name: str) -> str:
-    return f"{name}: {why}: stepped in this process; env.implementation=processes or threads asks for helpers"
-
-
 class _Player:
     """Plays random actions in a throwaway environment."""
 
-    def __init__(self, env: VectorEnv) -> None:
-        self.env = env
-        self.rng = np.random.default_rng(0)
-        self.shown: Step = env.reset(lambda lane, episode: episode)
+    def __init__(self, env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> None:
+        self.env, self.rng = env, rng
+        self.shown = env.reset(seeds)
         self.steps = 0
 
-    def actions(self) -> Sequence[np.ndarray]:
-        answers = []
-        for kind, rows in zip(self.env.kinds, self.shown.rows, strict=True):
-            seen: Tree = {path: array[rows.waiting] for path, array in rows.obs.items()}
-            mask = seen[kind.obs.leaves[-1].path] if kind.obs.has_mask else None
-            answers.append(kind.action.to_env(random_actions(kind.action, int(rows.waiting.sum()), mask, self.rng)))
-        return answers
-
-    def play(self, seconds: float) -> float:
-        """Plays for so long, or a few steps if these take longer; gives the median seconds of a step by itself."""
+    def play(self, seconds: float) -> list[float]:
+        """Plays for so long, or a few steps if these take longer; gives the seconds of each step by itself."""
         taken: list[float] = []
         until = perf_counter() + seconds
         while len(taken) < FEW_STEPS or perf_counter() < until:
-            actions = self.actions()
+            actions = random_answers(self.env, self.shown, self.rng)
             began = perf_counter()
             self.shown = self.env.step(actions)
             taken.append(perf_counter() - began)
         self.steps += len(taken)
-        return float(np.median(taken))  # of a machine that does other things too, the mean says little
+        return taken
+
+
+def random_rate(env: VectorEnv, seeds: SeedPlan, seconds: float, rng: np.random.Generator) -> float:
+    """Env steps a second of random play; only time in `env.step` counts, drawing actions does not.
+
+    Args:
+        env: Throwaway copies; they are reset first.
+        seeds: Seeds of their episodes.
+        seconds: Duration of the play, of which the first part is a warm-up and not counted.
+        rng: Generator of the actions.
+    """
+    player = _Player(env, seeds, rng)
+    player.play(WARM_UP * seconds)
+    taken = player.play((1 - WARM_UP) * seconds)
+    return env.num_lanes * len(taken) / sum(taken)
+
+
+def _own(env: VectorEnv) -> _Player:
+    return _Player(env, lambda lane, episode: episode, np.random.default_rng(0))
 
 
 def _cost(env: SerialEnv) -> float:
     """Seconds a step of one lane takes, less what a vector step costs besides its lanes."""
-    player = _Player(env)
+    player = _own(env)
     player.play(0.0)  # the first steps are slower
-    return max(player.play(STEP_SECONDS) - LONE_SECONDS, 0.0)
+    median = float(np.median(player.play(STEP_SECONDS)))  # of a machine that does other things the mean says little
+    return max(median - LONE_SECONDS, 0.0)
 
 
 def _scales(one: SerialEnv, other: SerialEnv) -> bool:
-    """Whether two threads with a lane each do nearly twice of what one does; closes both."""
-    alone, *together = (_Player(env) for env in (one, one, other))
+    """Whether two threads with a lane each do nearly twice of what one does; closes the other."""
+    alone, *together = map(_own, (one, one, other))
     began = perf_counter()
     alone.play(STEP_SECONDS)
     rate = alone.steps / (perf_counter() - began)
@@ -162,6 +172,5 @@ def _scales(one: SerialEnv, other: SerialEnv) -> bool:
     for thread in threads:
         thread.join()
     both = sum(player.steps for player in together) / (perf_counter() - began)
-    one.close()
     other.close()
     return both / rate >= SCALES

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.bulk_seeding import generator_of, seed_words
+from rookery.core.seeding import generator_of, seed_words
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, SeedPlan, Step
-from rookery.envs.batched import BatchedEnv
+from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 
 GRAVITY = 9.8  # m / s^2
 POLE_MASS = 0.1  # kg
@@ -69,11 +69,8 @@ class BatchedCartPole(BatchedEnv):
         Raises:
             ValueError: If a setting is out of range.
         """
-        for setting, value in (("num_lanes", num_lanes), ("max_episode_steps", max_episode_steps)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{type(self).__name__}: {setting} is {value!r}, it must be an integer of at least 1")
-        if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"{type(self).__name__}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        check_least(type(self).__name__, 1, max_episode_steps=max_episode_steps)
+        check_render_mode(type(self).__name__, render_mode)
         bound = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], dtype=np.float32)
         bound = bound if self.shows_velocities else bound[::2]
         action_space = spaces.Discrete(2)
@@ -117,11 +114,7 @@ class BatchedCartPole(BatchedEnv):
         self._constants = tuple(np.full(num_lanes, value) for value in constants)
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane.
-
-        Args:
-            seeds: Seeds of these and of all later episodes.
-        """
+        """Starts episode 0 in every lane; see `VectorEnv.reset`."""
         self._coming, self._clock, self._deadline = {}, 0, self.max_episode_steps
         return super().reset(seeds)
 
@@ -131,14 +124,7 @@ class BatchedCartPole(BatchedEnv):
         return super().load_state_dict(state, seeds)
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: One array ``[lanes]`` of integers: 0 pushes left, 1 right.
-
-        Raises:
-            EnvError: If `reset` was not called, or the actions have another shape, type or range.
-        """
+        """Steps every lane once: 0 pushes left, 1 right; see `VectorEnv.step`."""
         action = self._checked(actions)
         if self._step.any_end:
             self._clear_ends()

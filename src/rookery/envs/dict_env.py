@@ -59,11 +59,7 @@ class DictLane:
         raise Breach(f"no {what} space is known for this agent (known agents: {known})", agent)
 
     def reset(self, seed: int) -> LaneStep:
-        """Starts an episode.
-
-        Raises:
-            Breach: If `reset` does not return two dicts.
-        """
+        """Starts an episode; raises a Breach if `reset` does not return two dicts."""
         obs, infos = obs_and_infos(self.env.reset(seed=seed), "reset()")
         self._alive = dict.fromkeys(obs)
         return LaneStep(dict(obs), masks=info_masks(infos), infos=infos)
@@ -90,15 +86,10 @@ class DictLane:
             truncated += rest if cut else []
         left = {*terminated, *truncated}
         final = {agent: obs[agent] for agent in obs if agent in left}
-        acting = (
-            {} if over or cut else {agent: obs[agent] for agent in obs if not _flagged(agent, terminateds, truncateds)}
-        )
+        going_on = [agent for agent in obs if not (terminateds.get(agent) or truncateds.get(agent))]
+        acting = {} if over or cut else {agent: obs[agent] for agent in going_on}
         self._alive = dict.fromkeys([*(agent for agent in self._alive if agent not in left), *acting])
         return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), over or cut, infos)
-
-
-def _flagged(agent: Agent, terminateds: Mapping[Agent, Any], truncateds: Mapping[Agent, Any]) -> bool:
-    return bool(terminateds.get(agent) or truncateds.get(agent))
 
 
 def _by_agent(found: Any) -> Mapping[Any, Any]:
@@ -127,9 +118,8 @@ def is_dict_style(env: Any) -> bool:
     """Whether `env` says that it speaks in dicts by agent: by its base class, its agents or its spaces."""
     if any(base.__name__ == "MultiAgentEnv" for base in type(env).__mro__):
         return True
-    if callable(getattr(env, "get_observation_space", None)) or isinstance(
-        getattr(env, "observation_spaces", None), Mapping
-    ):
+    by_agent = isinstance(getattr(env, "observation_spaces", None), Mapping)
+    if by_agent or callable(getattr(env, "get_observation_space", None)):
         return True
     if isinstance(env, gymnasium.Env):  # a single agent's Dict spaces can have equal keys, and `agents` can be anything
         return bool(getattr(env, "possible_agents", None))

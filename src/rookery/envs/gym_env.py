@@ -39,11 +39,7 @@ class GymLane:
         return found[0], found[1]
 
     def reset(self, seed: int) -> LaneStep:
-        """Starts an episode.
-
-        Raises:
-            Breach: If `reset` follows the old Gym API.
-        """
+        """Starts an episode; raises a Breach if `reset` follows the old Gym API."""
         try:
             result = self.env.reset(seed=seed)
         except TypeError as error:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import Space
 
 from rookery.core.spaces import MASK
+from rookery.core.tracebacks import own_frames
 
 RESTING = "resting"
 """Key of `info`: true while the agent need not act, as of a machine that cools down (docs/how-to/replay-memory.md)."""
@@ -84,20 +84,13 @@ class Lane(Protocol):
     max_entities: int | None
 
     def spaces(self, agent: Agent) -> Spaces:
-        """Observation and action space of an agent.
-
-        Raises:
-            Breach: If the environment does not know them.
-        """
-        ...
+        """Observation and action space of an agent; raises a Breach if the environment does not know them."""
 
     def reset(self, seed: int) -> LaneStep:
-        """Starts an episode."""
-        ...
+        """Starts an episode; raises a Breach if the environment breaks the contract."""
 
     def step(self, actions: dict[Agent, Any]) -> LaneStep:
-        """Steps once, with an action for each agent of the last `LaneStep.obs`."""
-        ...
+        """Steps once, with an action for each agent of the last `LaneStep.obs`; raises as `reset` does."""
 
 
 def info_masks(infos: Any) -> dict[Agent, Any]:
@@ -113,11 +106,7 @@ def rests(info: Any) -> bool:
 
 
 def five_dicts(result: Any, call: str) -> tuple[dict[Agent, Any], ...]:
-    """The five dicts that a multi-agent `step` returns.
-
-    Raises:
-        Breach: If it returned anything else.
-    """
+    """The five dicts that a multi-agent `step` returns; raises a Breach if it returned anything else."""
     names = "(observations, rewards, terminateds, truncateds, infos)"
     if not isinstance(result, tuple) or len(result) != 5:
         raise Breach(f"{call} returned {shape_of(result)}, expected five dicts by agent {names}; {NEW_API}")
@@ -128,11 +117,7 @@ def five_dicts(result: Any, call: str) -> tuple[dict[Agent, Any], ...]:
 
 
 def obs_and_infos(result: Any, call: str) -> tuple[dict[Agent, Any], Any]:
-    """The two dicts that a multi-agent `reset` returns.
-
-    Raises:
-        Breach: If it returned anything else.
-    """
+    """The two dicts that a multi-agent `reset` returns; raises a Breach if it returned anything else."""
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Mapping):
         raise Breach(f"{call} returned {shape_of(result)}, expected (observations, infos), dicts by agent; {NEW_API}")
     return result
@@ -174,11 +159,4 @@ def cause_of(error: Exception) -> BaseException | None:
     """What to show beneath an `EnvError`: the environment's own exception, from its own first line on."""
     if isinstance(error, Breach):
         return error.__cause__
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None and trace.tb_next is not None and _is_ours(trace.tb_frame.f_globals.get("__name__")):
-        trace = trace.tb_next
-    return error.with_traceback(trace)
-
-
-def _is_ours(module: object) -> bool:
-    return str(module).startswith("rookery.envs.")
+    return error.with_traceback(own_frames(error) or error.__traceback__)

@@ -18,8 +18,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.spaces import ActionSpec, Tree
-from rookery.envs.base import SeedPlan, VectorEnv
+from rookery.core.spaces import MASK, ActionSpec, Tree
+from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.classic import TWINS
 from rookery.envs.dict_env import DictLane, is_dict_style
 from rookery.envs.gym_env import GymLane
@@ -96,13 +96,12 @@ def make_env(
         hint = nearest(implementation, IMPLEMENTATIONS)
         raise EnvError(f"env implementation {implementation!r} is unknown{hint}; use {', '.join(IMPLEMENTATIONS)}")
     settings, name, found = dict(config or {}), env_name(env), _find(env)
-    if _is_vector_class(found) or _is_foreign(found):
+    if _plays_many(found):
         if wrappers:
             raise EnvError(f"{name} plays many copies at once and cannot be wrapped; leave env.wrappers empty")
         if implementation in HELPED:
-            raise EnvError(
-                f"{name} plays many copies at once: env.implementation={implementation} has none to deal; leave it out"
-            )
+            why = f"env.implementation={implementation} has none to deal; leave it out"
+            raise EnvError(f"{name} plays many copies at once: {why}")
         return _build_vector(found, num_lanes, settings, name, render, max_entities)
     if implementation in ("auto", "batched"):
         twin = _twin(env, found)
@@ -131,7 +130,7 @@ def has_single_copies(
         EnvError: If there is no such environment.
     """
     found = _find(env)
-    if _is_vector_class(found) or _is_foreign(found) or implementation == "batched":
+    if _plays_many(found) or implementation == "batched":
         return False
     return implementation != "auto" or bool(_why_no_twin(_twin(env, found), wrappers, num_lanes, dict(config or {})))
 
@@ -146,20 +145,15 @@ def lane_maker(
 ) -> Callable[[], Any]:
     """Returns a function that makes one copy, wrapped, in the adapter for its style: a `GymLane` or another `Lane`.
 
-    Args:
-        env: Name or maker of the environment, as for `make_env`, except a class of many copies.
-        config: Keyword arguments of the environment's constructor.
-        wrappers: Wrappers of the copy, innermost first.
-        render: Whether the copy is to draw pictures, where it can.
-        max_entities: Largest number of elements of a ``Sequence``, as for `make_env`.
+    The arguments are those of `make_env`, but no class of many copies.
 
     Raises:
         EnvError: If there is no such environment or wrapper; from the calls, if it cannot be built.
     """
     settings, name, found = dict(config or {}), env_name(env), _find(env)
-    if _is_vector_class(found) or _is_foreign(found):
+    if _plays_many(found):
         raise EnvError(f"{name} plays many copies at once: there is no single one")
-    wraps = [(_wrapper_name(wrapper), _find_wrapper(wrapper)) for wrapper in wrappers]
+    wraps = [(str(getattr(wrapper, "__name__", wrapper)), _find_wrapper(wrapper)) for wrapper in wrappers]
     return lambda: _lane(_build(found, settings, wraps, name, render), name, max_entities)
 
 
@@ -169,8 +163,7 @@ def is_vector(env: Any) -> bool:
     Raises:
         EnvError: If there is no such environment.
     """
-    found = _find(env)
-    return _is_vector_class(found) or _is_foreign(found)
+    return _plays_many(_find(env))
 
 
 def env_name(env: Any) -> str:
@@ -205,20 +198,23 @@ def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Gene
     seen: list[list[Tree]] = []
     shown = env.reset(seeds)
     for _ in range(steps):
-        actions = []
         seen += [[] for _ in env.kinds[len(seen) :]]
-        for kind, rows, trees in zip(env.kinds, shown.rows, seen, strict=True):
-            tree = {path: array[rows.waiting] for path, array in rows.obs.items()}
-            trees.append(tree)
-            mask = tree[kind.obs.leaves[-1].path] if kind.obs.has_mask else None
-            actions.append(kind.action.to_env(random_actions(kind.action, int(rows.waiting.sum()), mask, rng)))
-        shown = env.step(actions)
+        for rows, trees in zip(shown.rows, seen, strict=True):
+            trees.append({path: array[rows.waiting] for path, array in rows.obs.items()})
+        shown = env.step(random_answers(env, shown, rng))
     seen += [[] for _ in env.kinds[len(seen) :]]
     env.close()
-    return [
-        {path: np.concatenate([tree[path] for tree in [kind.obs.allocate(0), *trees]]) for path in kind.obs.allocate(0)}
-        for kind, trees in zip(env.kinds, seen, strict=True)
-    ]
+    whole = zip((kind.obs.allocate(0) for kind in env.kinds), seen, strict=True)
+    return [{path: np.concatenate([tree[path] for tree in (none, *trees)]) for path in none} for none, trees in whole]
+
+
+def random_answers(env: VectorEnv, shown: Step, rng: np.random.Generator) -> list[np.ndarray]:
+    """Draws an allowed action for every row that waits, as `VectorEnv.step` takes them."""
+    answers = []
+    for kind, rows in zip(env.kinds, shown.rows, strict=True):
+        mask = rows.obs[MASK][rows.waiting] if kind.obs.has_mask else None
+        answers.append(kind.action.to_env(random_actions(kind.action, int(rows.waiting.sum()), mask, rng)))
+    return answers
 
 
 def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
@@ -268,10 +264,8 @@ def _find(env: Any) -> Any:
                 return getattr(env, maker)
         raise EnvError(f"module {env.__name__} has neither parallel_env nor env; pass a class or a function of it")
     if not callable(env):
-        raise EnvError(
-            f"env is an instance of {type(env).__name__}, expected something that makes one copy a call: "
-            f"a class, a function, a Gymnasium id or an import path 'my.module:MyEnv'"
-        )
+        what = f"an instance of {type(env).__name__}, expected something that makes one copy a call"
+        raise EnvError(f"env is {what}: a class, a function, a Gymnasium id or an import path 'my.module:MyEnv'")
     return env
 
 
@@ -282,13 +276,10 @@ def _find_name(name: str) -> Any:
         _import_provider(name, "envpool", "envpool")
         return functools.partial(_import("rookery.envs.vector.envpool", f"env {name!r}").EnvPool, attribute)
     if colon:
-        imported = _import(module, f"env {name!r}")
-        if hasattr(imported, attribute):
-            return _find(getattr(imported, attribute))
-        if attribute in gymnasium.registry:
+        imported = _import(module, f"env {name!r}")  # which may register ids
+        if attribute in gymnasium.registry and not hasattr(imported, attribute):
             return gymnasium.spec(attribute)
-        known = [known for known in vars(imported) if not known.startswith("_")]
-        raise EnvError(f"env {name!r}: module {module} has no {attribute!r}{nearest(attribute, known)}")
+        return _find(_attribute(module, attribute, f"env {name!r}"))
     if name not in gymnasium.registry:
         if re.fullmatch(r"\w+(\.\w+)+", name):
             return _find(_import(name, f"env {name!r}"))
@@ -297,34 +288,17 @@ def _find_name(name: str) -> Any:
                 _import_provider(name, provider, package)
     if name in gymnasium.registry:
         return gymnasium.spec(name)
-    raise EnvError(f"env {name!r} is not a Gymnasium id{_like(name)}; an own environment is named 'my.module:MyEnv'")
-
-
-def _like(name: str) -> str:
-    """Returns a hint with the ids and names of ours that are nearest to `name`: other versions of it first."""
-    known = [*OURS, *gymnasium.registry]
-    base = re.sub(r"-v\d+$", "", name)
-    versions = [other for other in known if re.sub(r"-v\d+$", "", other) == base]
-    if versions:
-        return f"; did you mean {' or '.join(repr(version) for version in sorted(versions, key=_version))}?"
-    by_lower = {other.lower(): other for other in known}
-    hint = nearest(name.lower(), list(by_lower))
-    return re.sub(r"'(.*)'", lambda match: repr(by_lower[match[1]]), hint)
-
-
-def _version(name: str) -> int:
-    match = re.search(r"-v(\d+)$", name)
-    return int(match[1]) if match else -1
+    hint = nearest(name, [*OURS, *gymnasium.registry])
+    raise EnvError(f"env {name!r} is not a Gymnasium id{hint}; an own environment is named 'my.module:MyEnv'")
 
 
 def _import(module: str, what: str) -> ModuleType:
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name and (module == error.name or module.startswith(f"{error.name}.")):
-            raise EnvError(f"{what}: there is no module {error.name!r}; is it on the Python path?") from error
-        raise EnvError(f"{what}: importing {module} raised {type(error).__name__}: {error}") from error
     except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module}.".startswith(f"{missing}."):
+            raise EnvError(f"{what}: there is no module {missing!r}; is it on the Python path?") from error
         raise EnvError(f"{what}: importing {module} raised {type(error).__name__}: {error}") from error
 
 
@@ -336,27 +310,33 @@ def _import_provider(name: str, provider: str, package: str) -> None:
     gymnasium.register_envs(module)
 
 
-def _wrapper_name(wrapper: Any) -> str:
-    return wrapper if isinstance(wrapper, str) else str(getattr(wrapper, "__name__", wrapper))
-
-
 def _find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
+    found = wrapper
     if isinstance(wrapper, str):
         module, colon, attribute = wrapper.partition(":")
         if not colon:
             raise EnvError(f"env.wrappers: {wrapper!r} is not an import path; write 'my.module:MyWrapper'")
-        imported = _import(module, f"env.wrappers: {wrapper!r}")
-        if not hasattr(imported, attribute):
-            hint = nearest(attribute, list(vars(imported)))
-            raise EnvError(f"env.wrappers: {wrapper!r}: module {module} has no {attribute!r}{hint}")
-        wrapper = getattr(imported, attribute)
-    if not callable(wrapper):
-        raise EnvError(f"env.wrappers: {wrapper!r} is {type(wrapper).__name__}, expected a callable or an import path")
-    found: Callable[[Any], Any] = wrapper
-    return found
+        found = _attribute(module, attribute, f"env.wrappers: {wrapper!r}")
+    if not callable(found):
+        raise EnvError(f"env.wrappers: {wrapper!r} is {type(found).__name__}, expected a callable or an import path")
+    made: Callable[[Any], Any] = found
+    return made
+
+
+def _attribute(module: str, name: str, what: str) -> Any:
+    """Returns what stands in a module under a name."""
+    imported = _import(module, what)
+    if not hasattr(imported, name):
+        known = [known for known in vars(imported) if not known.startswith("_")]
+        raise EnvError(f"{what}: module {module} has no {name!r}{nearest(name, known)}")
+    return getattr(imported, name)
 
 
 # -- building --------------------------------------------------------------------------------------
+
+
+def _plays_many(found: Any) -> bool:
+    return _is_vector_class(found) or _is_foreign(found)
 
 
 def _is_vector_class(found: Any) -> bool:
@@ -463,23 +443,12 @@ def _takes_render_mode(found: Any) -> bool:
 
 def _build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exception) -> EnvError:
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
-        return EnvError(f"{name}: a package it needs is missing: {error}{_extra(found, error)}")
+        return EnvError(f"{name}: a package it needs is missing: {error}")
     if isinstance(error, TypeError) and (unknown := re.search(r"unexpected keyword argument '(\w+)'", str(error))):
         known = [known for known in _parameters(found) if known not in ("self", "num_lanes", "num_envs")]
         allowed = f"; it takes {', '.join(known)}" if known else ""
         return EnvError(f"{name}: env.config has {unknown[1]!r}, unknown to it{nearest(unknown[1], known)}{allowed}")
     return EnvError(f"{name}: building it with env.config {dict(settings)} raised {type(error).__name__}: {error}")
-
-
-def _extra(found: Any, error: Exception) -> str:
-    """Returns how to install what a Gymnasium id needs, where the error does not say it."""
-    group = re.search(r"gymnasium\.envs\.(\w+)", str(getattr(found, "entry_point", "")))
-    if "pip install" in str(error) or group is None:
-        return ""
-    return f'; pip install "gymnasium[{group[1].replace("_", "-")}]"'
-
-
-# -- style -----------------------------------------------------------------------------------------
 
 
 def _lane(env: Any, name: str, max_entities: int | None) -> Any:
@@ -496,9 +465,8 @@ def _lane(env: Any, name: str, max_entities: int | None) -> Any:
     missing = [method for method in ("reset", "step") if not callable(getattr(env, method, None))]
     if missing or isinstance(env, gymnasium.vector.VectorEnv):
         what = f"it has no {' and no '.join(missing)}" if missing else "it plays many copies itself"
-        raise EnvError(
-            f"{name} makes {type(env).__name__}, expected one Gymnasium, PettingZoo or dict-style environment; {what}"
-        )
+        expected = "expected one Gymnasium, PettingZoo or dict-style environment"
+        raise EnvError(f"{name} makes {type(env).__name__}, {expected}; {what}")
     adapted = lane(env)
     adapted.max_entities = max_entities
     return adapted

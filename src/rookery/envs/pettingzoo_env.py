@@ -7,8 +7,8 @@ from typing import Any
 from rookery.envs.lane import Agent, Breach, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos
 
 
-class ParallelLane:
-    """A PettingZoo parallel environment as a lane. Its episode is over when no agent is left."""
+class _PettingZooLane:
+    """What lanes of both kinds have in common."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -17,19 +17,24 @@ class ParallelLane:
         self._alive: list[Agent] = []
 
     def spaces(self, agent: Agent) -> Spaces:
-        """Observation and action space of an agent.
+        """Observation and action space of an agent; raises a Breach if the environment does not know them."""
+        try:
+            return self.env.observation_space(agent), self.env.action_space(agent)
+        except (KeyError, AttributeError, ValueError, AssertionError) as error:
+            known = ", ".join(map(str, self.agents)) or "none"
+            raise Breach(f"no spaces are known for this agent (possible_agents: {known})", agent) from error
 
-        Raises:
-            Breach: If the environment does not know them.
-        """
-        return _spaces(self.env, agent)
+    def _nobody_vanished(self, ended: set[Agent]) -> None:
+        for agent in self._alive:
+            if agent not in ended and agent not in self.env.agents:
+                raise Breach("left env.agents, expected it to be terminated or truncated with that step", agent)
+
+
+class ParallelLane(_PettingZooLane):
+    """A PettingZoo parallel environment as a lane. Its episode is over when no agent is left."""
 
     def reset(self, seed: int) -> LaneStep:
-        """Starts an episode.
-
-        Raises:
-            Breach: If `reset` does not return two dicts, or an agent has no observation.
-        """
+        """Starts an episode; raises a Breach if `reset` does not return two dicts, or an agent has no observation."""
         obs, infos = obs_and_infos(self.env.reset(seed=seed), "reset()")
         self._alive = list(self.env.agents)
         return LaneStep(_observed(self._alive, obs), masks=info_masks(infos), infos=infos)
@@ -44,33 +49,19 @@ class ParallelLane:
         terminated = [agent for agent in self._alive if terminations.get(agent)]
         truncated = [agent for agent in self._alive if truncations.get(agent)]
         left = {*terminated, *truncated}
-        _nobody_vanished(self._alive, left, self.env.agents)
+        self._nobody_vanished(left)
         self._alive = [agent for agent in self.env.agents if agent not in left]
         final = {agent: obs[agent] for agent in obs if agent in left}
         acting = _observed(self._alive, obs)
         return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), not self._alive, infos)
 
 
-class AECLane:
+class AECLane(_PettingZooLane):
     """A PettingZoo AEC environment as a lane: one environment step is one agent's action.
 
     Rewards are read from `env.rewards` after each action, for all agents at once, so each is counted once. Agents that
     ended are stepped out with None before the next one acts.
     """
-
-    def __init__(self, env: Any) -> None:
-        self.env = env
-        self.agents: tuple[Agent, ...] = tuple(getattr(env, "possible_agents", ()))
-        self.max_entities: int | None = None
-        self._alive: list[Agent] = []
-
-    def spaces(self, agent: Agent) -> Spaces:
-        """Observation and action space of an agent.
-
-        Raises:
-            Breach: If the environment does not know them.
-        """
-        return _spaces(self.env, agent)
 
     def reset(self, seed: int) -> LaneStep:
         """Starts an episode."""
@@ -92,7 +83,7 @@ class AECLane:
         terminated = [agent for agent in self._alive if env.terminations.get(agent)]
         truncated = [agent for agent in self._alive if env.truncations.get(agent)]
         left = {*terminated, *truncated}
-        _nobody_vanished(self._alive, left, env.agents)
+        self._nobody_vanished(left)
         final = {agent: env.observe(agent) for agent in truncated if agent not in terminated and agent in env.agents}
         masks = info_masks({agent: env.infos.get(agent) for agent in final})
         for _ in range(len(env.agents)):
@@ -120,22 +111,8 @@ class AECLane:
         return LaneStep({agent: env.observe(agent)}, masks=masks, infos=dict(env.infos))
 
 
-def _spaces(env: Any, agent: Agent) -> Spaces:
-    try:
-        return env.observation_space(agent), env.action_space(agent)
-    except (KeyError, AttributeError, ValueError, AssertionError) as error:
-        known = ", ".join(str(known) for known in getattr(env, "possible_agents", ())) or "none"
-        raise Breach(f"no spaces are known for this agent (possible_agents: {known})", agent) from error
-
-
 def _observed(agents: list[Agent], obs: dict[Agent, Any]) -> dict[Agent, Any]:
     for agent in agents:
         if agent not in obs:
             raise Breach("no observation for this agent, expected one because it is in env.agents", agent)
     return {agent: obs[agent] for agent in agents}
-
-
-def _nobody_vanished(before: list[Agent], ended: set[Agent], now: list[Agent]) -> None:
-    for agent in before:
-        if agent not in ended and agent not in now:
-            raise Breach("left env.agents, expected it to be terminated or truncated with that step", agent)

@@ -10,6 +10,7 @@ import random
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
@@ -19,10 +20,11 @@ from rookery.core.spaces import MASK
 from rookery.envs import dict_env, gym_env, lane, pettingzoo_env
 from rookery.envs.dict_env import ALL, DictLane
 from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import NEW_API, Agent, Breach, info_masks, shape_of
+from rookery.envs.lane import NEW_API, Agent, Breach, LaneStep, info_masks, shape_of
 from rookery.envs.pettingzoo_env import AECLane, ParallelLane
 
 Severity = Literal["error", "warning", "note"]
+ByAgent = Mapping[Agent, Any]
 
 STYLES: dict[type, str] = {
     GymLane: "Gymnasium style",
@@ -69,14 +71,7 @@ class Findings:
     found: dict[tuple[str, str], Finding] = field(default_factory=dict)
 
     def add(self, severity: Severity, text: str, agent: Agent | None = None, sort: str = "") -> None:
-        """Notes something.
-
-        Args:
-            severity: How bad it is.
-            text: What it is.
-            agent: Whom it concerns.
-            sort: What makes it the same as an earlier one of the agent, where the text has changing numbers in it.
-        """
+        """Notes a finding; `sort` is what equal ones of an agent share, where the text has changing numbers in it."""
         where = ", ".join(filter(None, (self.where, "" if agent is None else f"agent {str(agent)!r}")))
         key = (str(agent), sort or text)
         before = self.found.get(key)
@@ -84,37 +79,27 @@ class Findings:
 
 
 @dataclass
-class Shown:
-    """What a copy shows after a reset or a step, as in `lane.LaneStep`; `stuck`: the episode cannot go on."""
+class Shown(LaneStep):
+    """What a copy shows after a reset or a step; `stuck`: the episode cannot go on."""
 
     obs: dict[Agent, Any] = field(default_factory=dict)
-    reward: dict[Agent, Any] = field(default_factory=dict)
     terminated: set[Agent] = field(default_factory=set)
     truncated: set[Agent] = field(default_factory=set)
     final: dict[Agent, Any] = field(default_factory=dict)
-    masks: dict[Agent, Any] = field(default_factory=dict)
-    ended: bool = False
     stuck: bool = False
 
 
 class Probe:
-    """Drives a lane.
-
-    Args:
-        lane: The copy, in the adapter for its style.
-        findings: Where to note what is wrong.
-    """
+    """Drives a lane, and notes what is wrong in `findings`."""
 
     def __init__(self, lane: Any, findings: Findings) -> None:
         self.lane = lane
         self.env = lane.env
         self.style = STYLES[type(lane)]
         self.findings = findings
-        self.seconds = 0.0
-        """Time spent in `step` so far."""
-        self.steps = 0
-        self._spent = 0.0
-        self._calls = 0
+        self._error, self._warn = partial(findings.add, "error"), partial(findings.add, "warning")
+        self.seconds, self.steps = 0.0, 0  # in `step` so far
+        self._spent, self._calls = 0.0, 0
         self._alive: dict[Agent, None] = {}
         self._ended: dict[Agent, str] = {}
 
@@ -129,18 +114,18 @@ class Probe:
         pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)
         if not pair:
             expected = "(obs, info)" if self._single else "(observations, infos), dicts by agent"
-            self.findings.add("error", f"reset() returned {shape_of(result)}, expected {expected}; {NEW_API}")
+            self._error(f"reset() returned {shape_of(result)}, expected {expected}; {NEW_API}")
         obs, infos = result if pair else (result, {})
         if self._single:
             return Shown({AGENT: obs}, masks={AGENT: infos[MASK]} if MASK in infos else {})
         if not isinstance(obs, Mapping):
-            self.findings.add("error", f"reset() returned observations as {shape_of(obs)}, expected a dict by agent")
+            self._error(f"reset() returned observations as {shape_of(obs)}, expected a dict by agent")
             return Shown(stuck=True)
         self._know(obs, "the observations of reset()")
         expected_agents = list(self.env.agents) if isinstance(self.lane, ParallelLane) else list(obs)
         for agent in expected_agents:
             if agent not in obs:
-                self.findings.add("error", "is in env.agents after reset() but has no observation", agent)
+                self._error("is in env.agents after reset() but has no observation", agent)
         self._alive = dict.fromkeys(expected_agents)
         return Shown({agent: obs[agent] for agent in self._alive if agent in obs}, masks=info_masks(infos))
 
@@ -171,21 +156,19 @@ class Probe:
         except TypeError as error:
             if "seed" not in str(error):
                 raise
-            self.findings.add("error", f"reset() takes no seed, expected reset(seed=, options=); {NEW_API}")
+            self._error(f"reset() takes no seed, expected reset(seed=, options=); {NEW_API}")
             return self.env.reset()
 
     def _single_step(self, given: Any) -> Shown:
-        if not isinstance(given, tuple) or len(given) not in (4, 5):
+        if not isinstance(given, tuple) or len(given) != 5:
             expected = "expected five: (obs, reward, terminated, truncated, info)"
-            self.findings.add("error", f"step() returned {shape_of(given)}, {expected}; {NEW_API}")
-            return Shown(stuck=True)
-        if len(given) == 4:
-            text = "step() returned 4 values, expected five: (obs, reward, terminated, truncated, info)"
-            self.findings.add("error", f"{text}; {NEW_API}")
-            given = (*given[:2], given[2], False, given[3])
+            self._error(f"step() returned {shape_of(given)}, {expected}; {NEW_API}")
+            if not isinstance(given, tuple) or len(given) != 4:
+                return Shown(stuck=True)
+            given = (*given[:3], False, given[3])
         obs, reward, terminated, truncated, info = given
         if not isinstance(info, Mapping):
-            self.findings.add("error", f"info is {shape_of(info)}, expected a dict", sort="info")
+            self._error(f"info is {shape_of(info)}, expected a dict", sort="info")
             info = {}
         over, cut = self._flag("terminated", terminated), self._flag("truncated", truncated)
         shown = Shown(reward={AGENT: reward}, masks={AGENT: info[MASK]} if MASK in info else {}, ended=over or cut)
@@ -196,7 +179,7 @@ class Probe:
     def _flag(self, name: str, value: Any, agent: Agent | None = None) -> bool:
         if not isinstance(value, bool | np.bool_):
             text = f"{name} is {value!r} ({type(value).__name__}), expected True or False"
-            self.findings.add("warning", text, agent, sort=f"flag {name}")
+            self._warn(text, agent, sort=f"flag {name}")
         try:
             return bool(value)
         except ValueError:
@@ -208,12 +191,12 @@ class Probe:
         names = ("observations", "rewards", "terminateds", "truncateds", "infos")
         if not isinstance(given, tuple) or len(given) != 5:
             expected = f"expected five dicts by agent ({', '.join(names)})"
-            self.findings.add("error", f"step() returned {shape_of(given)}, {expected}; {NEW_API}")
+            self._error(f"step() returned {shape_of(given)}, {expected}; {NEW_API}")
             return Shown(stuck=True)
-        parts: list[Mapping[Agent, Any]] = []
+        parts: list[ByAgent] = []
         for name, part in zip(names, given, strict=True):
             if not isinstance(part, Mapping):
-                self.findings.add("error", f"step() returned {name} as {shape_of(part)}, expected a dict by agent")
+                self._error(f"step() returned {name} as {shape_of(part)}, expected a dict by agent")
             parts.append(part if isinstance(part, Mapping) else {})
             if name != "infos":
                 self._know(parts[-1], name)
@@ -230,10 +213,8 @@ class Probe:
             self._dict_rest(shown, obs, terminateds, truncateds, set().union(*flagged))
         for agent in reward:
             if agent in self._ended and agent not in self._alive and np.any(reward[agent]):
-                text = (
-                    f"gets a reward although it {self._ended[agent]}; it counts in its return, nothing learns from it"
-                )
-                self.findings.add("warning", text, agent, sort="reward after the end")
+                after = f"although it {self._ended[agent]}; it counts in its return, nothing learns from it"
+                self._warn(f"gets a reward {after}", agent, sort="reward after the end")
         now = self.findings.where.rpartition(", ")[2]
         left = shown.terminated | shown.truncated
         self._ended |= dict.fromkeys(left, f"ended in {now}")
@@ -241,17 +222,11 @@ class Probe:
         return shown
 
     def _dict_rest(
-        self,
-        shown: Shown,
-        obs: Mapping[Agent, Any],
-        terminateds: Mapping[Agent, Any],
-        truncateds: Mapping[Agent, Any],
-        flagged: set[Agent],
+        self, shown: Shown, obs: ByAgent, terminateds: ByAgent, truncateds: ByAgent, flagged: set[Agent]
     ) -> None:
         """What is special where agents come, go and take turns."""
         if ALL not in terminateds:
-            text = f'terminateds has no "{ALL}", expected it to say whether the episode is over for everyone'
-            self.findings.add("error", text)
+            self._error(f'terminateds has no "{ALL}", expected it to say whether the episode is over for everyone')
         over, cut = bool(terminateds.get(ALL)), bool(truncateds.get(ALL))
         rest = {agent for agent in self._alive if agent not in flagged}
         shown.terminated |= rest if over else set()
@@ -263,57 +238,40 @@ class Probe:
             shown.obs = {agent: obs[agent] for agent in obs if agent not in flagged}
         for agent in shown.obs:
             if agent in self._ended and agent not in self._alive:
-                text = (
-                    f"must act again although it {self._ended[agent]}: it is taken as coming back; if that is not "
-                    f"meant, give no observation of agents that have ended"
-                )
-                self.findings.add("warning", text, agent, sort="acts after the end")
+                again = f"must act again although it {self._ended[agent]}: it is taken as coming back"
+                text = f"{again}; if that is not meant, give no observation of agents that have ended"
+                self._warn(text, agent, sort="acts after the end")
         for agent in shown.truncated - shown.terminated:
             if agent not in obs:
                 text = "was truncated without a last observation: its value is taken from what it saw before"
-                self.findings.add("warning", text, agent)
+                self._warn(text, agent)
 
     def _parallel_rest(
-        self,
-        shown: Shown,
-        obs: Mapping[Agent, Any],
-        reward: Mapping[Agent, Any],
-        terminateds: Mapping[Agent, Any],
-        truncateds: Mapping[Agent, Any],
+        self, shown: Shown, obs: ByAgent, reward: ByAgent, terminateds: ByAgent, truncateds: ByAgent
     ) -> None:
         """What is special where all agents act at once."""
         left, now = shown.terminated | shown.truncated, list(self.env.agents)
-        for agent in self._alive:
+        for agent in list(self._alive):
             if agent not in left and agent not in now:
-                text = "left env.agents, expected it to be terminated or truncated with that step"
-                self.findings.add("error", text, agent)
+                self._error("left env.agents, expected it to be terminated or truncated with that step", agent)
+                del self._alive[agent]
             if agent in left and agent in now:
-                self.findings.add("warning", "has ended but is still in env.agents after that step", agent)
+                self._warn("has ended but is still in env.agents after that step", agent)
             for name, part in (("reward", reward), ("termination", terminateds), ("truncation", truncateds)):
                 if agent not in part:
-                    self.findings.add(
-                        "warning",
-                        f"acted but got no {name}, which counts as {'0' if name == 'reward' else 'False'}",
-                        agent,
-                    )
-        for agent in now:
-            if agent not in left and agent not in obs:
-                self.findings.add("error", "is in env.agents but has no observation", agent)
+                    counts = "0" if name == "reward" else "False"
+                    self._warn(f"acted but got no {name}, which counts as {counts}", agent)
+        staying = [agent for agent in now if agent not in left]
+        for agent in staying:
+            if agent not in obs:
+                self._error("is in env.agents but has no observation", agent)
         shown.final = {agent: obs[agent] for agent in obs if agent in left}
-        shown.obs = {agent: obs[agent] for agent in now if agent not in left and agent in obs}
-        shown.ended = not [agent for agent in now if agent not in left]
-        for agent in list(self._alive):
-            if agent not in now and agent not in left:
-                del self._alive[agent]
+        shown.obs = {agent: obs[agent] for agent in staying if agent in obs}
+        shown.ended = not staying
 
     def _turn(self, given: Any) -> Shown:
         """A lane's own step as a `Shown`."""
-        if given is FAILED:
-            return Shown(stuck=True)
-        return Shown(
-            dict(given.obs), dict(given.reward), set(given.terminated), set(given.truncated), dict(given.final),
-            dict(given.masks), given.ended,
-        )  # fmt: skip
+        return Shown(stuck=True) if given is FAILED else Shown(**vars(given))
 
     def _know(self, part: Mapping[Agent, Any], name: str) -> None:
         """Notes agents that nobody announced."""
@@ -321,15 +279,12 @@ class Probe:
         for agent in part:
             if agent == ALL or not announced or agent in announced:
                 continue
-            known = ", ".join(map(str, announced))
+            text = f"is in {name} but not among the agents announced ({', '.join(map(str, announced))})"
             try:
                 self.lane.spaces(agent)
+                self._warn(text, agent, sort="unknown")
             except Breach:
-                text = f"is in {name} but not among the agents ({known}), and its spaces are not known"
-                self.findings.add("error", text, agent, sort="unknown")
-            else:
-                text = f"is in {name} but not among the agents announced ({known})"
-                self.findings.add("warning", text, agent, sort="unknown")
+                self._error(f"{text}, and its spaces are not known", agent, sort="unknown")
 
     def close(self) -> None:
         """Frees what the copy holds."""
@@ -347,22 +302,19 @@ class Probe:
         try:
             result = function(*arguments)
         except Breach as breach:
-            self.findings.add("error", breach.problem, breach.agent)
+            self._error(breach.problem, breach.agent)
             return FAILED
         except Exception as error:
-            text = f"{what} raised {type(error).__name__}: {error}{_line_of(error)}"
-            self.findings.add("error", text, sort=f"{what} {type(error).__name__}{_line_of(error)}")
+            kind, line = type(error).__name__, _line_of(error)
+            self._error(f"{what} raised {kind}: {error}{line}", sort=f"{what} {kind}{line}")
             return FAILED
         finally:
             self._spent += perf_counter() - began
         after = _random_states() if watched else ()
         for module, old, new in zip(("numpy.random", "random"), before, after, strict=False):
             if old != new:
-                text = (
-                    f"{what} changes the global state of {module}, so that runs cannot repeat exactly (exact: false); "
-                    f"draw from self.np_random, or from a generator that reset(seed) makes"
-                )
-                self.findings.add("warning", text)
+                text = f"{what} changes the global state of {module}, so that runs cannot repeat exactly (exact: false)"
+                self._warn(f"{text}; draw from self.np_random, or from a generator that reset(seed) makes")
         return result
 
 

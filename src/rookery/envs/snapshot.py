@@ -132,9 +132,6 @@ def _speaks(env: Any) -> bool:
     return callable(getattr(env, "get_state", None)) and callable(getattr(env, "set_state", None))
 
 
-# -- attributes ------------------------------------------------------------------------------------
-
-
 def _attributes(holder: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """Copies of the attributes that `holder` has, by name; ``a.b`` is attribute b of its a."""
     found = {}
@@ -150,9 +147,6 @@ def _put_back(holder: Any, values: dict[str, Any]) -> None:
     for name, value in values.items():
         path, _, attribute = name.rpartition(".")
         setattr(attrgetter(path)(holder) if path else holder, attribute, copy.deepcopy(value))
-
-
-# -- MuJoCo ----------------------------------------------------------------------------------------
 
 
 def _physics(env: Any) -> dict[str, np.ndarray]:

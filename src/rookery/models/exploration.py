@@ -25,7 +25,7 @@ TINY = 1e-6
 """Below it the length of features counts as this: features of zeros give no noise."""
 
 
-class ActionNoise(ABC):
+class ExplorationNoise(ABC):
     """Turns fresh numbers of each decision into those that its action is drawn with.
 
     Attributes:
@@ -48,7 +48,7 @@ class ActionNoise(ABC):
         """
 
 
-class White(ActionNoise):
+class White(ExplorationNoise):
     """Every decision by itself."""
 
     def __init__(self, num_numbers: int) -> None:
@@ -60,7 +60,7 @@ class White(ActionNoise):
         return noise
 
 
-class OrnsteinUhlenbeck(ActionNoise):
+class OrnsteinUhlenbeck(ExplorationNoise):
     """Numbers that drift back to 0 (Uhlenbeck and Ornstein 1930; for exploration, Lillicrap et al. 2015, 1509.02971).
 
     ``x' = (1 - theta) x + sqrt(1 - (1 - theta)^2) e``: neighbours correlate by 1 - theta, and once an episode is old
@@ -84,7 +84,7 @@ class OrnsteinUhlenbeck(ActionNoise):
         return carried.mul_(self._kept).add_(noise, alpha=self._fresh)
 
 
-class StateDependent(ActionNoise):
+class StateDependent(ExplorationNoise):
     """Noise that is a function of the features for a while (gSDE; Raffin et al. 2021, 2005.05719).
 
     A slot carries a matrix E of normal numbers, drawn anew when an episode starts and every so many decisions; the
@@ -120,7 +120,9 @@ class StateDependent(ActionNoise):
         return numbers
 
 
-def action_noise_for(kind: str, theta: float, every: int | None, num_numbers: int, num_features: int) -> ActionNoise:
+def action_noise_for(
+    kind: str, theta: float, every: int | None, num_numbers: int, num_features: int
+) -> ExplorationNoise:
     """``white``, ``ou`` (with `theta`) or ``gsde`` (with `every`), for k numbers and F features."""
     if kind == "ou":
         return OrnsteinUhlenbeck(num_numbers, theta)

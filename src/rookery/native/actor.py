@@ -55,11 +55,11 @@ def load_policy(path: str | Path, name: str | None = None) -> Policy:
 
 
 class NativeActor:
-    """Acts for a policy that qualifies, on the policy's own weights.
+    """Acts for a policy that qualifies, on the weights of that policy.
 
     Args:
-        policy: Whose weights are used, as they are at each `act`.
-        build: What runs it.
+        policy: The policy, whose weights are used as they are at each `act`.
+        build: The compiled kernels.
     """
 
     def __init__(self, policy: Policy, build: Build) -> None:
@@ -93,7 +93,7 @@ class NativeActor:
         self._alone = threading.Lock()  # rows of one call at a time pass through the network's memory
 
     def is_current(self, policy: Policy) -> bool:
-        """Whether the policy's weights and statistics are those it was made with, and lie where they lay."""
+        """Tells whether the policy's weights and statistics are those it was made with, and lie where they lay."""
         parts = policy.trunk, policy.memory, policy.head, policy.normalizer
         return self._parts == parts and self._addresses == [weight.data_ptr() for weight in self._weights]
 
@@ -105,7 +105,7 @@ class NativeActor:
             self._recurrence.pack()
 
     def act(self, obs: Tree, noise: Tensor | None, memory: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
+        """Gives actions ``[N, ...]`` as they are stored, and their log-probabilities ``[N]``.
 
         Threads may call it at the same time.
 
@@ -126,7 +126,7 @@ class NativeActor:
         return action, logp
 
     def prepare(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> Call:
-        """What `act` does, for arrays that stay where they are: a call that costs little more than the kernel.
+        """Prepares what `act` does for arrays that stay where they are: a call that costs little more than the kernel.
 
         The call uses the weights as `pack` last found them, and takes noise and memory that are contiguous.
 

@@ -57,15 +57,15 @@ class ActionValues(torch.autograd.Function):
 def squashed_gradient(
     head: SquashedHead, behavior: SquashedGaussian, noise: Tensor, action: Tensor, by_logp: Tensor, by_action: Tensor
 ) -> Tensor:
-    """The gradient with respect to what the layer of a head puts out, ``[N, 2 * k]``.
+    """Computes the gradient with respect to what the layer of a head puts out, ``[N, 2 * k]``.
 
     Args:
-        head: The head.
-        behavior: What it makes of that.
+        head: The policy's head.
+        behavior: What actions are drawn from, as the head makes it of what its layer puts out.
         noise: ``[N, k]`` numbers that actions were drawn with.
-        action: ``[N, k]`` these actions.
-        by_logp: ``[N]`` the gradient with respect to their log-probabilities.
-        by_action: ``[N, k]`` that with respect to themselves.
+        action: ``[N, k]`` the actions.
+        by_logp: ``[N]`` the gradient with respect to the actions' log-probabilities.
+        by_action: ``[N, k]`` the gradient with respect to the actions.
     """
     weight = by_logp.unsqueeze(1)
     # of u, of which the action is the tanh: d log p / du = 2 tanh u, as noise stays where it is

@@ -47,7 +47,7 @@ class Forward(Generic[NetT]):
         self._modules = [module for part in parts for module in part.modules()]
         self._kernels: NetworkKernels | None = None
         self._where: list[Any] = []  # weights lie, and what else may change
-        self._last_place: tuple[int | None, int | None] | None = None
+        self._last_place: object = None
 
     def __call__(self, batch: Any) -> Any:
         """Computes what a loss takes, by the network's modules."""
@@ -62,7 +62,8 @@ class Forward(Generic[NetT]):
         """What runs the network in the place of torch; None if it does not qualify, or does not learn yet."""
         if not self._weights:
             return None
-        if places(self._weights[-1]) != self._last_place:  # weights move together
+        weight = self._weights[-1]  # all of them move together
+        if (places(weight) if self._learns else weight.data_ptr()) != self._last_place:
             self.refresh()
         return self._kernels
 
@@ -73,7 +74,7 @@ class Forward(Generic[NetT]):
         weights = self._weights
         where = [type(self.net), is_hooked(self._modules), *[weight.requires_grad for weight in weights]]
         where += [weight.data_ptr() for weight in weights]
-        last = places(weights[-1])
+        last = places(weights[-1]) if self._learns else weights[-1].data_ptr()
         if where != self._where or last != self._last_place:
             self._where, self._last_place = where, last
             self._kernels = self._find_kernels()
@@ -117,7 +118,7 @@ class NetworkKernels:
 
     Args:
         structure: What the network computes; its weights lie where they will stay.
-        build: What runs it.
+        build: The compiled kernels.
 
     Attributes:
         structure: As given.

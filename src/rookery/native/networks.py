@@ -50,7 +50,7 @@ def last_layers(head: nn.Module) -> list[nn.Linear]:
 
 
 def layout_of(head: Head) -> HeadLayout:
-    """What the outputs of `last_layers` mean, side by side."""
+    """Describes what the outputs of `last_layers` mean, side by side."""
     spec = head.action_spec
     layout = HeadLayout(spec.sizes, spec.num_flags, spec.num_numbers, spec.dtype == np.int64)
     if isinstance(head, QHead):
@@ -67,10 +67,10 @@ def layout_of(head: Head) -> HeadLayout:
 
 
 class NativeTrunk:
-    """A trunk with linear layers on top of it, on kernels.
+    """Runs a trunk with linear layers on top of it.
 
     Args:
-        build: What runs it.
+        build: The compiled kernels.
         trunk: An encoder that qualifies.
         heads: Linear layers, each on the trunk's features.
         normalized: What is shifted and scaled before the trunk; empty if observations come as the trunk takes them.
@@ -109,7 +109,7 @@ class NativeTrunk:
         self._widths = tuple(leaf.width for leaf in leaves)
 
     def forward(self, obs: TensorTree, keep: bool = False) -> list[Tensor]:
-        """What each head puts out, ``[N, outputs]``, for observations ``[N, ...]`` by leaf path.
+        """Computes what each head puts out, ``[N, outputs]``, for observations ``[N, ...]`` by leaf path.
 
         Args:
             obs: Types as stored, normalized unless this trunk does that.
@@ -118,17 +118,17 @@ class NativeTrunk:
         return self.network.forward(self.read(obs), keep)
 
     def read(self, obs: TensorTree) -> list[Tensor]:
-        """Observations as the network reads them, leaf by leaf."""
+        """Gives observations as the network reads them, leaf by leaf."""
         return [obs[path].to(dtype).contiguous() for path, dtype in zip(self.paths, self._types, strict=True)]
 
     def can_read(self, obs: TensorTree) -> bool:
-        """Whether observations lie in memory as the network reads them."""
+        """Tells whether observations lie in memory as the network reads them."""
         leaves = [obs[path] for path in self.paths]
         wide = all(leaf.numel() == len(leaf) * width for leaf, width in zip(leaves, self._widths, strict=True))
         return wide and all(is_plain(leaf, dtype) for leaf, dtype in zip(leaves, self._types, strict=True))
 
     def addresses(self, obs: TensorTree) -> Array[c_void_p]:
-        """Where observations lie that the network can read, for a kernel; only as long as they are there."""
+        """Gives the addresses of observations that the network can read, valid as long as these are kept."""
         return (ADDRESS * len(self.paths))(*[obs[path].data_ptr() for path in self.paths])
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
@@ -137,10 +137,10 @@ class NativeTrunk:
 
 
 class NativeRecurrence:
-    """A trunk, the cells of a memory, and linear layers on top of them, on kernels.
+    """Runs a trunk, the cells of a memory, and linear layers on top of them.
 
     Args:
-        build: What runs it.
+        build: The compiled kernels.
         trunk: An encoder that qualifies.
         memory: One of `RECURRENT`.
         heads: Linear layers, each on what the memory gives.
@@ -168,7 +168,7 @@ class NativeRecurrence:
         self._sequences: Sequences | None = None
 
     def playing(self, offset: int) -> Recurrence:
-        """All of it for one decision at a time, where a slot's memory has the cells' states from column `offset` on."""
+        """Gives all of it for single decisions, where a slot's memory has the cells' states from column `offset` on."""
         return Recurrence(self._build, self._networks, self._cells, [offset + part.start for part in self._columns])
 
     def forward(
@@ -179,7 +179,7 @@ class NativeRecurrence:
         keep: bool = False,
         after: Tensor | None = None,
     ) -> list[Tensor]:
-        """What each layer on top puts out, ``[N, outputs]``.
+        """Computes what each layer on top puts out, ``[N, outputs]``.
 
         Args:
             obs: ``[N, ...]`` by leaf path, normalized unless the trunk does that.

@@ -26,7 +26,7 @@ STATISTICS = ("loss", "q_mean", "td_error")
 
 @dataclass(frozen=True)
 class TDRows:
-    """Rows of `mean_loss` whose targets the kernel makes itself; all fields ``[N, ...]``.
+    """Holds rows of `mean_loss` whose targets the kernel makes itself; all fields ``[N, ...]``.
 
     Attributes:
         obs: What was decided on, as the trunk takes it.
@@ -49,7 +49,7 @@ class TDRows:
     delta: float
 
     def can_be_read(self, kernels: NetworkKernels) -> bool:
-        """Whether the rows lie in memory as kernels read them."""
+        """Tells whether the rows lie in memory as kernels read them."""
         numbers, rows = (self.reward, self.discount, self.weight), len(self.action)
         return (
             all(each.head is not None and isinstance(each.towers[0], NativeTrunk) for each in (kernels, self.target))

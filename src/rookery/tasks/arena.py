@@ -28,7 +28,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError, nearest
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, Step
-from rookery.envs.batched import BatchedEnv
+from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 
 AGENTS = ("agent1", "agent2")
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # (row, column) of up, right, down, left
@@ -53,21 +53,14 @@ class ArenaSettings:
 
     def __post_init__(self) -> None:
         for name in ("width", "height", "max_timesteps"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"MultiAgentArena: {name} is {value!r}, it must be an integer of at least 1")
-            object.__setattr__(self, name, int(value))
+            check_least("MultiAgentArena", 1, **{name: getattr(self, name)})
+            object.__setattr__(self, name, int(getattr(self, name)))
         if self.width * self.height < 2:
             raise ValueError("MultiAgentArena: width 1 and height 1 leave one tile for two agents; make one of them 2")
-        if self.render_mode not in (None, "rgb_array"):
-            raise ValueError(f"MultiAgentArena: render_mode is {self.render_mode!r}, it must be 'rgb_array' or None")
+        check_render_mode("MultiAgentArena", self.render_mode)
 
     def updated(self, config: Mapping[str, Any] | None) -> ArenaSettings:
-        """Returns these settings with those named in `config` replaced.
-
-        Raises:
-            ValueError: For a key that is no setting; names the nearest one.
-        """
+        """Returns these settings with those in `config` replaced; raises a ValueError for a key that is no setting."""
         known = [field.name for field in fields(self)]
         for key in config or {}:
             if key not in known:
@@ -89,14 +82,7 @@ class ArenaSettings:
         return rng.random(self.max_timesteps) > 0.5
 
     def draw(self, tiles: np.ndarray, visited: np.ndarray, timestep: int, returns: Sequence[float]) -> np.ndarray:
-        """Draws a picture ``[height, width, 3]`` uint8 of an arena.
-
-        Args:
-            tiles: Tiles that agent1 and agent2 are on, ``[2]``.
-            visited: Whether agent1 has visited each tile, ``[num_tiles]`` bool.
-            timestep: Steps since the episode began.
-            returns: Returns of agent1 and agent2 since then.
-        """
+        """Draws a picture ``[height, width, 3]`` uint8 of an arena; see `drawing.draw_arena`."""
         from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
         board = visited.reshape(self.height, self.width)
@@ -156,11 +142,7 @@ class MultiAgentArena:
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
-        """Starts an episode.
-
-        Args:
-            seed: Seed of the episode's coin flips; None goes on with the arena's own random numbers.
-            options: Options that the arena does not use.
+        """Starts an episode, its coin flips from a seed or from the arena's own random numbers.
 
         Returns:
             Observations ``[2]`` int64 and empty infos, by agent.
@@ -255,13 +237,7 @@ class BatchedArena(BatchedEnv):
         *,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`.
-
-        Raises:
-            ValueError: If a setting is out of range or unknown.
-        """
-        if num_lanes < 1:
-            raise ValueError(f"BatchedArena: num_lanes is {num_lanes}, it must be at least 1")
+        """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`."""
         self.settings = ArenaSettings(width, height, max_timesteps, render_mode).updated(config)
         action_space = spaces.Discrete(4)
         kind = Kind(AGENTS, obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
@@ -292,14 +268,7 @@ class BatchedArena(BatchedEnv):
         self._reward = self._rows.reward.reshape(num_lanes, 2)
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: One array ``[lanes * 2]`` of integers from 0 to 3, in the order of rows.
-
-        Raises:
-            EnvError: If `reset` was not called, or the actions have another shape, type or range.
-        """
+        """Steps every lane once, with actions ``[lanes * 2]`` from 0 to 3; see `VectorEnv.step`."""
         action = self._checked(actions)
         if self._step.any_end:
             self._clear_ends()

@@ -24,11 +24,7 @@ class OneHotView(gymnasium.ObservationWrapper[np.ndarray, Any, Any]):
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Wraps a MiniGrid task.
-
-        Raises:
-            EnvError: If the observations of `env` are not those of a MiniGrid task.
-        """
+        """Wraps a MiniGrid task; raises an EnvError if the observations of `env` are not those of a MiniGrid task."""
         super().__init__(env)
         space = env.observation_space
         parts = space.spaces if isinstance(space, spaces.Dict) else {}

@@ -17,6 +17,9 @@ task                   what must be remembered                             best 
 (2023, arXiv:2303.01859), with its easy versions as defaults. A cue that decides which way to turn is due to Bakker,
 "Reinforcement Learning with Long Short-Term Memory" (2001); that one walks by oneself, as in `memory_len` of Osband et
 al., "Behaviour Suite for Reinforcement Learning" (2020, arXiv:1908.03568).
+
+All constructors take a `render_mode`, ``"rgb_array"`` or None, and raise a ValueError for a setting out of range; decks
+of cards are shuffled together.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rookery.core.errors import EnvError
+from rookery.envs.batched import check_least, check_render_mode
 from rookery.envs.classic import BatchedCartPole
 from rookery.tasks.scripted import UNASKED, Script, ScriptedTask, twin_of
 
@@ -69,8 +73,7 @@ class StatelessCartPole(CartPoleEnv):
         Raises:
             ValueError: If a setting is out of range.
         """
-        if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"{type(self).__name__}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        check_render_mode(type(self).__name__, render_mode)
         super().__init__(sutton_barto_reward=sutton_barto_reward, render_mode=render_mode)
         whole: Any = self.observation_space
         self.observation_space = spaces.Box(whole.low[::2], whole.high[::2])
@@ -126,16 +129,7 @@ class RepeatAfterMe(ScriptedTask):
     truncates = True
 
     def __init__(self, delay: int = 1, max_episode_steps: int = 100, render_mode: str | None = None) -> None:
-        """Makes a task.
-
-        Args:
-            delay: Number of steps after which an observation is to be repeated; 0 = at once.
-            max_episode_steps: Number of steps of an episode.
-            render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a task whose observations are to be repeated after `delay` steps; 0 = at once."""
         self.delay = _at_least(self, 0, delay=delay)
         steps = _at_least(self, 1, max_episode_steps=max_episode_steps)
         super().__init__(spaces.Discrete(2), 2, 1.0, steps, render_mode)
@@ -161,16 +155,7 @@ class RepeatPrevious(ScriptedTask):
     truncates = True
 
     def __init__(self, num_decks: int = 1, k: int = 4, render_mode: str | None = None) -> None:
-        """Makes a task.
-
-        Args:
-            num_decks: Number of decks that are shuffled together.
-            k: Number of the card that is asked for, counted back from the present one, which is 1.
-            render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a task with `num_decks` decks; the card that is asked for is the `k`-th, the present one the first."""
         self.num_cards = CARDS * _at_least(self, 1, num_decks=num_decks)
         self.k = _at_least(self, 1, k=k)
         if self.k >= self.num_cards:
@@ -197,15 +182,7 @@ class Autoencode(ScriptedTask):
     """
 
     def __init__(self, num_decks: int = 1, render_mode: str | None = None) -> None:
-        """Makes a task.
-
-        Args:
-            num_decks: Number of decks that are shuffled together.
-            render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a task with cards of `num_decks` decks."""
         self.num_cards = num = CARDS * _at_least(self, 1, num_decks=num_decks)
         super().__init__(spaces.MultiDiscrete([2, len(SUITS)]), len(SUITS), 1 / num, 2 * num - 1, render_mode)
 
@@ -231,15 +208,7 @@ class CountRecall(ScriptedTask):
     """
 
     def __init__(self, num_decks: int = 1, render_mode: str | None = None) -> None:
-        """Makes a task.
-
-        Args:
-            num_decks: Number of decks that are shuffled together.
-            render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a task with cards of `num_decks` decks."""
         self.num_cards = num = CARDS * _at_least(self, 1, num_decks=num_decks)
         super().__init__(spaces.MultiDiscrete([2, 2]), num // 2 + 1, 1 / (num - 1), num - 1, render_mode)
 
@@ -270,9 +239,6 @@ class CueCorridor(ScriptedTask):
             length: Number of steps from the cue to the junction.
             min_length: Smallest length; that of each episode is drawn evenly from here to `length`. None = `length`.
             render_mode: ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
         """
         self.length = _at_least(self, 1, length=length)
         self.min_length = self.length if min_length is None else _at_least(self, 1, min_length=min_length)
@@ -310,11 +276,7 @@ class TwoCues:
     metadata: ClassVar[dict[str, Any]] = {"name": "two_cues", "render_modes": ["rgb_array"], "render_fps": 4}
 
     def __init__(self, length: int = 10, min_length: int | None = None, render_mode: str | None = None) -> None:
-        """Makes two corridors; the arguments are those of `CueCorridor`.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes two corridors; the arguments are those of `CueCorridor`."""
         self._corridor = CueCorridor(length, min_length, render_mode)
         self.render_mode = render_mode
         self.possible_agents = list(AGENTS)
@@ -326,15 +288,7 @@ class TwoCues:
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Starts an episode.
-
-        Args:
-            seed: Seed of cues and lengths; None goes on with the environment's own random numbers.
-            options: Options that the task does not use.
-
-        Returns:
-            The observation of `agent1`, which acts first, and an empty info.
-        """
+        """Starts an episode, from a seed or from the task's own random numbers; `agent1` acts first."""
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         self.agents = list(AGENTS)
@@ -389,10 +343,8 @@ class TwoCues:
 
 def _at_least(env: Any, least: int, **setting: Any) -> int:
     """Returns the value of a setting, if it is an integer of at least `least`."""
-    ((name, value),) = setting.items()
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{type(env).__name__}: {name} is {value!r}, it must be an integer of at least {least}")
-    return int(value)
+    check_least(type(env).__name__, least, **setting)
+    return int(*setting.values())
 
 
 for _task in (RepeatAfterMe, RepeatPrevious, Autoencode, CountRecall, CueCorridor):

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, Step
-from rookery.envs.batched import BatchedEnv
+from rookery.envs.batched import BatchedEnv, check_render_mode
 
 UNASKED = -1
 """Stands for the right answer where no answer is asked for."""
@@ -61,20 +61,12 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         max_steps: int,
         render_mode: str | None,
     ) -> None:
-        """Makes a task; the constructor of a subclass calls this one.
-
-        Args:
-            observation_space: Space of what scripts show.
-            num_actions: Number of answers.
-            reward: Reward of a right answer.
-            max_steps: Number of steps of the longest script.
-            render_mode: ``"rgb_array"`` or None.
+        """Makes a task of so many answers; the constructor of a subclass calls this one.
 
         Raises:
-            ValueError: If the render mode is another one.
+            ValueError: If the render mode is none of ``"rgb_array"`` and None.
         """
-        if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"{type(self).__name__}: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        check_render_mode(type(self).__name__, render_mode)
         self.observation_space: Any = observation_space
         self.action_space: Any = spaces.Discrete(num_actions)
         self.reward, self.max_steps, self.render_mode = reward, max_steps, render_mode
@@ -90,28 +82,13 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
         """Returns the letters that pictures show for an observation; an empty text if there are none."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode.
-
-        Args:
-            seed: Seed of the script; None goes on with the task's own random numbers.
-            options: Options that the task does not use.
-
-        Returns:
-            The first observation, and an empty dict.
-        """
+        """Starts an episode, from a seed or from the task's own random numbers."""
         super().reset(seed=seed)
         self._script, self._taken = self.draw(self.np_random), []
         return self._script.obs[0].copy(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Answers what is shown.
-
-        Args:
-            action: Number of the answer.
-
-        Raises:
-            EnvError: If there is no such answer, or no episode is under way.
-        """
+        """Answers what is shown; raises an EnvError if there is no such answer, or no episode is under way."""
         script, time = self._script, len(self._taken)
         if script is None or time == len(script.answer):
             raise EnvError(f"{type(self).__name__}: no episode is under way; call reset() first")
@@ -170,17 +147,7 @@ class BatchedTask(BatchedEnv):
     saved = ("_time", "_length", "_shown", "_answer", "_taken")
 
     def __init__(self, num_lanes: int, **settings: Any) -> None:
-        """Makes `num_lanes` copies.
-
-        Args:
-            num_lanes: Number of copies.
-            settings: Settings of `task`.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
-        if num_lanes < 1:
-            raise ValueError(f"{type(self).__name__}: num_lanes is {num_lanes}, it must be at least 1")
+        """Makes `num_lanes` copies with these settings of `task`; raises a ValueError if one is out of range."""
         self._one = self.task(**settings)
         space, action_space = self._one.observation_space, self._one.action_space
         kind = Kind(("agent",), obs_spec(space, action_space), action_spec(action_space))
@@ -193,14 +160,7 @@ class BatchedTask(BatchedEnv):
         self._answer, self._taken = np.zeros((2, self._one.max_steps, num_lanes), dtype=np.int64)
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: One array ``[lanes]`` of integers: the answers.
-
-        Raises:
-            EnvError: If `reset` was not called, or the actions have another shape, type or range.
-        """
+        """Steps every lane once, with the answers as actions; see `VectorEnv.step`."""
         action = self._checked(actions)
         if self._step.any_end:
             self._clear_ends()

@@ -23,7 +23,7 @@ from rookery.core.entity_set import EntitySet
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, Step
-from rookery.envs.batched import BatchedEnv
+from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 """(row, column) of up, right, down, left."""
@@ -51,14 +51,10 @@ class SorterSettings:
     def __post_init__(self) -> None:
         least = {"max_tiles": 2, "side": 2, "numbers": self.max_tiles, "max_steps": 1}
         for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-                raise ValueError(f"Sorter: {name} is {value!r}, it must be an integer of at least {low}")
+            check_least("Sorter", low, **{name: getattr(self, name)})
         if self.max_tiles >= self.side**2:
-            raise ValueError(
-                f"Sorter: side {self.side} has {self.side**2} places, too few for max_tiles {self.max_tiles} and the "
-                f"explorer; make it {int(self.max_tiles**0.5) + 1} or more"
-            )
+            few = f"has {self.side**2} places, too few for max_tiles {self.max_tiles} and the explorer"
+            raise ValueError(f"Sorter: side {self.side} {few}; make it {int(self.max_tiles**0.5) + 1} or more")
 
     def observation_space(self) -> spaces.Dict:
         """Returns the space of observations: ``own`` ``[2]`` and the set ``tiles`` of vectors ``[3 + numbers]``."""
@@ -92,13 +88,8 @@ class Sorter(gymnasium.Env[Any, Any]):
         max_steps: int = SorterSettings.max_steps,
         render_mode: str | None = None,
     ) -> None:
-        """Makes a sorter; beside the settings of `SorterSettings` it takes a render mode, ``"rgb_array"`` or None.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
-        if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"Sorter: render_mode is {render_mode!r}, it must be 'rgb_array' or None")
+        """Makes a sorter; a render mode is ``"rgb_array"`` or None. Raises a ValueError for a setting out of range."""
+        check_render_mode("Sorter", render_mode)
         self.render_mode = render_mode
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         self.observation_space = self.settings.observation_space()
@@ -108,15 +99,7 @@ class Sorter(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Starts an episode.
-
-        Args:
-            seed: Seed of the episode; None goes on with the sorter's own random numbers.
-            options: Options that the sorter does not use.
-
-        Returns:
-            The observation, and an empty info.
-        """
+        """Starts an episode, from a seed or from the sorter's own random numbers."""
         super().reset(seed=seed)
         places, numbers = self.settings.lay_out(self.np_random)
         self._place: tuple[int, int] = (int(places[0, 0]), int(places[0, 1]))
@@ -196,13 +179,7 @@ class BatchedSorter(BatchedEnv):
         numbers: int = SorterSettings.numbers,
         max_steps: int = SorterSettings.max_steps,
     ) -> None:
-        """Makes `num_lanes` sorters; the other arguments are those of `SorterSettings`.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
-        if num_lanes < 1:
-            raise ValueError(f"BatchedSorter: num_lanes is {num_lanes}, it must be at least 1")
+        """Makes `num_lanes` sorters; the other arguments are those of `Sorter`."""
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
         action_space = spaces.Discrete(len(MOVES))
         kind = Kind(("agent",), obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
@@ -219,14 +196,7 @@ class BatchedSorter(BatchedEnv):
         self._present, self._tiles = self._entities[:, :, 0], self._entities[:, :, 1:]
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: One array ``[lanes]`` of integers from 0 to 3.
-
-        Raises:
-            EnvError: If `reset` was not called, or the actions have another shape, type or range.
-        """
+        """Steps every lane once, with actions from 0 to 3; see `VectorEnv.step`."""
         action = self._checked(actions)
         rows, ended, lanes = self._rows, self._step.ended, self._lanes
         self._place += MOVES[action]
@@ -287,15 +257,7 @@ class BatchedSorter(BatchedEnv):
 def _picture(
     settings: SorterSettings, explorer: tuple[int, int], places: np.ndarray, tiles: np.ndarray, steps: int
 ) -> np.ndarray:
-    """Draws a sorter.
-
-    Args:
-        settings: Settings of the sorter.
-        explorer: Row and column of the explorer.
-        places: Row and column of each tile, ``[n, 2]``.
-        tiles: Tiles as they are observed, ``[n, 3 + numbers]``.
-        steps: Steps of the episode so far.
-    """
+    """Draws a sorter with tiles ``[n, 3 + numbers]`` as they are observed, at `places` ``[n, 2]``."""
     from rookery.tasks import drawing  # only those who look pay for loading Pillow
 
     shown = [

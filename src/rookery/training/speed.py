@@ -22,8 +22,8 @@ from rookery.core.processor import usable_cores
 from rookery.core.runtime import torch_threads
 from rookery.core.seeding import Role
 from rookery.core.timers import Timers
+from rookery.envs.choice import random_rate
 from rookery.envs.make import env_name
-from rookery.envs.rate import random_rate
 from rookery.rollout.mapping import EpisodeInfo
 from rookery.rollout.slots import Decisions, WorkerPolicy
 from rookery.training.settings import algorithm_name

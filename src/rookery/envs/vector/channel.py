@@ -78,17 +78,13 @@ class Signal:
         """Ties the parts together.
 
         Args:
-            words: The control page.
-            word: Which word is counted up.
-            sleeps: Which word says that the waiter sleeps.
-            bell: This side's end; non-blocking.
+            words: Control page.
+            word: Index of the word that is counted up.
+            sleeps: Index of the word that says whether the waiter sleeps.
+            bell: This side's end of the bell, non-blocking.
             spins: Whether there is a core to wait on.
         """
-        self._words = words
-        self._word = word
-        self._sleeps = sleeps
-        self._bell = bell
-        self._spins = spins
+        self._words, self._word, self._sleeps, self._bell, self._spins = words, word, sleeps, bell, spins
         self._usual = SPIN_LIMIT / 2  # seconds a wait takes, a running mean of waits cut at twice the limit
         self._poll = select.poll()
         self._poll.register(bell, select.POLLIN)
@@ -142,24 +138,26 @@ class Signal:
     def _note(self, seconds: float) -> None:
         self._usual += 0.1 * (min(seconds, 2 * SPIN_LIMIT) - self._usual)
 
-    def _drain(self) -> None:
+    def _drain(self, most: int = 64) -> bool:
+        """Takes what the bell has rung, at most so often; False if it was nothing."""
         try:
-            if not self._bell.recv(64):
+            if not self._bell.recv(most):
                 raise Gone
         except BlockingIOError:
-            return
+            return False
         except ConnectionError:
             raise Gone from None
+        return True
 
     def _hear(self, deadline: float) -> bool:
         while monotonic() <= deadline:
-            if self._poll.poll(BACKSTOP_MS):
-                try:
-                    if not self._bell.recv(1):
-                        raise Gone
-                    return True
-                except BlockingIOError:
-                    continue
-                except ConnectionError:
-                    raise Gone from None
+            if self._poll.poll(BACKSTOP_MS) and self._drain(1):
+                return True
         return False
+
+
+def signals(words: memoryview, bell: socket.socket, spins: bool) -> tuple[Signal, Signal]:
+    """Returns the signals of commands and of answers, as either side has them."""
+    bell.setblocking(False)
+    commands = Signal(words, COMMAND, HELPER_SLEEPS, bell, spins)
+    return commands, Signal(words, ANSWER, DRIVER_SLEEPS, bell, spins)

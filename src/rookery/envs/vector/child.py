@@ -21,22 +21,8 @@ import cloudpickle
 from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
 from rookery.core.errors import EnvError
 from rookery.envs.base import SeedPlan
-from rookery.envs.vector.channel import (
-    ANSWER,
-    COMMAND,
-    DRIVER_SLEEPS,
-    ENDS,
-    GROWN,
-    HELPER_SLEEPS,
-    KIND,
-    PAGE,
-    RESETTING,
-    SPEAKS,
-    STATUS,
-    STEP,
-    SharedMemory,
-    Signal,
-)
+from rookery.envs.vector import channel
+from rookery.envs.vector.channel import PAGE, RESETTING, SPEAKS, STATUS, SharedMemory
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
@@ -50,9 +36,7 @@ class ShareServer:
         self._line = line
         self._words = control.words()
         bell.setblocking(False)
-        self._spins = bool(self._words[STATUS])
-        self._commands = Signal(self._words, COMMAND, HELPER_SLEEPS, bell, self._spins)
-        self._answers = Signal(self._words, ANSWER, DRIVER_SLEEPS, bell, self._spins)
+        self._commands, self._answers = channel.signals(self._words, bell, bool(self._words[STATUS]))
         self._share: SerialEnv
         self._version = 0  # of the layout that all shares know
 
@@ -62,7 +46,7 @@ class ShareServer:
         while True:
             number += 1
             self._commands.wait(number, math.inf)
-            if self._words[KIND] == STEP:
+            if self._words[channel.KIND] == channel.STEP:
                 self._step(number)
             else:
                 (task, arguments), files = receive_frame(self._line)
@@ -72,22 +56,21 @@ class ShareServer:
                 self._tell(reply)
 
     def _step(self, number: int) -> None:
-        share = self._share
+        share, status = self._share, 0
         reply: tuple[str, Any] | None = None
-        status = 0
         self._words[RESETTING] = 0  # a call before this step may have left it set
         try:
             waiting = share.waiting()
             given = share.slab.actions(share.kinds, waiting)
             share.play(given, waiting)
-            status = ENDS * share.any_end + GROWN * (share.layout != self._version)
+            status = channel.ENDS * share.any_end + channel.GROWN * (share.layout != self._version)
             if share.infos:
-                reply = ("infos", share.infos)
+                reply = "infos", share.infos
         except EnvError as error:
-            reply = ("error", told(error))
-        self._words[STATUS] = status | (SPEAKS if reply is not None else 0)
+            reply = "error", told(error)
+        self._words[STATUS] = status | (SPEAKS if reply else 0)
         self._answers.send(number)
-        if reply is not None:
+        if reply:
             self._tell(reply)
 
     def _tell(self, reply: tuple[str, Any]) -> None:
@@ -97,11 +80,9 @@ class ShareServer:
         except Gone:
             raise
         except Exception as error:  # whatever an object does when it is pickled
-            problem = (
-                f"{self._share.name}: its infos or its state cannot be sent from a helper process, because pickling "
-                f"them raised {type(error).__name__}: {error}; use env.implementation=threads or serial"
-            )
-            send_frame(self._line, ("error", (problem, "")))
+            what = f"{self._share.name}: its infos or its state cannot be sent from a helper process"
+            why = f"pickling them raised {type(error).__name__}: {error}; use env.implementation=threads or serial"
+            send_frame(self._line, ("error", (f"{what}, because {why}", "")))
 
     def _answer(self, task: str, arguments: tuple[Any, ...], files: list[int]) -> tuple[str, Any]:
         """Calls a method of this object, or of the share, and gives back what it returns or raises."""
@@ -117,15 +98,7 @@ class ShareServer:
             return "error", (f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def build(self, path: list[str], pickled: bytes, lanes: range, name: str, tolerance: Tolerance) -> None:
-        """Builds the copies.
-
-        Args:
-            path: Where modules are found in the driver's process.
-            pickled: What makes one copy, by cloudpickle.
-            lanes: Which lanes.
-            name: What runs.
-            tolerance: What is borne.
-        """
+        """Builds the copies of some lanes by a pickled factory, whose modules are found on the driver's `path`."""
         sys.path[:] = path
         self._share = SerialEnv(cloudpickle.loads(pickled), len(lanes), name, tolerance, lanes.start, Layout(name))
 

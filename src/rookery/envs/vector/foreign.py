@@ -22,7 +22,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces import MASK, Tree, action_spec, mask_width, obs_spec
-from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT
 from rookery.envs.lane import cause_of
 
@@ -30,17 +30,17 @@ REFUSALS = (TypeError, ValueError, AssertionError, gymnasium.error.Error)
 """What environments raise when they are given seeds in a form they do not take."""
 
 
-class ForeignEnv:
+class ForeignEnv(VectorBase):
     """A `gymnasium.vector.VectorEnv` with one agent a lane, one row a lane."""
 
     def __init__(self, make: Callable[[], Any], num_lanes: int, name: str, max_entities: int | None = None) -> None:
-        """Builds it, and resets it once where the environment may give action masks in `info`.
+        """Builds the environment, and resets it once where it may give action masks in `info`.
 
         Args:
-            make: Builds the environment with `num_lanes` copies.
-            num_lanes: Copies.
-            name: What runs, in words a user knows.
-            max_entities: Room for the elements of a ``Sequence`` in an observation.
+            make: Maker of the environment with `num_lanes` copies.
+            num_lanes: Number of copies.
+            name: Name of the environment in messages.
+            max_entities: Largest number of elements of a ``Sequence`` in an observation.
 
         Raises:
             EnvError: If it is not a vector environment of so many copies, does not say what follows an episode, or its
@@ -52,7 +52,6 @@ class ForeignEnv:
             raise EnvError(f"{name} makes {type(self._env).__name__}, expected a gymnasium.vector.VectorEnv")
         if self._env.num_envs != num_lanes:
             raise EnvError(f"{name} makes {self._env.num_envs} copies where num_envs={num_lanes} were asked for")
-        self.num_lanes = num_lanes
         self._mode = self._declared_mode()
         observed = bounded(self._env.single_observation_space, max_entities)
         action = self._env.single_action_space
@@ -64,18 +63,12 @@ class ForeignEnv:
             kind = Kind((AGENT,), spec, action_spec(action))
         except SpaceError as error:
             raise EnvError(f"{name}: {error}") from error
-        self.kinds: tuple[Kind, ...] = (kind,)
-        self.layout = 0
-        self.episode = np.zeros(num_lanes, dtype=np.int64)
-        self.exact = False
-        self.notes: tuple[str, ...] = (
+        super().__init__((kind,), num_lanes, name, exact=False)
+        self.notes = (
             f"{name}: a vector environment of others; it draws later episodes as it likes, and a resumed run begins "
             "new ones (exact: false)",
             *(f"{name}: {dropped}; that part is left out" for dropped in spec.dropped),
         )
-        self.keep_infos: KeepInfos = "none"
-        self.infos: Mapping[int, Mapping[str, Any]] = {}
-        self.counters: dict[str, int] = {}
         self._plan: SeedPlan | None = None
         self._clock = 0
         self._takes_lists = True  # of seeds, one for each lane
@@ -97,14 +90,8 @@ class ForeignEnv:
                 "SAME_STEP, NEXT_STEP or DISABLED; without it nobody can tell where an episode begins"
             ) from None
 
-    # -- playing -----------------------------------------------------------------------------------
-
     def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane with its seed; later episodes are drawn by the environment.
-
-        Raises:
-            EnvError: If the environment raises or breaks the contract.
-        """
+        """Starts episode 0 in every lane with its seed; later episodes are drawn by the environment."""
         self.episode[:] = 0
         return self._begin(seeds)
 
@@ -133,12 +120,7 @@ class ForeignEnv:
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once, or resets those whose episode ended in the last step, where the environment does so.
 
-        Args:
-            actions: One array ``[W, ...]`` of the environment's own actions of the W waiting rows, in row order.
-
-        Raises:
-            EnvError: If `reset` was not called or there are too few actions; if the environment raises or breaks the
-                contract.
+        See `VectorEnv.step`.
         """
         if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset(seeds)")
@@ -201,13 +183,11 @@ class ForeignEnv:
             rows.waiting[ended] = False
         elif self._mode is AutoresetMode.DISABLED:
             assert self._plan is not None
-            seeds = [
-                self._plan(lane, int(self.episode[lane])) if over else None for lane, over in enumerate(ended.tolist())
-            ]
+            numbers = enumerate(zip(self.episode.tolist(), ended.tolist(), strict=True))
+            seeds = [self._plan(lane, episode) if over else None for lane, (episode, over) in numbers]
+            given, options = seeds if self._takes_lists else None, {"reset_mask": ended.copy()}
             try:
-                obs, begun = self._env.reset(
-                    seed=seeds if self._takes_lists else None, options={"reset_mask": ended.copy()}
-                )
+                obs, begun = self._env.reset(seed=given, options=options)
             except Exception as error:
                 raise self._located(error) from cause_of(error)
         return obs, begun
@@ -229,8 +209,7 @@ class ForeignEnv:
         """Takes over what all lanes observe, checked; `begun` are the infos of lanes that we reset after the step."""
         rows, spec, leaf = self._rows, self.kinds[0].obs, self._plain
         if leaf is not None and isinstance(obs, np.ndarray) and obs.dtype == leaf.dtype:
-            if obs.shape != (self.num_lanes, *leaf.shape):
-                expected = (self.num_lanes, *leaf.shape)
+            if obs.shape != (expected := (self.num_lanes, *leaf.shape)):
                 raise EnvError(f"{self.name}: observations have shape {obs.shape} where the space says {expected}")
             rows.obs = {leaf.path: obs}
         else:
@@ -268,15 +247,11 @@ class ForeignEnv:
         if len(rows.final_index):
             rows.final_index, rows.final_obs = np.zeros(0, dtype=np.int64), self.kinds[0].obs.allocate(0)
 
-    # -- errors ------------------------------------------------------------------------------------
-
     def _breach(self, lane: int, problem: str) -> EnvError:
         return EnvError(f"{self.name}: lane {lane}, episode {self.episode[lane]}, vector step {self._clock}: {problem}")
 
     def _located(self, error: Exception) -> EnvError:
         return EnvError(f"{self.name}: vector step {self._clock}: raised {type(error).__name__}: {error}")
-
-    # -- the rest ----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """What lanes show; where they are inside cannot be saved."""
@@ -285,11 +260,7 @@ class ForeignEnv:
         return {"rows": [{"obs": shown, "waiting": rows.waiting.copy()}], "episode": self.episode.copy()}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Begins the next episode in every lane: none can be taken up again.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
+        """Begins the next episode in every lane: none can be taken up again; see `VectorEnv.load_state_dict`."""
         if set(state) != {"rows", "episode"} or len(state["episode"]) != self.num_lanes:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
         self.episode[:] = state["episode"] + 1

@@ -24,12 +24,7 @@ class ActionHistory:
     """
 
     def __init__(self, single: bool, num_lanes: int) -> None:
-        """Begins empty.
-
-        Args:
-            single: Each lane is one agent, who always acts.
-            num_lanes: Lanes.
-        """
+        """Begins empty; `single`: each lane is one agent, who always acts."""
         self._single = single
         self._num_lanes = num_lanes
         self._clock = 0  # vector steps so far
@@ -37,13 +32,7 @@ class ActionHistory:
         self._before: dict[int, tuple[int, int, list[Any]]] = {}  # lane: when taken up, when begun, log until then
 
     def add(self, given: Sequence[np.ndarray], waiting: Sequence[np.ndarray], sizes: tuple[int, ...]) -> None:
-        """Keeps a copy of the actions of a vector step.
-
-        Args:
-            given: For each kind, the actions of the rows that waited.
-            waiting: For each kind these rows.
-            sizes: Rows of each kind.
-        """
+        """Keeps a copy of the actions `given` to the waiting rows of each kind, which has so many rows."""
         kept = [deepcopy(actions) if actions.dtype == object else actions.copy() for actions in given]
         self._steps.append((kept, waiting, sizes))
         self._clock += 1
@@ -61,9 +50,9 @@ class ActionHistory:
         """The actions of a lane's episode, for the environment to keep; None if not all of them are known.
 
         Args:
-            lane: Which.
-            began: The step in which the episode began.
-            but_last: Leave out those of the last step.
+            lane: Number of the lane.
+            began: Step in which the episode began.
+            but_last: Whether those of the last step are left out.
         """
         start, taken_up = began, self._before.get(lane)
         log: list[Any] = []

@@ -25,23 +25,8 @@ from rookery.core.child_process import Gone, describe_end, receive_frame, send_f
 from rookery.core.errors import EnvError, RemoteError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import Kind
-from rookery.envs.vector.channel import (
-    ANSWER,
-    COMMAND,
-    DRIVER_SLEEPS,
-    ENDS,
-    GROWN,
-    HELPER_SLEEPS,
-    KIND,
-    PAGE,
-    RESETTING,
-    SPEAKS,
-    STATUS,
-    STEP,
-    TALK,
-    SharedMemory,
-    Signal,
-)
+from rookery.envs.vector import channel
+from rookery.envs.vector.channel import PAGE, RESETTING, STATUS, SharedMemory
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
@@ -58,14 +43,7 @@ TRACEBACK_SECONDS = 0.2
 def processes_env(
     factory: Callable[[], Any], num_lanes: int, name: str, tolerance: Tolerance, num_helpers: int
 ) -> SharesEnv:
-    """Lanes stepped by `num_helpers` processes beside the caller.
-
-    Args:
-        factory: Builds one copy; must survive cloudpickle.
-        num_lanes: Copies.
-        name: What runs, in words a user knows.
-        tolerance: What is borne from environments and helpers.
-        num_helpers: How many, at least 1 and fewer than the lanes.
+    """Lets 1 to ``num_lanes - 1`` processes step lanes beside the caller; `factory` must survive cloudpickle.
 
     Raises:
         EnvError: If the environment cannot be sent to another process, built or used.
@@ -116,10 +94,10 @@ class ProcessHelper:
         """Starts the process, which begins to build its copies; `end` waits for them.
 
         Args:
-            pickled: What makes one copy.
-            lanes: Which lanes it steps.
-            name: What runs.
-            tolerance: How long it may take.
+            pickled: Factory of one copy.
+            lanes: Lanes that the process steps.
+            name: Name of the environment in messages.
+            tolerance: Times that the process may take.
             spins: Whether there is a core for it to wait on.
         """
         self.lanes = lanes
@@ -140,51 +118,40 @@ class ProcessHelper:
         process = start_child("rookery.envs.vector.child", [*map(str, far)], far, 1, {})
         for end in (far_bell, far_line):
             end.close()
-        bell.setblocking(False)
         self._process, self._line = process, line
         self._number = 0
         self._busy = False  # its answer has not been taken yet
-        self._commands = Signal(self._words, COMMAND, HELPER_SLEEPS, bell, self._spins)
-        self._answers = Signal(self._words, ANSWER, DRIVER_SLEEPS, bell, self._spins)
+        self._commands, self._answers = channel.signals(self._words, bell, self._spins)
         self._finalizer = weakref.finalize(self, _end_process, process, (bell, line), os.getpid())
         self.begin("build", sys.path, self._pickled, self.lanes, self._name, self._tolerance)
-
-    # -- steps -------------------------------------------------------------------------------------
 
     def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
         """Starts a step."""
         self._slab.put_actions(self._kinds, given)
-        self._words[KIND] = STEP
+        self._command(channel.STEP, self._tolerance.step_timeout_seconds)
+
+    def _command(self, kind: int, seconds: float) -> None:
+        """Tells the process what comes, and gives it some seconds to answer."""
+        self._words[channel.KIND] = kind
         self._number += 1
         self._busy = True
         self._commands.send(self._number)
-        self._deadline = monotonic() + self._tolerance.step_timeout_seconds
+        self._deadline = monotonic() + seconds
 
     def end_step(self) -> None:
-        """Waits until the step is over.
-
-        Raises:
-            EnvError: If an environment raised or broke the contract.
-            HelperLost: If the process is gone, or took too long.
-        """
+        """Waits until the step is over; raises as `Helper.end_step` does."""
         self._wait("a step", "sampling.step_timeout_seconds", self._tolerance.step_timeout_seconds)
         status = self._words[STATUS]
-        self.any_end, self.grown = bool(status & ENDS), bool(status & GROWN)
-        self._busy = bool(status & SPEAKS)
+        self.any_end, self.grown = bool(status & channel.ENDS), bool(status & channel.GROWN)
+        self._busy = bool(status & channel.SPEAKS)
         self.infos = self._receive() if self._busy else {}
-
-    # -- calls -------------------------------------------------------------------------------------
 
     def begin(self, task: str, *arguments: Any) -> None:
         """Starts to call a method of the share."""
         self._begin((task, arguments))
 
     def _begin(self, message: Any, files: tuple[int, ...] = ()) -> None:
-        self._words[KIND] = TALK
-        self._number += 1
-        self._busy = True
-        self._commands.send(self._number)
-        self._deadline = monotonic() + self._tolerance.reset_timeout_seconds
+        self._command(channel.TALK, self._tolerance.reset_timeout_seconds)
         with suppress(Gone):  # `end` will see it
             send_frame(self._line, message, files)
 
@@ -211,8 +178,6 @@ class ProcessHelper:
             message, text = value
             raise EnvError(message) from (RemoteError(text) if text else None)
         return value
-
-    # -- losing it ---------------------------------------------------------------------------------
 
     def _wait(self, what: str, setting: str, seconds: float) -> None:
         try:

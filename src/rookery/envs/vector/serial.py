@@ -22,17 +22,9 @@ from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import NEW_API, RESTING, Agent, Breach, Lane, LaneStep, cause_of, picture, rests, shape_of
 from rookery.envs.snapshot import can_capture, capture, restore
-from rookery.envs.vector.faults import (
-    BROKEN_IN_A_ROW,
-    STRICT,
-    Missing,
-    Tolerance,
-    check_counts,
-    count_lost,
-    foreign_state,
-)
+from rookery.envs.vector import faults
+from rookery.envs.vector.faults import BROKEN_IN_A_ROW, STRICT, Missing, Tolerance
 from rookery.envs.vector.history import ActionHistory
-from rookery.envs.vector.idle import add_idle, idle_actions, with_idle
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.slab import FRESH, Slab
 from rookery.envs.vector.writer import LaneBreach, RowWriter
@@ -42,7 +34,12 @@ IDLE_LIMIT = 10_000
 
 
 class SerialEnv:
-    """A `VectorEnv` that steps its lanes in a Python loop."""
+    """A `VectorEnv` that steps its lanes in a Python loop.
+
+    Attributes:
+        single: Whether each lane is one agent, who always acts.
+        history: The actions so far, where lanes need them; None where somebody else keeps them.
+    """
 
     kinds: tuple[Kind, ...]
     notes: tuple[str, ...]
@@ -80,8 +77,8 @@ class SerialEnv:
         self._tolerance = tolerance
         self._first_lane = first_lane
         self._lanes: list[Any] = [factory() for _ in range(num_lanes)]
-        self._gym = isinstance(self._lanes[0], GymLane)
-        self._calls = [lane.env.step for lane in self._lanes] if self._gym else []
+        self.single = isinstance(self._lanes[0], GymLane)
+        self._calls = [lane.env.step for lane in self._lanes] if self.single else []
         self._infos: dict[int, Mapping[str, Any]] = {}
         self.infos: Mapping[int, Mapping[str, Any]] = self._infos
         self._plan: SeedPlan | None = None
@@ -92,10 +89,10 @@ class SerialEnv:
         self._in_a_row = [0] * num_lanes  # episodes that broke one after the other
         self._missing: set[int] = set()  # lanes whose episode is given up in the next step
         self._actions: Any = None  # those of the running step, for messages; None while episodes are taken up
-        self.logged = [i for i, lane in enumerate(self._lanes) if not (self._gym and can_capture(lane.env))]
+        self.logged = [i for i, lane in enumerate(self._lanes) if not (self.single and can_capture(lane.env))]
         """Lanes whose state is the log of their actions."""
         self._everyone = [np.arange(num_lanes)]
-        self._history = ActionHistory(self._gym, num_lanes) if self.logged and agents is None else None
+        self.history = ActionHistory(self.single, num_lanes) if self.logged and agents is None else None
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode; kept where there are logs
         self._writer = RowWriter(self._announce)
         self.slab = Slab.allocate((), num_lanes)
@@ -107,15 +104,8 @@ class SerialEnv:
                 raise self._located(0, error) from cause_of(error)
         self.attach(Slab.allocate(self.agents.kinds, num_lanes))
 
-    # -- rows --------------------------------------------------------------------------------------
-
     def attach(self, slab: Slab, agents: Layout | None = None) -> None:
-        """Moves to other memory, with all that is shown.
-
-        Args:
-            slab: Where to write from now on.
-            agents: The layout it is made for; None if it is the present one.
-        """
+        """Moves to another slab, with all that is shown, and to the layout it is made for, if that is a new one."""
         had = self.agents
         if agents is not None:
             self.agents = agents
@@ -139,11 +129,7 @@ class SerialEnv:
     # -- playing -----------------------------------------------------------------------------------
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too.
-
-        Raises:
-            EnvError: If the environment raises or breaks the contract.
-        """
+        """Starts episode 0 in every lane; see `VectorEnv.reset`."""
         self._plan = seeds
         self.episode[:] = -1
         self._missing.clear()
@@ -162,48 +148,35 @@ class SerialEnv:
         return self.shown()
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order.
-
-        Raises:
-            EnvError: If `reset` was not called or an array has the wrong length; if the environment raises or breaks
-                the contract, with lane, seed, episode, step, agent and action.
-        """
+        """Steps every lane once; see `VectorEnv.step`."""
         if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset(seeds)")
         waiting = self.waiting()
         # an environment may keep the action it is given, so it gets no view of the caller's memory
         given = [np.array(action) for action in actions]
-        check_counts(self.name, given, waiting)
-        if self._history is not None:
-            self._history.add(given, waiting, self._sizes)
+        faults.check_counts(self.name, given, waiting)
+        if self.history is not None:
+            self.history.add(given, waiting, self._sizes)
         self.play(given, waiting)
-        if self._history is not None:
-            self._history.tidy(self._began)
+        if self.history is not None:
+            self.history.tidy(self._began)
         if self._writer.any_end:
-            self.counters |= count_lost(self.slab, self._clock, self.name)
+            self.counters |= faults.count_lost(self.slab, self._clock, self.name)
         return self.shown()
 
     def waiting(self) -> list[np.ndarray]:
         """For each kind the rows that must act; where a lane is one agent, all that do not rest."""
-        if self._gym and not self._writer.any_rest:
+        if self.single and not self._writer.any_rest:
             return self._everyone
         return [np.flatnonzero(block.rows.waiting) for block in self.slab.blocks]
 
     def play(self, given: list[np.ndarray], waiting: Sequence[np.ndarray]) -> None:
-        """Steps every lane once and leaves what it shows in the slab.
-
-        Args:
-            given: For each kind, actions that belong to the environment, of the rows in `waiting`.
-            waiting: The rows that wait.
-        """
+        """Steps every lane once, with actions of the waiting rows that the environment may keep, into the slab."""
         self._writer.wipe()
         self._clock += 1
         if self._infos:
             self.infos = self._infos = {}
-        if self._gym:
+        if self.single:
             self._step_gym(with_idle(given[0], waiting[0], self.kinds[0], self.num_lanes))
         else:
             self._step_agents(given, waiting)
@@ -387,22 +360,14 @@ class SerialEnv:
                 lanes.append({})
             elif lane not in self.logged:
                 lanes.append({"snapshot": capture(copied.env)})
-            elif self._history is None:
+            elif self.history is None:
                 lanes.append({"actions": None})
             else:
-                log = self._history.log(lane, self._began[lane])
+                log = self.history.log(lane, self._began[lane])
                 lanes.append({} if log is None else {"actions": log})  # none if it is too long to replay
-        blocks = self.slab.blocks
         return {
             "agents": [list(ids) for ids in self.agents.ids],
-            "rows": [
-                {
-                    "obs": {path: a.copy() for path, a in b.rows.obs.items()},
-                    "waiting": b.rows.waiting.copy(),
-                    "resting": b.rows.resting.copy(),
-                }
-                for b in blocks
-            ],
+            "rows": self.slab.shown(),
             "episode": self.episode.copy(),
             "seeds": list(self._seeds),
             "clock": self._clock,
@@ -418,31 +383,20 @@ class SerialEnv:
         }
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`: puts each lane where it was, and compares what it shows.
-
-        Returns:
-            What every lane shows, and ``[lanes]`` bool, whose episode could not be taken up again.
-
-        Raises:
-            EnvError: If the state is of another environment, or the environment raises.
-        """
+        """Goes on from a state: puts each lane where it was, and compares; see `VectorEnv.load_state_dict`."""
         self.meet(state)
         lost = self.take_up(state, seeds, leave=True)
-        if self._history is not None:
+        if self.history is not None:
             logs = [None if lost[lane] else where.get("actions") for lane, where in enumerate(state["lanes"])]
-            self._history.take_up(self._clock, self._began, logs)
+            self.history.take_up(self._clock, self._began, logs)
         self.exact = self.exact and state["exact"] and not lost.any()
         self.counters = dict(state.get("counters", {}))
         return self.shown(), lost
 
     def meet(self, state: dict[str, Any]) -> None:
-        """Gives places to the agents of a saved state.
-
-        Raises:
-            EnvError: If the state is of another environment.
-        """
+        """Gives places to the agents of a saved state; raises an EnvError if the state is of another environment."""
         if "lanes" not in state:
-            raise foreign_state(self.name)
+            raise faults.foreign_state(self.name)
         for agent in itertools.chain(*state["agents"]):
             try:
                 self._writer.place_of(0, agent)
@@ -455,23 +409,24 @@ class SerialEnv:
         """Puts each lane into the middle of its episode.
 
         Args:
-            state: As `state_dict` gives it, of these lanes; in `lanes`, ``snapshot`` and ``actions`` together mean
-                these actions after that snapshot.
+            state: State of these lanes, as `state_dict` gives it; in `lanes`, ``snapshot`` and ``actions`` together
+                mean these actions after that snapshot.
             seeds: Seeds of the episodes to come.
-            leave: A lane whose episode cannot be found again begins its next one at once; else in the next step.
+            leave: Whether a lane whose episode cannot be found again begins its next one at once; else in the next
+                step.
 
         Returns:
-            ``[lanes]`` bool, which these are.
+            ``[lanes]`` bool, which lanes these are.
 
         Raises:
             EnvError: If the state is of another environment, or the environment raises.
         """
         if len(state["lanes"]) != self.num_lanes:
-            raise foreign_state(self.name)
+            raise faults.foreign_state(self.name)
         self._plan, self._actions = seeds, None
         self._clock, self._seeds = state["clock"], list(state["seeds"])
         self._began, self._idle = list(state["began"]), list(state["idle"])
-        self._in_a_row = list(state.get("in_a_row", [0] * self.num_lanes))
+        self._in_a_row = list(state.get("in_a_row", [0] * self.num_lanes))  # a new helper's lanes have none
         self._writer.any_end = True
         self._writer.wipe()
         self.episode[:], self._earned[:] = state["episode"], state["earned"]
@@ -508,7 +463,7 @@ class SerialEnv:
                 return True
         earned = 0.0
         for action in where["actions"]:
-            if self._gym:
+            if self.single:
                 given = idle_actions(self.kinds[0], 1)[0] if action is None else deepcopy(action)
                 obs, reward, terminated, truncated, info = copied.env.step(given)
                 masks: dict[Agent, Any] = {AGENT: info[MASK]} if MASK in info else {}
@@ -527,12 +482,10 @@ class SerialEnv:
 
     def _shows_as_saved(self, lane: int, shown: LaneStep) -> bool:
         """Whether those that must act are the rows that wait, and see what these hold."""
-        rows = [block.rows for block in self.slab.blocks]
-        waiting, resting = (
-            sum(int(flags.reshape(self.num_lanes, -1)[lane].sum()) for flags in kind)
-            for kind in ([one.waiting for one in rows], [one.resting for one in rows])
-        )
-        if (waiting, resting) != (len(shown.obs) - len(shown.resting()), len(shown.resting())):
+        lanes = [b.rows for b in self.slab.part(range(lane, lane + 1)).blocks]
+        resting = len(shown.resting())
+        waits, rests = sum(rows.waiting.sum() for rows in lanes), sum(rows.resting.sum() for rows in lanes)
+        if (waits, rests) != (len(shown.obs) - resting, resting):
             return False
         for agent, obs in shown.obs.items():
             k, row = self._writer.place_of(lane, agent)
@@ -543,41 +496,26 @@ class SerialEnv:
                 return False
         return True
 
-    # -- errors ------------------------------------------------------------------------------------
-
     def _located(self, lane: int, error: Exception) -> EnvError:
         """The error to raise for `error` in a lane: what happened, to whom, where."""
         step = self._clock - self._began[lane]
         episode = max(int(self.episode[lane]), 0)
         where = f"{self.name}: lane {self._first_lane + lane}, seed {self._seeds[lane]}, episode {episode}, step {step}"
-        agent = error.agent if isinstance(error, Breach) else None
         if step and self._actions is None:
             where += ", when its episode was to be taken up again"
-        elif self._gym:
-            where += f", agent {AGENT!r}" + (f", action {_plain(self._actions[lane])}" if step else "")
-        elif agent is not None:
-            where += f", agent {str(agent)!r}"
-            if step and agent in self._actions[lane]:
-                where += f", action {_plain(self._actions[lane][agent])}"
-        elif step:
-            taken = ", ".join(f"{who}: {_plain(action)}" for who, action in self._actions[lane].items())
-            where += f", actions {{{taken}}}"
+        else:
+            taken = {} if not step else {AGENT: self._actions[lane]} if self.single else self._actions[lane]
+            taken = {who: a.tolist() if isinstance(a, np.ndarray | np.generic) else a for who, a in taken.items()}
+            agent = AGENT if self.single else error.agent if isinstance(error, Breach) else None
+            if agent is not None:
+                where += f", agent {str(agent)!r}" + (f", action {taken[agent]}" if agent in taken else "")
+            elif step:
+                where += f", actions {{{', '.join(f'{who}: {action}' for who, action in taken.items())}}}"
         if isinstance(error, Breach):
             return EnvError(f"{where}: {error.problem}")
         often = self._in_a_row[lane]
         so_far = f"; {often} episodes of this lane in a row" if often >= BROKEN_IN_A_ROW else ""
         return EnvError(f"{where}: raised {type(error).__name__}: {error}{so_far}")
-
-    # -- the rest ----------------------------------------------------------------------------------
-
-    @property
-    def single(self) -> bool:
-        """Whether each lane is one agent, who always acts."""
-        return self._gym
-
-    def leave_log(self) -> None:
-        """Lets somebody else keep the actions."""
-        self._history = None
 
     def layout_now(self) -> Layout:
         """The agents that have appeared here."""
@@ -598,5 +536,31 @@ class SerialEnv:
                 close()
 
 
-def _plain(action: Any) -> Any:
-    return action.tolist() if isinstance(action, np.ndarray | np.generic) else action
+# -- what agents at rest are stepped on with: the environment must be given something, and ignores it --
+
+
+def idle_actions(kind: Kind, number: int) -> np.ndarray:
+    """The environment's own actions ``[number, ...]`` of agents that rest: the first choice, the middle of a box.
+
+    They are the same whatever an agent did before, so that nothing has to be remembered for a rest.
+    """
+    spec = kind.action
+    return spec.to_env(np.zeros((number, *spec.shape), spec.dtype))
+
+
+def with_idle(given: np.ndarray, waiting: np.ndarray, kind: Kind, num_lanes: int) -> np.ndarray:
+    """An action for each of so many Gymnasium lanes, of which only those in `waiting` are given theirs."""
+    if len(given) == num_lanes:
+        return given
+    actions = idle_actions(kind, num_lanes)
+    actions[waiting] = given
+    return actions
+
+
+def add_idle(actions: list[dict[Agent, Any]], agents: Layout, slab: Slab) -> None:
+    """Adds those of agents that rest to the actions of each lane."""
+    for kind, ids, block in zip(agents.kinds, agents.ids, slab.blocks, strict=True):
+        rows = np.flatnonzero(block.rows.resting).tolist()
+        for row, action in zip(rows, idle_actions(kind, len(rows)), strict=True):
+            lane, column = divmod(row, len(ids))
+            actions[lane][ids[column]] = action

@@ -37,63 +37,47 @@ class HelperLost(Exception):
 
 
 class Helper(Protocol):
-    """Who steps a share of the lanes.
+    """A thread or process that steps a share of the lanes.
 
     Attributes:
-        lanes: Which.
+        lanes: Lanes of the share.
         can_be_lost: Whether it can die without this process.
+        any_end: Whether an episode or an agent's ended in its last step.
+        grown: Whether an agent appeared in it that has no place in the layout yet.
+        infos: Infos of the last step, by lane of the share, where they are asked for.
     """
 
     lanes: range
     can_be_lost: bool
-
-    @property
-    def any_end(self) -> bool:
-        """Whether an episode or an agent's ended in its last step."""
-        ...
-
-    @property
-    def grown(self) -> bool:
-        """Whether an agent appeared in it that has no place in the layout yet."""
-        ...
-
-    @property
-    def infos(self) -> Mapping[int, Mapping[str, Any]]:
-        """What the environments said beside the last step, where that is asked for."""
-        ...
+    any_end: bool
+    grown: bool
+    infos: Mapping[int, Mapping[str, Any]]
 
     def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
         """Starts a step, with the actions of its waiting rows."""
-        ...
 
     def end_step(self) -> None:
         """Waits until the step is over.
 
         Raises:
             EnvError: If an environment raised or broke the contract.
-            HelperLost: If the helper is gone.
+            HelperLost: If the helper is gone, or took too long.
         """
-        ...
 
     def begin(self, task: str, *arguments: Any) -> None:
         """Starts to call a method of the share."""
-        ...
 
     def end(self) -> Any:
         """Waits for what it returns; raises like `end_step`."""
-        ...
 
     def move(self, slab: Slab, agents: Layout) -> None:
         """Starts to write into its part of another slab; `end` waits for it."""
-        ...
 
     def replace(self) -> None:
         """Puts a new helper in the place of one that is lost."""
-        ...
 
     def close(self) -> None:
-        """Ends it."""
-        ...
+        """Closes the copies and ends the helper."""
 
 
 def deal(num_lanes: int, shares: int) -> list[range]:
@@ -153,7 +137,7 @@ class SharesEnv:
         self._everyone = [np.arange(num_lanes)]
         single = self._single = first.single
         self._history = ActionHistory(single, num_lanes) if self._remembers or first.logged else None
-        first.leave_log()
+        first.history = None
         for helper in self._helpers:
             try:
                 helper.end()
@@ -161,8 +145,6 @@ class SharesEnv:
                 self._replace(helper, loss)
         self.agents = deepcopy(first.agents)
         self._lay_out()
-
-    # -- layout ------------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
         """Gives all shares memory for the present layout."""
@@ -180,7 +162,7 @@ class SharesEnv:
         shares = [self._first_lanes, *(helper.lanes for helper in self._helpers)]
         self._ends = [np.array([lanes.stop for lanes in shares]) * len(kind.agents) for kind in self.kinds]
         self._sizes = tuple(self.num_lanes * len(kind.agents) for kind in self.kinds)
-        self._before = self._shown_now() if self._remembers else []
+        self._before = slab.shown() if self._remembers else []
 
     def _grow(self) -> None:
         """Gives places to the agents that appeared in some shares, in the order of the lanes."""
@@ -193,11 +175,7 @@ class SharesEnv:
     # -- playing -----------------------------------------------------------------------------------
 
     def reset(self, seeds: SeedPlan) -> Step:
-        """Starts episode 0 in every lane; later episodes take their seeds from `seeds` too.
-
-        Raises:
-            EnvError: If an environment raises or breaks the contract.
-        """
+        """Starts episode 0 in every lane; see `VectorEnv.reset`."""
         self._plan, self._playing = seeds, False
         self._everywhere(lambda helper: helper.begin("reset", seeds), lambda: self._first.reset(seeds))
         self._playing = True
@@ -208,15 +186,7 @@ class SharesEnv:
         return self._settled()
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
-        """Steps every lane once.
-
-        Args:
-            actions: For each kind, the environment's own actions ``[W, ...]`` of its W waiting rows, in row order.
-
-        Raises:
-            EnvError: If `reset` was not called or an array has the wrong length; if an environment raises or breaks
-                the contract, with lane, seed, episode, step, agent and action; if helpers are lost too often.
-        """
+        """Steps every lane once; see `VectorEnv.step`. Raises an EnvError too if helpers are lost too often."""
         if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset(seeds)")
         waiting = self._waiting()
@@ -349,14 +319,13 @@ class SharesEnv:
             restarts = self.counters.get("helper_restarts", 0) + 1
             self._losses_in_a_row += 1
             about = f"{self.name}: {loss}; {self._whereabouts(helper.lanes)}"
+            most = self._tolerance.max_restarts
             if self._losses_in_a_row >= LOSSES_IN_A_ROW:
                 raise EnvError(
                     f"{about}; that was the {LOSSES_IN_A_ROW}rd in a row, so it would happen again"
                 ) from loss
-            if restarts > self._tolerance.max_restarts:
-                raise EnvError(
-                    f"{about}; sampling.max_restarts = {self._tolerance.max_restarts} helpers have been replaced before"
-                ) from loss
+            if restarts > most:
+                raise EnvError(f"{about}; sampling.max_restarts = {most} helpers have been replaced before") from loss
             self.counters["helper_restarts"] = restarts
             warnings.warn(f"{about}; a new one takes over", RuntimeWarning, stacklevel=2)
             try:
@@ -397,21 +366,10 @@ class SharesEnv:
             np.copyto(kept["waiting"], block.rows.waiting)
             np.copyto(kept["resting"], block.rows.resting)
 
-    def _shown_now(self) -> list[dict[str, Any]]:
-        """What all rows show, as in a saved state."""
-        return [
-            {
-                "obs": {path: array.copy() for path, array in block.rows.obs.items()},
-                "waiting": block.rows.waiting.copy(),
-                "resting": block.rows.resting.copy(),
-            }
-            for block in self._slab.blocks
-        ]
-
     def _state_before(self, lanes: range) -> dict[str, Any]:
         """The saved state of some lanes before the step under way, or now if there is none: what a helper takes up."""
         assert self._plan is not None and self._history is not None
-        rows = self._rows_of(lanes, self._before if self._stepping else self._shown_now())
+        rows = self._rows_of(lanes, self._before if self._stepping else self._slab.shown())
         where: list[dict[str, Any]] = []
         for lane in lanes:
             began = int(self._began[lane])
@@ -447,15 +405,11 @@ class SharesEnv:
                 assert self._history is not None
                 log = self._history.log(lane, int(self._began[lane]))
                 state["lanes"][lane] = {} if log is None else {"actions": log}
-        state["rows"] = self._shown_now()
+        state["rows"] = self._slab.shown()
         return state | {"counters": dict(self.counters), "exact": self.exact}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
-        """Goes on from a state instead of `reset`; see `SerialEnv.load_state_dict`.
-
-        Raises:
-            EnvError: If the state is of another environment, or an environment raises.
-        """
+        """Goes on from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
         if "lanes" not in state or len(state["lanes"]) != self.num_lanes:
             raise foreign_state(self.name)
         self._playing = False
@@ -463,28 +417,20 @@ class SharesEnv:
         if self._first.agents.version != self.layout:
             self._grow()
         self._plan, self._clock = seeds, state["clock"]
-        parts = {helper.lanes: self._part(state, helper.lanes) for helper in self._helpers}
-        own = self._part(state, self._first_lanes)
-        lost = np.concatenate(
-            self._everywhere(
-                lambda helper: helper.begin("take_up", parts[helper.lanes], seeds, True),
-                lambda: self._first.take_up(own, seeds, leave=True),
-            )
+        parts = {lanes: self._part(state, lanes) for lanes in (self._first_lanes, *(h.lanes for h in self._helpers))}
+        all_lost = self._everywhere(
+            lambda helper: helper.begin("take_up", parts[helper.lanes], seeds, True),
+            lambda: self._first.take_up(parts[self._first_lanes], seeds, leave=True),
         )
+        lost = np.concatenate(all_lost)
         self._began[:] = np.where(lost, self._clock, state["began"])
-        self._snapshots = {
-            lane: (int(self._began[lane]), where["snapshot"])
-            for lane, where in enumerate(state["lanes"])
-            if "snapshot" in where
-        }
-        self._earned[:] = [
-            0.0 if lost[lane] or lane in self._snapshots else earned for lane, earned in enumerate(state["earned"])
-        ]
+        snapshots = {lane: where["snapshot"] for lane, where in enumerate(state["lanes"]) if "snapshot" in where}
+        self._snapshots = {lane: (int(self._began[lane]), snapshot) for lane, snapshot in snapshots.items()}
+        self._earned[:] = np.where(lost, 0.0, state["earned"])
+        self._earned[list(snapshots)] = 0.0
         if self._history is not None:
-            logs = [
-                None if lost[lane] or not where else where.get("actions", [])
-                for lane, where in enumerate(state["lanes"])
-            ]
+            found = zip(state["lanes"], lost.tolist(), strict=True)
+            logs = [None if gone or not where else where.get("actions", []) for where, gone in found]
             self._history.take_up(self._clock, self._began.tolist(), logs)
         self.exact = self.exact and state["exact"] and not lost.any()
         self.counters = dict(state.get("counters", {}))
@@ -505,8 +451,6 @@ class SharesEnv:
             flags = {name: saved[name][mine] for name in ("waiting", "resting") if name in saved}
             rows.append({"obs": {path: array[mine] for path, array in saved["obs"].items()}, **flags})
         return rows
-
-    # -- the rest ----------------------------------------------------------------------------------
 
     @property
     def keep_infos(self) -> KeepInfos:

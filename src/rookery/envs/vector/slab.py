@@ -153,13 +153,7 @@ class Slab:
         return Slab(len(lanes), blocks, {name: getattr(self, name)[own] for name in PER_LANE})
 
     def copy_from(self, other: Slab, ids: Sequence[Sequence[Agent]], place: dict[Agent, tuple[int, int]]) -> None:
-        """Takes over what another slab of the same lanes holds.
-
-        Args:
-            other: The slab.
-            ids: For each of its kinds the agents, in the order of their columns.
-            place: Kind and column of each of them here.
-        """
+        """Takes over what another slab of the same lanes holds, with its agents by kind, and their places here."""
         for name in PER_LANE:
             getattr(self, name)[:] = getattr(other, name)
         for block, agents in zip(other.blocks, ids, strict=True):
@@ -174,6 +168,13 @@ class Slab:
                 for source, target in pairs:
                     shape = (self.num_lanes, -1, *source.shape[1:])
                     target.reshape(shape)[:, there] = source.reshape(shape)[:, column]
+
+    def shown(self) -> list[dict[str, Any]]:
+        """A copy of what all rows show, for a saved state."""
+        every = [block.rows for block in self.blocks]
+        return [
+            {"obs": copied(rows.obs), "waiting": rows.waiting.copy(), "resting": rows.resting.copy()} for rows in every
+        ]
 
     def wipe_ends(self) -> None:
         """Forgets the ends of the last step."""
@@ -215,6 +216,11 @@ class Slab:
                 actions[at] = nested(kind.action.space, iter([array[at] for array in block.actions]))
             given.append(actions)
         return given
+
+
+def copied(tree: Tree) -> Tree:
+    """A copy of every array."""
+    return {path: array.copy() for path, array in tree.items()}
 
 
 def forget_finals(rows: Rows) -> None:

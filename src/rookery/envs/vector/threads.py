@@ -22,14 +22,7 @@ from rookery.envs.vector.slab import Slab
 def threads_env(
     factory: Callable[[], Any], num_lanes: int, name: str, tolerance: Tolerance, num_helpers: int
 ) -> SharesEnv:
-    """Lanes stepped by `num_helpers` threads beside the caller.
-
-    Args:
-        factory: Builds one copy.
-        num_lanes: Copies.
-        name: What runs, in words a user knows.
-        tolerance: What is borne from an environment that raises; a hanging one cannot be ended here.
-        num_helpers: How many, at least 1 and fewer than the lanes.
+    """Lets 1 to ``num_lanes - 1`` threads step lanes beside the caller; an environment that hangs cannot be ended.
 
     Raises:
         EnvError: If the environment cannot be built or used.
@@ -62,26 +55,14 @@ class ThreadHelper:
         self._share: SerialEnv
         self._thread = threading.Thread(target=self._run, name=f"rookery lanes {lanes.start}-{lanes[-1]}", daemon=True)
         self._thread.start()
+        self.any_end = self.grown = False
+        self.infos: Mapping[int, Mapping[str, Any]] = {}
+        self._known = 0  # version of the layout that all shares have
 
         def build() -> None:
             self._share = SerialEnv(factory, len(lanes), name, tolerance, lanes.start, Layout(name))
 
         self._tell(build)
-
-    @property
-    def any_end(self) -> bool:
-        """Whether an episode or an agent's ended in its last step."""
-        return self._share.any_end
-
-    @property
-    def grown(self) -> bool:
-        """Whether an agent appeared in it that has no place in the common layout yet."""
-        return self._share.layout != self._known
-
-    @property
-    def infos(self) -> Mapping[int, Mapping[str, Any]]:
-        """What the environments said beside the last step."""
-        return self._share.infos
 
     def _run(self) -> None:
         while True:
@@ -116,6 +97,8 @@ class ThreadHelper:
         self._busy = False
         if self._error is not None:
             raise self._error
+        share = self._share
+        self.any_end, self.grown, self.infos = share.any_end, share.layout != self._known, share.infos
         return self._result
 
     def move(self, slab: Slab, agents: Layout) -> None:

@@ -71,11 +71,7 @@ class RowWriter:
         return self._spots[lane][agent]
 
     def record(self, lane: int, shown: LaneStep) -> None:
-        """Notes what a multi-agent lane showed after a step.
-
-        Raises:
-            Breach: If something in it does not fit.
-        """
+        """Notes what a multi-agent lane showed after a step; raises a Breach if something in it does not fit."""
         for agent, reward in shown.reward.items():
             k, row = self._spots[lane].get(agent) or self.place_of(lane, agent)
             rows, rewards = self._paid[k]
@@ -139,11 +135,7 @@ class RowWriter:
             raise Breach(str(error), agent) from None
 
     def flush(self) -> None:
-        """Writes the rewards of the step and who waits.
-
-        Raises:
-            LaneBreach: If a reward is no finite number.
-        """
+        """Writes the rewards of the step and who waits; raises a LaneBreach if a reward is no finite number."""
         for k, block in enumerate(self._slab.blocks):
             rows, rewards = self._paid[k]
             if rows:
@@ -180,11 +172,7 @@ class RowWriter:
                     raise LaneBreach(lane, breach) from None
 
     def pay(self, rows: Rows, row: int, reward: Any, agent: Agent = AGENT) -> None:
-        """Writes one reward, checked.
-
-        Raises:
-            Breach: If it is no finite number.
-        """
+        """Writes one reward, checked; raises a Breach if it is no finite number."""
         if not (isinstance(reward, float) and math.isfinite(reward)):  # what most environments pay needs no array
             value = np.asarray(reward)
             if value.size != 1 or value.dtype.kind not in "fiub":
@@ -243,11 +231,7 @@ class RowWriter:
         self.any_rest = False
 
     def check(self) -> None:
-        """Checks all observations, in one test a leaf.
-
-        Raises:
-            LaneBreach: If one is outside its space.
-        """
+        """Checks all observations, in one test a leaf; raises a LaneBreach if one is outside its space."""
         for k, (spec, block) in enumerate(zip(self._specs, self._slab.blocks, strict=True)):
             if spec.check(block.rows.obs, slice(None)):
                 for row in range(len(block.rows.reward)):

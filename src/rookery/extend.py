@@ -1,0 +1,111 @@
+"""What own algorithms, models, signals, environments and schedulers are built from.
+
+Every name here is public: it keeps its name and its meaning from one version to the next. `docs/how-to/` shows the use.
+"""
+
+from rookery.algorithms.actor_critic import ActorCritic, ValueColumn, advantage_targets
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.ppo import ppo_loss
+from rookery.core.batch import Demand, Minibatch, Rollout, Transitions
+from rookery.core.flat import Flat, flatten
+from rookery.core.metrics import Means, Metrics, explained_variance
+from rookery.core.native import best_build
+from rookery.core.ops import gae, vtrace
+from rookery.core.optim import (
+    Adam,
+    ClosedForm,
+    Optimizer,
+    RMSprop,
+    apply_gradients,
+    compute_gradients,
+    gradient_step,
+    track,
+)
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import (
+    AtStart,
+    Fraction,
+    NonNegative,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Settings,
+    Structural,
+)
+from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.state import Stateful
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
+from rookery.models.build import ModelConfig
+from rookery.models.distributions import Distribution
+from rookery.models.heads import Head, HeadSpec, Outputs
+from rookery.native.forward import Forward, attach
+from rookery.policies.policy import Policy
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
+from rookery.replay.replay import Replay
+from rookery.rollout.hooks import EpisodeListener
+from rookery.tune.scheduler import Action, Scheduler, SchedulerConfig
+
+__all__ = [
+    "Action",
+    "ActionSpec",
+    "ActorCritic",
+    "Adam",
+    "Algorithm",
+    "AlgorithmConfig",
+    "AtStart",
+    "ClosedForm",
+    "Demand",
+    "Distribution",
+    "EpisodeListener",
+    "Flat",
+    "Forward",
+    "Fraction",
+    "Head",
+    "HeadSpec",
+    "Kind",
+    "Means",
+    "Metrics",
+    "Minibatch",
+    "ModelConfig",
+    "NonNegative",
+    "NonNegativeInt",
+    "ObsSpec",
+    "Optimizer",
+    "Outputs",
+    "Policy",
+    "PositiveFloat",
+    "PositiveInt",
+    "RMSprop",
+    "Replay",
+    "ReplayBuffer",
+    "ReplayConfig",
+    "Role",
+    "Rollout",
+    "Row",
+    "Rows",
+    "Scheduled",
+    "Scheduler",
+    "SchedulerConfig",
+    "SeedPlan",
+    "Settings",
+    "Stateful",
+    "Step",
+    "Streams",
+    "Structural",
+    "Transitions",
+    "ValueColumn",
+    "VectorEnv",
+    "advantage_targets",
+    "apply_gradients",
+    "attach",
+    "best_build",
+    "compute_gradients",
+    "explained_variance",
+    "flatten",
+    "gae",
+    "gradient_step",
+    "ppo_loss",
+    "track",
+    "vtrace",
+]
