@@ -147,12 +147,7 @@ class ModelConfig(Settings):
 
 
 def build_body(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -> tuple[nn.Module, Memory | None, int]:
-    """What stands below the heads of a policy: trunk, memory if there is any, and the width of their features.
-
-    Args:
-        obs: Layout of what the trunk sees.
-        cfg: What to build.
-        generator: All first weights come from it; equal states give equal weights.
+    """Returns what stands below the heads of a policy: trunk, memory if there is any, and the width of their features.
 
     Raises:
         ConfigError: As `build_trunk`; and if a custom model is to have a memory that is not its own.
@@ -223,13 +218,7 @@ def build_critic_trunk(obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, ge
     """A trunk for a critic that judges actions: it takes observations with the action under the path `CRITIC_ACTION`.
 
     The action is one more vector of numbers for `build_trunk`. A custom model does not see it: its features and the
-    action go through the layers of `hidden` together.
-
-    Args:
-        obs: Layout of the observations.
-        action: Layout of the actions, numbers.
-        cfg: What to build.
-        generator: All first weights come from it; equal states give equal weights.
+    action go through the layers of `hidden` together. Arguments as of `build_trunk`.
 
     Raises:
         ConfigError: As `build_trunk`; and for a custom model that remembers.

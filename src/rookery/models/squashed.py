@@ -95,13 +95,8 @@ class BoundedSpec(HeadSpec):
 class BoundedHead(Head):
     """Base of heads whose actions are numbers with bounds, which explore by noise that hangs together over time.
 
-    Args:
-        num_features: Width of the features.
-        action: Layout of the actions, numbers with bounds.
-        spec: What noise is like.
-
     Attributes:
-        spec: As given.
+        spec: How actions explore.
         random: 1 = whoever explores acts evenly at random; a buffer, 0 until somebody sets it.
 
     Raises:
@@ -175,13 +170,7 @@ class SquashedHead(BoundedHead):
     log_spread: nn.Parameter | None
 
     def __init__(
-        self,
-        num_features: int,
-        action: ActionSpec,
-        spec: Squashed,
-        *,
-        log_std_init: float,
-        generator: torch.Generator,
+        self, num_features: int, action: ActionSpec, spec: Squashed, *, log_std_init: float, generator: torch.Generator
     ) -> None:
         super().__init__(num_features, action, spec)
         numbers = self.num_numbers

@@ -16,14 +16,7 @@ import numpy as np
 from rookery.core.files import TEMPORARY, Content, FileError, Stream
 from rookery.replay.frames import whole
 from rookery.replay.pieces import Piece, rows_in
-from rookery.replay.segments import (
-    FACTS,
-    Segment,
-    StoredReplay,
-    check_spaces,
-    segment_name,
-    segment_stream,
-)
+from rookery.replay.segments import FACTS, Segment, StoredReplay, check_spaces, segment_name, segment_stream
 
 Advance = Callable[[int], object]
 """Is told how many rows more have been written."""

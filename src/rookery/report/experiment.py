@@ -226,11 +226,5 @@ def format_value(value: Any) -> str:
 
 
 def format_params(params: Mapping[str, Any], paths: Sequence[str], names: Mapping[str, str]) -> str:
-    """Writes parameters in one line: ``lr 0.0005, hidden 64,64``.
-
-    Args:
-        params: Parameters by path.
-        paths: Paths to write, in this order.
-        names: Name of each path.
-    """
+    """Writes the parameters of these paths, with these names, in one line: ``lr 0.0005, hidden 64,64``."""
     return ", ".join(f"{names[path]} {format_value(params[path])}" for path in paths if path in params)

@@ -79,10 +79,7 @@ def player(
 def play(worker: RolloutWorker, episodes: int, max_env_steps: int | None = None) -> list[EpisodeResult]:
     """Plays until episodes 0 to `episodes` - 1 have ended.
 
-    Args:
-        worker: Who plays.
-        episodes: How many episodes.
-        max_env_steps: Stop after so many environment steps in any case.
+    It stops after `max_env_steps` environment steps in any case.
 
     Returns:
         The episodes that have ended, in the order they ended; others than those that were asked for among them.
@@ -141,14 +138,7 @@ def summarize(
 
 
 def record(
-    run: Run,
-    path: Path,
-    *,
-    episodes: int,
-    deterministic: bool,
-    labels: bool,
-    max_frames: int,
-    frames_per_second: float,
+    run: Run, path: Path, *, episodes: int, deterministic: bool, labels: bool, max_frames: int, frames_per_second: float
 ) -> EvaluationResult:
     """Plays episodes in an environment of their own and writes them as a film; returns what they came to.
 
@@ -190,12 +180,6 @@ def record(
 
 def show(worker: RolloutWorker, film: Film, labels: bool, finished: Sequence[EpisodeResult]) -> None:
     """Adds the picture of lane 0 to a film; there is none of an episode's end, because the next one has begun by then.
-
-    Args:
-        worker: Who plays.
-        film: The film.
-        labels: Whether the agents, their policies and returns are written below the picture.
-        finished: The episodes that have ended.
 
     Raises:
         EnvError: If the environment draws no pictures.

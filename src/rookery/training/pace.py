@@ -58,12 +58,7 @@ def measured_pace(run: Run, learner: Algorithm[Any], progress: Progress) -> Row:
 
 
 def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str]:
-    """The names of the policies whose algorithms learn from replay.
-
-    Args:
-        run: The run.
-        task: What they are asked for, in a word, for messages.
-        policies: Which of them; None = all.
+    """Returns the names of those of the policies (None = all) whose algorithms learn from replay, for a task.
 
     Raises:
         ConfigError: If there is none, or a policy that is named has none.
