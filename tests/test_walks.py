@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "scripts"))
 
-from walks import Walk, measure
+from count_walks import Walk, measure  # noqa: E402
 
 MOST = {
     "PPO, learn side (torch)": Walk(8, 23, 296),
