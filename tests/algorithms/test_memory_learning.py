@@ -130,11 +130,11 @@ def test_values_are_those_of_a_walk_step_by_step_also_where_episodes_are_cut_off
                     if (t, f) in finals:
                         number = finals[t, f]
                         obs = {path: leaf[number] for path, leaf in rollout.final_obs.items()}
-                        assert torch.allclose(value_at(obs, memory_now)[0], seen.final_value[number], atol=1e-5)
+                        assert torch.allclose(value_at(obs, memory_now)[0], seen.next_value[t, f], atol=1e-5)
                         cut += 1
                 if not bool((rollout.terminated | rollout.truncated)[t, f]):
                     obs = {path: leaf[f] for path, leaf in rollout.last_obs.items()}
-                    assert torch.allclose(value_at(obs, memory_now)[0], seen.last_value[f], atol=1e-5)
+                    assert torch.allclose(value_at(obs, memory_now)[0], seen.next_value[t, f], atol=1e-5)
     assert cut > 3
 
 

@@ -5,7 +5,7 @@ from gymnasium import spaces
 from torch.nn import functional
 
 from rookery.core.spaces import obs_spec
-from rookery.models.encoders import Encoder
+from rookery.models.build import Encoder, ModelConfig
 
 DISCRETE = spaces.Discrete(2)
 
@@ -16,10 +16,8 @@ def spec(space):
 
 def encoder(space, hidden=(16, 8), activation="tanh", seed=0, layer_norm=False):
     generator = torch.Generator().manual_seed(seed)
-    layers = {"hidden": hidden, "activation": activation, "layer_norm": layer_norm}
-    pictures = {"cnn": "auto", "cnn_width": 1, "precision": "float32"}
-    sets = {"entities": (), "entity_size": 16, "entity_heads": 2}
-    return Encoder(spec(space), **layers, **pictures, **sets, generator=generator)
+    cfg = ModelConfig(activation=activation, layer_norm=layer_norm, entities_as="flat")
+    return Encoder(spec(space), cfg, hidden, generator=generator)
 
 
 def rows(space, n=5):

@@ -8,9 +8,8 @@ from torch.nn import functional
 from rookery.core.errors import ConfigError
 from rookery.core.native import why_none
 from rookery.core.spaces import obs_spec
-from rookery.models.build import ModelConfig, build_trunk
-from rookery.models.encoders import Encoder
-from rookery.models.hyper import GoalTrunk, HyperLinear
+from rookery.models.build import Encoder, GoalTrunk, ModelConfig, build_trunk
+from rookery.models.hyper import HyperLinear
 from rookery.models.layers import linear
 from rookery.native.qualify import obstacle
 

@@ -14,7 +14,7 @@ from rookery import PPO, ModelConfig, PPOConfig, Trainer
 from rookery.algorithms.actor_critic import ActorCritic
 from rookery.core.native import best_build
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.models.encoders import Encoder
+from rookery.models.build import Encoder
 from rookery.models.heads import ActionHead
 from rookery.models.structure import Structure
 from rookery.native import ppo as ppo_module

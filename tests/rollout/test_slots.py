@@ -60,20 +60,20 @@ def test_a_decision_is_complete_when_its_slot_waits_again():
     table = Table(T=4, decisions=1)
     table.act(s0=5)
     table.outcome(0, 1.0)
-    assert not table.store.ready
+    assert not 0 < table.store.wanted <= table.store.complete
     table.outcome(0, 2.0)
     table.outcome(0, 4.0, waiting=True)
-    assert table.store.ready
+    assert 0 < table.store.wanted <= table.store.complete
     assert numbers(table.take(s0=6)) == [(0, 0, 5, 7.0, 6)]
 
 
 def test_a_demand_without_a_number_is_a_fragment_for_each_slot():
     table = Table(T=2, slots=2)
     for step in range(4):
-        assert not table.store.ready
+        assert not 0 < table.store.wanted <= table.store.complete
         table.act(**{f"s{step % 2}": step})
         table.outcome(step % 2, 0.0, waiting=True)
-    assert table.store.ready
+    assert 0 < table.store.wanted <= table.store.complete
     assert table.store.complete == 4
 
 
@@ -225,7 +225,7 @@ def test_a_store_goes_on_from_its_saved_state(moment):
     table = Table(T=2, decisions=4, slots=2)
     for step in range(moment):
         play(table, step)
-        if table.store.ready:
+        if 0 < table.store.wanted <= table.store.complete:
             table.take(s0=step + 1, s1=11 + step)
     other = Table(T=2, decisions=4, slots=2)
     state = copy.deepcopy(table.store.state_dict())
@@ -234,8 +234,8 @@ def test_a_store_goes_on_from_its_saved_state(moment):
     for step in range(moment, moment + 12):
         play(table, step)
         play(other, step)
-        assert table.store.ready == other.store.ready
-        if table.store.ready:
+        assert (table.store.wanted, table.store.complete) == (other.store.wanted, other.store.complete)
+        if 0 < table.store.wanted <= table.store.complete:
             seen = {"s0": step + 1, "s1": 11 + step}
             assert same_bytes(table.take(**seen), other.take(**seen))
             takes += 1

@@ -12,7 +12,7 @@ from tensorboard.plugins.hparams.backend_context import Context
 from tensorboard.plugins.hparams.list_session_groups import Handler
 
 from rookery import tune
-from rookery.report.experiment_hparams import write_experiment, write_session
+from rookery.report.tensorboard import write_experiment, write_session
 from rookery.tune.analysis import Analysis
 
 SPACE = {

@@ -9,7 +9,7 @@ import pytest
 from experiments import Experiment
 
 from rookery.core.errors import ConfigError
-from rookery.report.experiment_figures import FigureDrawer, Scale, ancestry, changed_paths, scale
+from rookery.report.experiment_page import FigureDrawer, Scale, ancestry, changed_paths, scale
 from rookery.tune.analysis import Analysis, write_report
 
 SPACE = {"algorithm.lr": {"loguniform": [0.001, 1.0]}, "algorithm.net": {"choice": ["mlp", "cnn"]}}

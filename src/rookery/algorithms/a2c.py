@@ -11,13 +11,13 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from rookery.algorithms.actor_critic import (
     ActorCritic,
     ValueColumn,
     advantage_targets,
     importance_metrics,
-    value_error,
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
@@ -79,7 +79,7 @@ def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor
     if batch.importance is not None:
         gain = gain * batch.importance
     policy_loss = -gain.mean()
-    value_loss = value_error(outputs.value, batch.value_target)
+    value_loss = functional.mse_loss(outputs.value, batch.value_target) * outputs.value.shape[1]
     entropy = outputs.distribution.entropy().mean()
     loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
     metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

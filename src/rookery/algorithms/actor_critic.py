@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple, dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Minibatch, Rollout, Sequences, TensorTree, flat
@@ -133,14 +131,14 @@ class RolloutValues:
     Attributes:
         obs: ``[T * F, ...]`` its observations as the trunk takes them.
         value: ``[T, F, S]``.
-        last_value: ``[F, S]``, of the last observations.
-        final_value: ``[K, S]``, of the final ones; None if there are none.
+        next_value: ``[T, F, S]`` of what came after each decision: nothing after a terminal one, the value of the final
+            observation after a truncated one, that of the last observation at the end of a fragment, and else that of
+            the next row.
     """
 
     obs: TensorTree
     value: Tensor
-    last_value: Tensor
-    final_value: Tensor | None
+    next_value: Tensor
 
 
 @torch.no_grad()
@@ -155,21 +153,44 @@ def values_of(forward: Forward[ActorCritic], rollout: Rollout) -> RolloutValues:
         obs, last, final = policy.recall.unroll(rollout, policy.normalize)
         whole, last, final = put_together(obs), put_together(last), put_together(final)
     if policy.memory is None:
-        kernels = forward.kernels
-        value_of = forward.net.value if kernels is None else kernels.last
+        value_of = forward.net.value if forward.kernels is None else forward.kernels.last
         value, last_value = value_of(whole).view(*shape, -1), value_of(last)
         final_value = value_of(final) if len(rollout.boot_index) else None
-        return RolloutValues(obs, value, last_value, final_value)
-    rows, memory = rollout.valid_rows(), rollout.memory
+    else:
+        value, last_value, final_value = _values_along(forward, rollout, whole, last, final)
+    return RolloutValues(obs, value, following_values(rollout, value, last_value, final_value))
+
+
+def following_values(rollout: Rollout, value: Tensor, last_value: Tensor, final_value: Tensor | None) -> Tensor:
+    """Gives the values of what came after each decision, ``[T, F, S]``; see `RolloutValues.next_value`.
+
+    Args:
+        rollout: The experience.
+        value: ``[T, F, S]`` of the observations that were decided on.
+        last_value: ``[F, S]`` of the last observations.
+        final_value: ``[K, S]`` of the final ones; None if there are none.
+    """
+    next_value = following(value, last_value)
+    next_value[rollout.length - 1, torch.arange(len(last_value), device=value.device)] = last_value
+    if final_value is not None:
+        next_value[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = final_value
+    return next_value.masked_fill_(rollout.terminated.unsqueeze(-1), 0.0)
+
+
+def _values_along(
+    forward: Forward[ActorCritic], rollout: Rollout, whole: TensorTree, last: TensorTree, final: TensorTree
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Values of all rows ``[T, F, S]``, last ``[F, S]`` and final observations ``[K, S]``, along a policy's memory."""
+    policy, shape, rows, memory = forward.net.policy, rollout.reward.shape, rollout.valid_rows(), rollout.memory
     assert memory is not None
     decided = whole if rows is None else {path: leaf.index_select(0, rows) for path, leaf in whole.items()}
     together = {path: torch.cat((leaf, last[path], final[path])) for path, leaf in decided.items()}
     _, value = _along(forward, together, policy.learned(memory[0]), rollout.timeline())
-    num, fragments = len(rollout.reward.flatten()) if rows is None else len(rows), len(rollout.length)
+    num, fragments = shape.numel() if rows is None else len(rows), len(rollout.length)
     values, last_value, final_value = value.split((num, fragments, len(rollout.boot_index)))
     if rows is not None:
         values = values.new_zeros(shape.numel(), values.shape[1]).index_copy(0, rows, values)
-    return RolloutValues(obs, values.view(*shape, -1), last_value, final_value)
+    return values.view(*shape, -1), last_value, final_value
 
 
 def _along(
@@ -234,44 +255,32 @@ def advantage_targets(
         ``[N]`` rows, observations as the trunk takes them; in sequences, if the policy has a memory that is learned.
         Advantages are the sum over signals by strength.
     """
-    reward = reward.unsqueeze(-1) if reward.dim() == 2 else reward
     forward.refresh()
     policy, seen = forward.net.policy, values_of(forward, rollout)
-    obs, value = seen.obs, seen.value
-    if not len(columns) == reward.shape[-1] == value.shape[-1]:
-        raise RookeryError(
-            f"policy {policy.name!r}: {len(columns)} value columns, rewards of {reward.shape[-1]} and values of "
-            f"{value.shape[-1]} signals; columns, rewards(rollout) and make_net must agree"
-        )
+    obs, value, logp, ratio = seen.obs, seen.value, rollout.logp, None
+    reward = reward.unsqueeze(-1) if reward.dim() == 2 else reward
+    check_columns(columns, reward, value)
+    gamma, strength = (value.new_tensor(numbers) for numbers in zip(*map(astuple, columns), strict=True))
+    ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
     sequences = memory = None
     if policy.memory is not None:
         sequences, kept = rollout.sequences()
         memory = policy.learned(kept)
-    next_value = following_values(rollout, seen)
-    ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
-    only = columns[0] if len(columns) == 1 else None
-    gamma = only.gamma if only else value.new_tensor([column.gamma for column in columns])
-    decay: dict[str, Any] = {"gamma": gamma, "gae_lambda": gae_lambda}
     if stale:
         logp = logp_now(forward, rollout, obs, sequences, memory)
         ratio = (logp - rollout.logp).exp()
-        bounds = {"rho_bar": RHO_BAR, "c_bar": C_BAR}
-        advantage, value_target = vtrace(reward, value, next_value, ended, ratio.unsqueeze(-1), **decay, **bounds)
+        played = reward, value, seen.next_value, ended, ratio.unsqueeze(-1)
+        advantage, target = vtrace(*played, gamma=gamma, gae_lambda=gae_lambda, rho_bar=RHO_BAR, c_bar=C_BAR)
     else:
-        logp, ratio = rollout.logp, None
-        advantage = gae(reward, value, next_value, ended, **decay)
-        value_target = advantage + value
-    if only and only.strength == 1:
-        advantage = advantage.squeeze(-1)
-    else:
-        advantage = advantage @ value.new_tensor([column.strength for column in columns])
+        advantage = gae(reward, value, seen.next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
+        target = advantage + value
     rows = rollout.valid_rows()
     return Minibatch(
         obs=obs if rows is None else rows_of(obs, rows),
         action=flat(rollout.action, rows),
         logp=flat(logp, rows),
-        advantage=flat(advantage, rows),
-        value_target=flat(value_target, rows),
+        advantage=flat((advantage * strength).sum(-1), rows),
+        value_target=flat(target, rows),
         value=flat(value, rows),
         importance=None if ratio is None else flat(ratio.clamp(max=RHO_BAR), rows),
         sequences=sequences,
@@ -279,10 +288,17 @@ def advantage_targets(
     )
 
 
-def value_error(value: Tensor, target: Tensor) -> Tensor:
-    """Computes the mean squared error of values ``[N, S]``, summed over columns."""
-    error = functional.mse_loss(value, target)
-    return error if value.shape[1] == 1 else error * value.shape[1]
+def check_columns(columns: Sequence[ValueColumn], reward: Tensor, value: Tensor) -> None:
+    """Refuses columns, rewards ``[T, F, S]`` and values ``[T, F, S]`` that are not of as many signals.
+
+    Raises:
+        RookeryError: If they are not.
+    """
+    if not len(columns) == reward.shape[-1] == value.shape[-1]:
+        raise RookeryError(
+            f"{len(columns)} value columns, rewards of {reward.shape[-1]} and values of {value.shape[-1]} signals: "
+            "columns, rewards(rollout) and make_net must agree"
+        )
 
 
 def importance_metrics(data: Minibatch) -> Row:
@@ -291,16 +307,3 @@ def importance_metrics(data: Minibatch) -> Row:
         return {}
     deviation, mean = torch.std_mean(data.importance, correction=0)
     return {"importance_mean": float(mean), "importance_std": float(deviation)}
-
-
-def following_values(rollout: Rollout, seen: RolloutValues) -> Tensor:
-    """Gives the values of what came after each decision, ``[T, F, S]``.
-
-    That is nothing after a terminal one, the value of the final observation after a truncated one, that of the last
-    observation at the end of a fragment, and else that of the next row.
-    """
-    next_value = following(seen.value, seen.last_value)
-    next_value[rollout.length - 1, torch.arange(len(seen.last_value), device=next_value.device)] = seen.last_value
-    if seen.final_value is not None:
-        next_value[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = seen.final_value
-    return next_value.masked_fill_(rollout.terminated.unsqueeze(-1), 0.0)

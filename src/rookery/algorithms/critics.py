@@ -348,6 +348,7 @@ class Critics(nn.Module):
     def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.model = model
+        self.takes_action = policy.action_spec.kind == "box"
         self.networks = nn.ModuleList(Critic(policy, cfg, model, generator) for _ in range(cfg.number))
         self.to(device_of(policy))
 
@@ -364,8 +365,7 @@ class Critics(nn.Module):
         )
 
     def _inputs(self, batch: StateAction) -> Inputs:
-        takes_action = self.networks[0].takes_action
-        return Inputs({**batch.obs, CRITIC_ACTION: batch.action} if takes_action else batch.obs)
+        return Inputs({**batch.obs, CRITIC_ACTION: batch.action} if self.takes_action else batch.obs)
 
 
 def critic_values(critics: Forward[Critics], pair: StateAction) -> Tensor:

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from rookery.algorithms.actor_critic import (
     ActorCritic,
     ValueColumn,
     advantage_targets,
     importance_metrics,
-    value_error,
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
@@ -121,7 +121,7 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     value = outputs.value
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
-    value_loss = value_error(value, batch.value_target)
+    value_loss = functional.mse_loss(value, batch.value_target) * value.shape[1]  # summed over columns
 
     entropy = outputs.distribution.entropy()
     loss = policy_loss + cfg.value_coef * value_loss

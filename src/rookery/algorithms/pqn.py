@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.actor_critic import RolloutValues, following_values
+from rookery.algorithms.actor_critic import following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.q_values import QBatch, QNetwork, only_played, played, values_of
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
@@ -141,14 +141,10 @@ class PQN(Algorithm[PQNConfig]):
         """Q(lambda) returns of every valid decision, ``[N]``."""
         normalize, cfg, rows = self.policy.normalize, self.cfg, rollout.valid_rows()
         obs = normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
-        seen = RolloutValues(
-            obs,
-            self.best(obs).view(*rollout.reward.shape, 1),
-            self.best(normalize(rollout.last_obs)),
-            self.best(normalize(rollout.final_obs)) if len(rollout.boot_index) else None,
-        )
+        value, last_value = self.best(obs).view(*rollout.reward.shape, 1), self.best(normalize(rollout.last_obs))
+        final_value = self.best(normalize(rollout.final_obs)) if len(rollout.boot_index) else None
         ended = rollout.terminated | rollout.truncated | rollout.last
-        after = following_values(rollout, seen)[..., 0]
+        after = following_values(rollout, value, last_value, final_value)[..., 0]
         target = lambda_returns(rollout.reward, after, ended, gamma=cfg.gamma, trace_lambda=cfg.trace_lambda)
         return QBatch(
             obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()},

@@ -117,6 +117,10 @@ class Optimizer(ABC):
         return int(both[0]), int(both[1])
 
 
+PLAIN_ADAM: dict[str, Any] = {"amsgrad": False, "weight_decay": 0.0, "maximize": False}
+"""What torch's fused Adam can do besides, left out."""
+
+
 class Adam(Optimizer):
     """Adam (Kingma & Ba 2015), one fused operation a step."""
 
@@ -135,22 +139,9 @@ class Adam(Optimizer):
         self.steps += 1 - bad
         arguments: dict[str, Any] = {} if scale is None else {"grad_scale": scale}
         torch._fused_adam_(
-            [self.flat.data],
-            [self.flat.grad],
-            [self.mean],
-            [self.square],
-            [],
-            [self.steps],
-            amsgrad=False,
-            lr=lr,
-            beta1=self.betas[0],
-            beta2=self.betas[1],
-            weight_decay=0.0,
-            eps=self.eps,
-            maximize=False,
-            found_inf=bad,
-            **arguments,
-        )
+            [self.flat.data], [self.flat.grad], [self.mean], [self.square], [], [self.steps],
+            lr=lr, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps, found_inf=bad, **PLAIN_ADAM, **arguments,
+        )  # fmt: skip
 
     def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
         """Makes one step on kernels."""
@@ -257,20 +248,12 @@ def compute_gradients(
     if kernels is not None:
         known = closed_form if closed_form is not None and closed_form.loss is loss else None
         return _through_kernels(kernels, loss, batch, optimizer, cfg, known)
-    evaluate = _compiled() if cfg.model.compile else _evaluate
-    value, metrics = evaluate(forward, loss, batch, cfg)
+    if cfg.model.compile:
+        value, metrics = _compiled()(forward, loss, batch, cfg)
+    else:
+        value, metrics = loss(forward(batch), batch, cfg)
     value.backward()
     return metrics
-
-
-def _evaluate(
-    forward: Callable[[BatchT], OutputsT],
-    loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
-    batch: BatchT,
-    cfg: ConfigT,
-) -> tuple[Tensor, Metrics]:
-    """Forward and loss: together, because it is their small operations that a compiler can merge."""
-    return loss(forward(batch), batch, cfg)
 
 
 def _through_kernels(
@@ -316,7 +299,8 @@ def _check_gradients(gradients: Sequence[Tensor], parts: Sequence[Tensor], loss:
 
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Metrics]]:
-    return torch.compile(_evaluate)
+    # together, because it is their small operations that a compiler can merge
+    return torch.compile(lambda forward, loss, batch, cfg: loss(forward(batch), batch, cfg))
 
 
 def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | None) -> Tensor | float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -22,15 +22,18 @@ import torch
 from annotated_types import Interval
 from gymnasium import spaces
 from torch import Tensor, nn
+from torch.nn import functional
 
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
 from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
-from rookery.models.encoders import Encoder
-from rookery.models.hyper import GoalTrunk
+from rookery.models.entities import EntityEncoder
+from rookery.models.hyper import HyperLinear
+from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear, orthogonal
 from rookery.models.memory import Memory, MemoryConfig, build_memory
+from rookery.models.pictures import ImageEncoder, image_layout
 from rookery.models.pieces import Pieces
 
 CONTRACT = (
@@ -48,6 +51,10 @@ CRITIC_ACTION = "\0action"
 
 FEATURES = "\0features"
 """Leaf path of a custom model's features, for layers that follow."""
+
+
+Normalizer = tuple[tuple[int, ...], Tensor, Tensor] | None
+"""What `functional.layer_norm` takes after its input; None for a layer that is not normalized."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +147,7 @@ class ModelConfig(Settings):
 
 
 def build_body(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -> tuple[nn.Module, Memory | None, int]:
-    """What stands below the heads of a policy: trunk, memory if there is any, and the width of their features.
-
-    Args:
-        obs: Layout of what the trunk sees.
-        cfg: What to build.
-        generator: All first weights come from it; equal states give equal weights.
+    """Returns what stands below the heads of a policy: trunk, memory if there is any, and the width of their features.
 
     Raises:
         ConfigError: As `build_trunk`; and if a custom model is to have a memory that is not its own.
@@ -193,17 +195,16 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
                 f"model.entities: {path!r} is a {leaf.kind} of shape {leaf.shape}; a set is a box of shape (max, k)"
             )
     if not cfg.goals or cfg.goal_conditioning == "none":
-        return _encoder(obs, cfg, cfg.hidden, generator)
+        return Encoder(obs, cfg, cfg.hidden, generator=generator)
     if not cfg.hidden:
         raise ConfigError(
             "model.goal_conditioning=hyper makes the weights of the last hidden layer, and model.hidden is empty: give "
             "it a layer, or set model.goal_conditioning=none"
         )
-    trunk = _encoder(obs, cfg, cfg.hidden[:-1], generator)
+    trunk = Encoder(obs, cfg, cfg.hidden[:-1], generator=generator)
     goals = ObsSpec(obs.space, tuple(leaves[path] for path in cfg.goals))
-    goal = _encoder(goals, cfg, cfg.hidden[-1:], generator)
-    how: dict[str, Any] = {"activation": cfg.activation, "layer_norm": cfg.layer_norm}
-    return GoalTrunk(trunk, goal, cfg.hidden[-1], **how, generator=generator)
+    goal = Encoder(goals, cfg, cfg.hidden[-1:], generator=generator)
+    return GoalTrunk(trunk, goal, cfg, generator=generator)
 
 
 def with_action(obs: ObsSpec, action: ActionSpec) -> ObsSpec:
@@ -217,13 +218,7 @@ def build_critic_trunk(obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, ge
     """A trunk for a critic that judges actions: it takes observations with the action under the path `CRITIC_ACTION`.
 
     The action is one more vector of numbers for `build_trunk`. A custom model does not see it: its features and the
-    action go through the layers of `hidden` together.
-
-    Args:
-        obs: Layout of the observations.
-        action: Layout of the actions, numbers.
-        cfg: What to build.
-        generator: All first weights come from it; equal states give equal weights.
+    action go through the layers of `hidden` together. Arguments as of `build_trunk`.
 
     Raises:
         ConfigError: As `build_trunk`; and for a custom model that remembers.
@@ -239,23 +234,6 @@ def build_critic_trunk(obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, ge
     return CustomCriticTrunk(trunk, action, cfg, generator)
 
 
-def _encoder(obs: ObsSpec, cfg: ModelConfig, hidden: tuple[int, ...], generator: torch.Generator) -> Encoder:
-    sets = [leaf.path for leaf in obs.leaves if leaf.kind == "entities" or leaf.path in cfg.entities]
-    return Encoder(
-        obs,
-        hidden=hidden,
-        activation=cfg.activation,
-        layer_norm=cfg.layer_norm,
-        cnn=cfg.cnn,
-        cnn_width=cfg.cnn_width,
-        precision=cfg.precision,
-        entities=sets if cfg.entities_as == "set" else (),
-        entity_size=cfg.entity_size,
-        entity_heads=cfg.entity_heads,
-        generator=generator,
-    )
-
-
 def _check_paths(setting: str, paths: tuple[str, ...], leaves: Mapping[str, Leaf]) -> None:
     for path in paths:
         if path not in leaves:
@@ -265,13 +243,190 @@ def _check_paths(setting: str, paths: tuple[str, ...], leaves: Mapping[str, Leaf
             )
 
 
-class CustomTrunk(nn.Module):
-    """A user's module, fed with observations shaped like the environment's space.
+class MixedLinear(nn.Module):
+    """A linear layer on numbers and categories: equal to one on the numbers followed by the categories as one-hots.
+
+    Args:
+        num_inputs: How many numbers.
+        sizes: How many values each category has.
+        num_outputs: Width of the output.
+        generator: Draws the weights, orthogonal as a whole.
+    """
+
+    offsets: Tensor
+    weight: nn.Parameter | None
+    table: nn.Parameter | None
+
+    def __init__(self, num_inputs: int, sizes: Sequence[int], num_outputs: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        whole = orthogonal(num_outputs, num_inputs + sum(sizes), gain=HIDDEN_GAIN, generator=generator)
+        self.weight = nn.Parameter(whole[:, :num_inputs].clone()) if num_inputs else None
+        self.table = nn.Parameter(whole[:, num_inputs:].T.contiguous()) if sizes else None
+        self.bias = nn.Parameter(torch.zeros(num_outputs))
+        self.register_buffer("offsets", torch.tensor([0, *sizes], dtype=torch.int64).cumsum(0)[:-1], persistent=False)
+
+    def forward(self, numbers: Tensor | None, categories: Tensor | None) -> Tensor:
+        """Output ``[N, num_outputs]`` of numbers ``[N, num_inputs]`` and categories ``[N, len(sizes)]``, int64."""
+        output: Tensor = self.bias
+        if self.weight is not None:
+            assert numbers is not None
+            output = functional.linear(numbers, self.weight, self.bias)
+        if self.table is not None:
+            assert categories is not None
+            if len(self.offsets) == 1:  # a plain look-up is twice as fast as a sum of one
+                looked_up = functional.embedding(categories.squeeze(1), self.table)
+            else:
+                looked_up = functional.embedding_bag(categories + self.offsets, self.table, mode="sum")
+            output = looked_up + output
+        return output
+
+
+class Encoder(nn.Module):
+    """The trunk for any observation layout: from an observation tree to features.
+
+    Numbers, flags and categories all meet in the first linear layer: it equals one linear layer on their concatenation
+    with categories as one-hots, but looks categories up in a table instead of multiplying zeros. Pictures go through a
+    convolutional network each, and sets of entities through attention; their outputs are further inputs of that layer.
+    Action masks are never encoded.
 
     Args:
         obs: Layout of the observations.
-        module: The user's module.
+        cfg: What to build; see `build_trunk`.
+        hidden: Widths of the layers; without any, the features are the inputs themselves, categories as one-hots.
+        generator: Draws the weights.
+
+    Raises:
+        ConfigError: If a picture is too small for the network that was asked for, or heads cannot share their width.
     """
+
+    def __init__(self, obs: ObsSpec, cfg: ModelConfig, hidden: Sequence[int], *, generator: torch.Generator) -> None:
+        super().__init__()
+        leaves = [leaf for leaf in obs.leaves if leaf.kind != "mask"]
+        sets = [leaf for leaf in leaves if leaf.kind == "entities" or leaf.path in cfg.entities]
+        sets = sets if cfg.entities_as == "set" else []
+        pictures = [leaf for leaf in leaves if image_layout(leaf)]
+        numbers = [leaf for leaf in leaves if leaf.kind in ("box", "multi_binary", "entities")]
+        elsewhere = {leaf.path for leaf in (*sets, *pictures)}
+        self.vectors = tuple(leaf for leaf in numbers if leaf.path not in elsewhere)
+        self.categories = tuple(leaf for leaf in leaves if leaf.kind in ("discrete", "multi_discrete"))
+        self.sizes = tuple(size for leaf in self.categories for size in leaf.sizes)
+        self.pictures = tuple(leaf.path for leaf in pictures)
+        # A list, because paths are the user's words, and a module cannot be called "keys" or hold a dot.
+        images = [
+            ImageEncoder(leaf, cnn=cfg.cnn, cnn_width=cfg.cnn_width, precision=cfg.precision, generator=generator)
+            for leaf in pictures
+        ]
+        self.images = nn.ModuleList(images)
+        self.activation = cfg.activation
+        self._activate = ACTIVATIONS[cfg.activation]
+        num_numbers = sum(int(np.prod(leaf.shape)) for leaf in self.vectors)
+        num_numbers += sum(image.num_features for image in images)
+        self.sets: EntityEncoder | None = None
+        if sets:
+            num_self = num_numbers + sum(self.sizes)
+            self.sets = EntityEncoder(sets, num_self, cfg.entity_size, cfg.entity_heads, generator=generator)
+            num_numbers += cfg.entity_size
+        self.first = MixedLinear(num_numbers, self.sizes, hidden[0], generator=generator) if hidden else None
+        self.layers = nn.ModuleList(
+            linear(hidden[i], hidden[i + 1], gain=HIDDEN_GAIN, generator=generator) for i in range(len(hidden) - 1)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in hidden if cfg.layer_norm)
+        self.num_features = hidden[-1] if hidden else num_numbers + sum(self.sizes)
+        # One vector of numbers, the usual case, is its own input: nothing is put together, and the first layer is a
+        # layer like the others. Parameters are kept at hand, because to call a module for them costs as much as a
+        # product of eight rows.
+        plain = [leaf.path for leaf in self.vectors if leaf.dtype == np.float32 and leaf.scale == 1.0]
+        alone = len(leaves) == 1 and len(leaves[0].shape) == 1 and self.first is not None
+        self._plain_path = plain[0] if plain and alone else None
+        chain = [] if self.first is None else [self.first, *self.layers]
+        norms: list[Normalizer] = [_normalizer(norm) for norm in self.norms] or [None] * len(chain)
+        skipped = 0 if self._plain_path is not None else 1
+        self._first_norm = norms[0] if norms else None
+        self._chain = tuple(
+            (layer.weight, layer.bias, norm) for layer, norm in list(zip(chain, norms, strict=True))[skipped:]
+        )
+
+    def forward(self, obs: TensorTree) -> Tensor:
+        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
+        activation = self._activate
+        if self._plain_path is not None:
+            x = obs[self._plain_path]
+        else:
+            numbers, categories = self._numbers(obs), self._categories(obs)
+            if self.sets is not None:
+                own = _one_hots(numbers, categories, self.sizes)
+                found = self.sets(obs, own)
+                numbers = found if numbers is None else torch.cat((numbers, found), 1)
+            if self.first is None:
+                features = _one_hots(numbers, categories, self.sizes)
+                assert features is not None
+                return features
+            x = self.first(numbers, categories)
+            x = activation(x if self._first_norm is None else functional.layer_norm(x, *self._first_norm))
+        for weight, bias, norm in self._chain:
+            x = functional.linear(x, weight, bias)
+            x = activation(x if norm is None else functional.layer_norm(x, *norm))
+        return x
+
+    def _numbers(self, obs: TensorTree) -> Tensor | None:
+        """Boxes, flags and picture features side by side, float32."""
+        parts: list[Tensor] = []
+        for leaf in self.vectors:
+            part = obs[leaf.path]
+            if len(leaf.shape) != 1:
+                part = part.reshape(len(part), -1)
+            if leaf.dtype != np.float32:
+                part = part.to(torch.float32)
+            parts.append(part if leaf.scale == 1.0 else part / leaf.scale)
+        parts += [image(obs[path]) for path, image in zip(self.pictures, self.images, strict=True)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1) if parts else None
+
+    def _categories(self, obs: TensorTree) -> Tensor | None:
+        """All categories side by side, int64 ``[N, len(sizes)]``."""
+        parts = [obs[leaf.path].reshape(-1, len(leaf.sizes)) for leaf in self.categories]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1) if parts else None
+
+
+def _normalizer(norm: nn.Module) -> Normalizer:
+    assert isinstance(norm, nn.LayerNorm)
+    return norm.normalized_shape, norm.weight, norm.bias
+
+
+def _one_hots(numbers: Tensor | None, categories: Tensor | None, sizes: Sequence[int]) -> Tensor | None:
+    """Numbers followed by categories as one-hots, float32 ``[N, num_inputs + sum(sizes)]``; None of nothing."""
+    parts = [] if numbers is None else [numbers]
+    if categories is not None:
+        parts += [functional.one_hot(categories[:, i], size).float() for i, size in enumerate(sizes)]
+    return torch.cat(parts, 1) if parts else None
+
+
+class GoalTrunk(nn.Module):
+    """A trunk that ends in a layer whose weights come from the goal.
+
+    Args:
+        trunk: Encodes the whole observation, the goal with it; all hidden layers but the last.
+        goal: Encodes the goal alone.
+        cfg: Width of the last hidden layer, its activation and norm.
+        generator: Draws its weights.
+    """
+
+    def __init__(self, trunk: Encoder, goal: Encoder, cfg: ModelConfig, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.goal = goal
+        width = cfg.hidden[-1]
+        self.layer = HyperLinear(trunk.num_features, width, goal.num_features, generator=generator)
+        self.norm = nn.LayerNorm(width) if cfg.layer_norm else nn.Identity()
+        self.num_features = width
+        self._activate = ACTIVATIONS[cfg.activation]
+
+    def forward(self, obs: TensorTree) -> Tensor:
+        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
+        return self._activate(self.norm(self.layer(self.trunk(obs), self.goal(obs))))
+
+
+class CustomTrunk(nn.Module):
+    """A user's module, fed with observations shaped like the environment's space."""
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:
         super().__init__()
@@ -359,20 +514,14 @@ def parts_of(memory: Any) -> tuple[Tensor, ...]:
 
 
 class CustomCriticTrunk(nn.Module):
-    """A user's module, and hidden layers on its features and an action.
-
-    Args:
-        trunk: The user's module.
-        action: Layout of the actions, numbers.
-        cfg: Its layers.
-        generator: Draws their weights.
-    """
+    """A user's module, and hidden layers on its features and an action."""
 
     def __init__(self, trunk: CustomTrunk, action: ActionSpec, cfg: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.trunk = trunk
         features = Leaf(FEATURES, "box", (trunk.num_features,), np.dtype(np.float32))
-        self.layers = _encoder(with_action(ObsSpec(action.space, (features,)), action), cfg, cfg.hidden, generator)
+        seen = with_action(ObsSpec(action.space, (features,)), action)
+        self.layers = Encoder(seen, cfg, cfg.hidden, generator=generator)
         self.num_features = self.layers.num_features
 
     def forward(self, obs: TensorTree) -> Tensor:

@@ -49,11 +49,7 @@ class ExplorationNoise(ABC):
 
 
 class White(ExplorationNoise):
-    """Every decision by itself.
-
-    Args:
-        num_numbers: k, elements of an action.
-    """
+    """Every decision by itself."""
 
     def __init__(self, num_numbers: int) -> None:
         self.noise = NoiseSpec(normal=num_numbers)

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.core.batch import TensorTree
-from rookery.models.encoders import Encoder
-from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, orthogonal
+from rookery.models.layers import HIDDEN_GAIN, orthogonal
 
 MOST_ROWS = 1024
 """Rows that have weights of their own at a time where no gradient needs them afterwards: each takes a whole layer's."""
@@ -58,38 +56,3 @@ class HyperLinear(nn.Module):
         weight = functional.linear(goal, self.mixed, self.shared.flatten()).view(-1, *self.shape)
         bias = functional.linear(goal, self.mixed_bias, self.bias)
         return torch.baddbmm(bias.unsqueeze(1), x.unsqueeze(1), weight).squeeze(1)
-
-
-class GoalTrunk(nn.Module):
-    """A trunk that ends in a layer whose weights come from the goal.
-
-    Args:
-        trunk: Encodes the whole observation, the goal with it; all hidden layers but the last.
-        goal: Encodes the goal alone.
-        width: Of the last hidden layer.
-        activation: A name in `ACTIVATIONS`, after that layer.
-        layer_norm: Whether what that layer puts out is normalized first.
-        generator: Draws its weights.
-    """
-
-    def __init__(
-        self,
-        trunk: Encoder,
-        goal: Encoder,
-        width: int,
-        *,
-        activation: str,
-        layer_norm: bool,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        self.trunk = trunk
-        self.goal = goal
-        self.layer = HyperLinear(trunk.num_features, width, goal.num_features, generator=generator)
-        self.norm = nn.LayerNorm(width) if layer_norm else nn.Identity()
-        self.num_features = width
-        self._activate = ACTIVATIONS[activation]
-
-    def forward(self, obs: TensorTree) -> Tensor:
-        """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
-        return self._activate(self.norm(self.layer(self.trunk(obs), self.goal(obs))))

@@ -86,13 +86,7 @@ def on_pixels(layer: nn.Conv2d, pixels: Tensor, scale: float) -> Tensor:
 
 
 class PlainStack(nn.ModuleList):
-    """Convolutions with a ReLU after each.
-
-    Args:
-        channels: Of the picture.
-        plan: Filters, kernel and stride of each layer.
-        generator: Draws the weights.
-    """
+    """Convolutions with a ReLU after each; `plan` says filters, kernel and stride of each layer."""
 
     def __init__(self, channels: int, plan: Sequence[tuple[int, int, int]], *, generator: torch.Generator) -> None:
         layers = []
@@ -112,12 +106,7 @@ class PlainStack(nn.ModuleList):
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions whose result is added to what came in.
-
-    Args:
-        channels: Of the maps, in and out.
-        generator: Draws the weights.
-    """
+    """Two 3x3 convolutions whose result is added to what came in."""
 
     def __init__(self, channels: int, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -131,13 +120,7 @@ class Residual(nn.Module):
 
 
 class Section(nn.Module):
-    """A 3x3 convolution, a 3x3 maximum that halves the picture, and two residual blocks.
-
-    Args:
-        channels: Of what comes in.
-        filters: Of what goes out.
-        generator: Draws the weights.
-    """
+    """A 3x3 convolution, a 3x3 maximum that halves the picture, and two residual blocks."""
 
     def __init__(self, channels: int, filters: int, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -153,13 +136,7 @@ class Section(nn.Module):
 
 
 class ResidualStack(nn.ModuleList):
-    """Sections, and a ReLU at the end.
-
-    Args:
-        channels: Of the picture.
-        widths: Filters of each section.
-        generator: Draws the weights.
-    """
+    """Sections of so many filters each (`widths`), and a ReLU at the end."""
 
     def __init__(self, channels: int, widths: Sequence[int], *, generator: torch.Generator) -> None:
         inputs = (channels, *widths)

@@ -182,13 +182,7 @@ class QValues(HeadSpec):
 
 
 class QHead(Head):
-    """Values of actions.
-
-    Args:
-        num_features: Width of the features.
-        action: Layout of the actions, one choice.
-        spec: What is learned, and what is drawn from.
-        generator: Draws the weights.
+    """Values of actions; arguments as of `HeadSpec.build`, and the spec.
 
     Attributes:
         spec: As given.

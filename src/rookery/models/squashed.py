@@ -95,13 +95,8 @@ class BoundedSpec(HeadSpec):
 class BoundedHead(Head):
     """Base of heads whose actions are numbers with bounds, which explore by noise that hangs together over time.
 
-    Args:
-        num_features: Width of the features.
-        action: Layout of the actions, numbers with bounds.
-        spec: What noise is like.
-
     Attributes:
-        spec: As given.
+        spec: How actions explore.
         random: 1 = whoever explores acts evenly at random; a buffer, 0 until somebody sets it.
 
     Raises:
@@ -161,14 +156,7 @@ class Squashed(BoundedSpec):
 
 
 class SquashedHead(BoundedHead):
-    """A linear layer to means and log standard deviations.
-
-    Args:
-        num_features: Width of the features.
-        action: Layout of the actions, numbers with bounds.
-        spec: How the spread is kept in range, and what noise is like.
-        log_std_init: First log standard deviation.
-        generator: Draws the weights.
+    """A linear layer to means and log standard deviations; arguments as of `HeadSpec.build`, and the spec.
 
     Attributes:
         linear: Its outputs are all k means, then all k log standard deviations (not with ``gsde``).
@@ -182,13 +170,7 @@ class SquashedHead(BoundedHead):
     log_spread: nn.Parameter | None
 
     def __init__(
-        self,
-        num_features: int,
-        action: ActionSpec,
-        spec: Squashed,
-        *,
-        log_std_init: float,
-        generator: torch.Generator,
+        self, num_features: int, action: ActionSpec, spec: Squashed, *, log_std_init: float, generator: torch.Generator
     ) -> None:
         super().__init__(num_features, action, spec)
         numbers = self.num_numbers
@@ -289,13 +271,7 @@ class Deterministic(BoundedSpec):
 
 
 class DeterministicHead(BoundedHead):
-    """tanh of a linear layer.
-
-    Args:
-        num_features: Width of the features.
-        action: Layout of the actions, numbers with bounds.
-        spec: What noise is like.
-        generator: Draws the weights.
+    """tanh of a linear layer; arguments as of `HeadSpec.build`, and the spec.
 
     Attributes:
         linear: Puts out the k elements.

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from rookery.core.batch import Sequences, TensorTree
-from rookery.core.native import Build, Head, Networks, best_build, places, write_gradient
-from rookery.models.encoders import Encoder
+from rookery.core.native import Build, DrawingHead, Networks, best_build, places, write_gradient
+from rookery.models.build import Encoder
 from rookery.models.heads import ActionHead
 from rookery.models.q_head import QHead
 from rookery.models.structure import Declared, Inputs, Structure, Tower
@@ -47,7 +47,7 @@ class Forward(Generic[NetT]):
         self._modules = [module for part in parts for module in part.modules()]
         self._kernels: NetworkKernels | None = None
         self._where: list[Any] = []  # weights lie, and what else may change
-        self._last_place: tuple[int | None, int | None] | None = None
+        self._last_place: object = None
 
     def __call__(self, batch: Any) -> Any:
         """Computes what a loss takes, by the network's modules."""
@@ -62,7 +62,8 @@ class Forward(Generic[NetT]):
         """What runs the network in the place of torch; None if it does not qualify, or does not learn yet."""
         if not self._weights:
             return None
-        if places(self._weights[-1]) != self._last_place:  # weights move together
+        weight = self._weights[-1]  # all of them move together
+        if (places(weight) if self._learns else weight.data_ptr()) != self._last_place:
             self.refresh()
         return self._kernels
 
@@ -73,7 +74,7 @@ class Forward(Generic[NetT]):
         weights = self._weights
         where = [type(self.net), is_hooked(self._modules), *[weight.requires_grad for weight in weights]]
         where += [weight.data_ptr() for weight in weights]
-        last = places(weights[-1])
+        last = places(weights[-1]) if self._learns else weights[-1].data_ptr()
         if where != self._where or last != self._last_place:
             self._where, self._last_place = where, last
             self._kernels = self._find_kernels()
@@ -136,7 +137,7 @@ class NetworkKernels:
         self._heads = [[_LastLayers(head) for head in tower.heads] for tower in structure.towers]
         first, self.head = structure.towers[0].heads[0], None
         if isinstance(first, ActionHead) or (isinstance(first, QHead) and first.spec.values == "mean"):
-            self.head = Head(build, layout_of(first))
+            self.head = DrawingHead(build, layout_of(first))
             self.options = torch.tensor(first.action_spec.sizes)
         self._stack = None
         if structure.stacked:

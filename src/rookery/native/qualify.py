@@ -14,10 +14,8 @@ import numpy as np
 from torch import nn
 
 from rookery.core.native import MAX_LAYERS, MAX_LEAVES, best_build, is_plain, why_none
-from rookery.models.build import ModelConfig
-from rookery.models.encoders import Encoder
+from rookery.models.build import Encoder, GoalTrunk, ModelConfig
 from rookery.models.heads import ActionHead, Head, ValueHead
-from rookery.models.hyper import GoalTrunk
 from rookery.models.memory import GRU, LSTM, Attention, Memory, Scan
 from rookery.models.q_head import QHead
 from rookery.models.squashed import DeterministicHead, SquashedHead

@@ -234,12 +234,7 @@ class ReplayBuffer(Stateful):
         self.memory_every = memory_every
         self.capacity = capacity = cfg.capacity
         self.full_bytes = bytes_needed(
-            obs,
-            action,
-            capacity,
-            memory_size=memory_size,
-            memory_every=memory_every,
-            frame_stacks=cfg.frame_stacks,
+            obs, action, capacity, memory_size=memory_size, memory_every=memory_every, frame_stacks=cfg.frame_stacks
         )
         reserve(self, self.full_bytes, capacity)
         self.total = 0

@@ -75,13 +75,7 @@ class Pool:
 
 
 class Observations(Stateful):
-    """The observations of all rows of a ring, and those aside.
-
-    Args:
-        spec: Their layout.
-        capacity: Rows.
-        frame_stacks: Whether leaves that may be stacks of frames are stored frame by frame.
-    """
+    """The observations of all rows of a ring, and those aside; with `frame_stacks`, stacks of frames frame by frame."""
 
     fixed = ("capacity", "spec", "leaves", "pool")
 

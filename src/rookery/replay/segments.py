@@ -287,12 +287,7 @@ def open_segment(segment: Segment) -> OpenSegment:
 
 
 def segments_of(files: Mapping[str, Linked], facts: Mapping[str, Any]) -> dict[str, list[Segment]]:
-    """The segments of each policy among the mapped files of a directory, in the order of time.
-
-    Args:
-        files: Files by name.
-        facts: The directory's manifest.
-    """
+    """The segments of each policy among the mapped files of a directory, in the order of time."""
     starts: dict[str, list[tuple[int, Linked]]] = {}
     for name, file in files.items():
         match = NAME.fullmatch(name)

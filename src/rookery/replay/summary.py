@@ -38,13 +38,7 @@ class Episodes:
         return len(self._open) + self._left
 
     def add(self, piece: Piece, first: int, continues: bool) -> None:
-        """Takes note of a piece.
-
-        Args:
-            piece: Rows.
-            first: How many rows came before it.
-            continues: Whether slots of the same number as before are the same.
-        """
+        """Takes note of a piece, before which came `first` rows; if it `continues` them, slots are the same."""
         if not continues:
             self._left += len(self._open)
             self._open.clear()

@@ -16,14 +16,7 @@ import numpy as np
 from rookery.core.files import TEMPORARY, Content, FileError, Stream
 from rookery.replay.frames import whole
 from rookery.replay.pieces import Piece, rows_in
-from rookery.replay.segments import (
-    FACTS,
-    Segment,
-    StoredReplay,
-    check_spaces,
-    segment_name,
-    segment_stream,
-)
+from rookery.replay.segments import FACTS, Segment, StoredReplay, check_spaces, segment_name, segment_stream
 
 Advance = Callable[[int], object]
 """Is told how many rows more have been written."""
@@ -43,11 +36,6 @@ def merged(
     memories: Sequence[StoredReplay], policy: str, advance: Advance
 ) -> tuple[dict[str, Content], dict[str, Any]]:
     """A directory with the rows of all of these, one memory after the other, as one memory.
-
-    Args:
-        memories: Of equal spaces.
-        policy: Whose it is called.
-        advance: Progress.
 
     Raises:
         SpaceError: If their spaces differ; says which and how.

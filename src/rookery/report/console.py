@@ -140,11 +140,7 @@ class PlainReporter(Reporter):
 
 
 class LiveReporter(Reporter):
-    """A reporter that draws a panel anew as the run goes on; notes and the last panel stay on the screen.
-
-    Args:
-        console: Terminal to draw on.
-    """
+    """A reporter that draws a panel anew as the run goes on; notes and the last panel stay on the screen."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

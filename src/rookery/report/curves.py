@@ -122,12 +122,7 @@ def average(curves: Sequence[Curve]) -> tuple[list[float], list[float], list[flo
 
 
 def new_figure(width: float, height: float, user: str) -> Figure:
-    """Makes an empty figure.
-
-    Args:
-        width: Inches.
-        height: Inches.
-        user: What draws it, for the message.
+    """Makes an empty figure of so many inches for a user, whom the message names.
 
     Raises:
         ConfigError: If matplotlib is not installed.

@@ -211,11 +211,7 @@ def short_names(paths: Iterable[str]) -> dict[str, str]:
 
 
 def varying_paths(params: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the paths whose values differ, in the order in which they first appear; all paths for fewer than two.
-
-    Args:
-        params: Parameters by path, of each trial.
-    """
+    """Returns the paths whose values differ, in the order in which they first appear; all paths for fewer than two."""
     paths = dict.fromkeys(path for one in params for path in one)
     return [path for path in paths if len(params) < 2 or len({repr(one.get(path)) for one in params}) > 1]
 
@@ -230,11 +226,5 @@ def format_value(value: Any) -> str:
 
 
 def format_params(params: Mapping[str, Any], paths: Sequence[str], names: Mapping[str, str]) -> str:
-    """Writes parameters in one line: ``lr 0.0005, hidden 64,64``.
-
-    Args:
-        params: Parameters by path.
-        paths: Paths to write, in this order.
-        names: Name of each path.
-    """
+    """Writes the parameters of these paths, with these names, in one line: ``lr 0.0005, hidden 64,64``."""
     return ", ".join(f"{names[path]} {format_value(params[path])}" for path in paths if path in params)

@@ -1,20 +1,32 @@
-"""An experiment on one page: ``.html`` that needs nothing else, or the pictures alone as ``.png``."""
+"""An experiment on one page: ``.html`` that needs nothing else, or the pictures alone as ``.png``.
+
+The pictures are learning curves, parameters against score, how far trials came, who was copied. `figures` says which of
+them an experiment has; each draws itself into any figure of matplotlib.
+"""
 
 from __future__ import annotations
 
 import html
 import io
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rookery import __version__
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import write_file
 from rookery.core.layers import flow
+from rookery.report.curves import COLORS, Curve, draw_mean, dress, label_x
 from rookery.report.experiment import (
     ExperimentSummary,
+    Stage,
     TrialSummary,
     format_params,
     format_value,
@@ -22,11 +34,463 @@ from rookery.report.experiment import (
     short_names,
     varying_paths,
 )
-from rookery.report.experiment_figures import INK, WIDTH, ExperimentFigure, figures
 from rookery.report.panel import number, span
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, FigureBase
+
+WIDTH = 10.0
+"""Inches."""
+
+NAMED = 5
+"""Curves with a colour and a name, the best ones; the others are grey."""
+
+MOST_POINTS = 250
+"""Points of a curve; nobody sees more."""
+
+MOST_BARS = 60
+MOST_MULTIPLES = 12
+"""Small pictures side by side; also numbers among more choices than these stand on a line."""
+
+GREY, DARK, INK = "#c4c8cc", "#8a9099", "#333a41"
+BEST = "#d55e00"
+"""Colour of whatever belongs to the best trial."""
+
+SCORES = "viridis"
+"""Colours of scores, dark to bright as they get better."""
+
+ENDS = {
+    "ended": ("came to its own end", "#009e73"),
+    "stopped": ("stopped by the scheduler", "#e69f00"),
+    "failed": ("failed", "#c0392b"),
+    "open": ("not over yet", "#8fb8d6"),
+}
+"""How trials end: words and colours."""
+
+
+@dataclass(frozen=True)
+class ExperimentFigure:
+    """A picture.
+
+    Attributes:
+        title: What it shows.
+        caption: How to read it.
+        height: Inches, of `WIDTH`.
+        draw: Function that draws it into a figure.
+    """
+
+    title: str
+    caption: str
+    height: float
+    draw: Callable[[FigureBase], None]
+
+
+def figures(summary: ExperimentSummary[TrialSummary]) -> list[ExperimentFigure]:
+    """Returns the pictures that say something about an experiment, the most telling first.
+
+    Raises:
+        ConfigError: If no trial has a number yet.
+    """
+    made = FigureDrawer(summary)
+    rows, few = made.grid_of(len(made.paths))[0], len(summary.trials)
+    found = [ExperimentFigure("Learning curves", made.curves_caption(), 5.2, made.curves)]
+    if made.paths and len(made.scored) > 1:
+        caption = "A line a trial, from its parameters to its score; brighter is better, the best is orange."
+        found.append(ExperimentFigure("Parameters and score", caption, 4.2, made.parallel))
+        caption = "A dot a trial; the best is orange."
+        found.append(ExperimentFigure("Score against each parameter", caption, 2.6 * rows + 0.2, made.multiples))
+    if len(summary.metrics) > 1:
+        caption = "A dot a suggestion; the orange line joins those that no other beats in both."
+        found.append(ExperimentFigure("Aims against each other", caption, 4.2, made.front))
+    if made.changed:
+        caption = "A line a trial: what its parameter was at each age. Orange: the way to the best trial, through all "
+        height = 2.6 * math.ceil(min(len(made.changed), MOST_MULTIPLES) / 2) + 0.3
+        title = "Schedules that the population found"
+        found.append(ExperimentFigure(title, f"{caption}of its ancestors.", height, made.schedules))
+        caption = "A line a trial. An arrow leads from a donor to the trial that went on as its copy. Orange: the "
+        height = min(max(0.16 * few + 1.2, 2.4), 9.0)
+        found.append(ExperimentFigure("Family tree", f"{caption}ancestors of the best trial.", height, made.tree))
+    elif any(end_of(trial) == "stopped" for trial in summary.trials):
+        caption = "A bar a trial, the best at the top; a dashed line where the scheduler has stopped several."
+        height = min(max(0.11 * min(few, MOST_BARS) + 1.2, 2.4), 8.0)
+        found.append(ExperimentFigure("How far trials came", caption, height, made.ages))
+    return found
+
+
+class FigureDrawer:
+    """Draws an experiment.
+
+    Raises:
+        ConfigError: If no trial has a number yet.
+    """
+
+    def __init__(self, summary: ExperimentSummary[TrialSummary]) -> None:
+        self.summary = summary
+        self.best = summary.best
+        self.metric = summary.metrics[0]
+        self.scored = [(trial, trial.score) for trial in summary.trials if trial.score is not None]
+        self.clock = str(summary.settings.get("scheduler", {}).get("time", "iteration"))
+        self.changed = changed_paths(summary.stages)
+        self.paths = varying_paths([trial.params for trial in summary.trials]) if len(summary.trials) > 1 else []
+        self.names = short_names([*self.paths, *self.changed])
+        rows = [row for trial in summary.trials for row in trial.history]
+        self.axis = "env_steps" if rows and all(is_number(row.get("env_steps")) for row in rows) else "iteration"
+        self.scale = line_scale([summary.worth(trial) for trial, _ in self.scored], log=False)
+
+    def color(self, trial: TrialSummary) -> Any:
+        """Returns the colour of a trial's score; orange for the best."""
+        from matplotlib import colormaps
+
+        place = self.scale.place(self.summary.worth(trial)) or 0.0
+        return BEST if trial is self.best else colormaps[SCORES](0.05 + 0.87 * place)
+
+    def scale_of(self, path: str, params: Iterable[Mapping[str, Any]]) -> Scale:
+        """Returns the axis of a parameter."""
+        return scale(self.summary.space.get(path, {}), [each.get(path) for each in params])
+
+    def label(self, name: str, params: Mapping[str, Any]) -> str:
+        """Returns what a curve is called: its name, and what sets it apart."""
+        words = format_params(params, self.paths, self.names)
+        return f"{name}  {words if len(words) < 110 else words[:108] + '…'}" if words else name
+
+    @staticmethod
+    def grid_of(count: int) -> tuple[int, int]:
+        """Returns rows and columns of so many small pictures side by side."""
+        shown = max(min(count, MOST_MULTIPLES), 1)
+        columns = shown if shown <= 4 else 3
+        return math.ceil(shown / columns), columns
+
+    # --- learning curves ----------------------------------------------------------------------------------------------
+
+    def curves_caption(self) -> str:
+        """Says what lines and bands are."""
+        suggestions = self.summary.suggestions
+        many, count = any(len(one.trials) > 1 for one in suggestions), len(suggestions)
+        what = "The mean of each suggestion and its 95 % interval over seeds" if many else "A line a trial"
+        return what + (f"; the best {NAMED} of {count} in colour." if count > NAMED else ".")
+
+    def curves(self, figure: FigureBase) -> None:
+        """Draws the metric over training, the best in front."""
+        axes = figure.add_subplot()
+        dress(axes)
+        suggestions = self.summary.suggestions
+        named, others = suggestions[:NAMED], suggestions[NAMED:]
+        faint = max(0.25, min(0.9, 30 / (len(suggestions) + 1)))
+        for trial in (trial for one in others for trial in one.trials):
+            x, y = self.points(trial)
+            axes.plot(x, y, color=GREY, linewidth=0.9, alpha=faint, zorder=1, marker="." if len(x) == 1 else "")
+        colors = [BEST, *(known for known in COLORS if known != BEST)]
+        for place, one in reversed(list(enumerate(named))):
+            alone = len(one.trials) == 1
+            points = [(x, y) if alone else _sorted(x, y) for x, y in map(self.points, one.trials) if x]
+            known = [Curve(x, y, settings={}) for x, y in points]
+            label = self.label(one.trials[0].name if alone else f"{one.number:05d}", one.params)
+            label += f" ({len(known)} seeds)" if len(known) > 1 else ""
+            draw_mean(axes, known, label, colors[place], 2.4 if place == 0 else 1.5, order=10 - place)
+        handles, labels = axes.get_legend_handles_labels()
+        columns = 2 if max(map(len, labels)) < 60 else 1
+        axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize=8.5, labelcolor=INK, loc="upper left",
+                    bbox_to_anchor=(0.0, -0.13), borderaxespad=0.0, ncols=columns)  # fmt: skip
+        axes.margins(x=0.01)
+        values, shown = ([value for one in group for trial in one.trials for value in self.points(trial)[1]
+                          if not math.isnan(value)] for group in (suggestions, named))  # fmt: skip
+        low, high = np.percentile(values, [5, 95])  # a grey curve that diverged is not shown whole
+        low, high = min(float(low), min(shown)), max(float(high), max(shown))
+        room = 0.06 * (high - low) or 1.0
+        axes.set_ylim(low - room, high + room)
+        label_x(axes, "environment steps" if self.axis == "env_steps" else self.axis)
+        axes.set_ylabel(self.metric, color=INK)
+
+    def points(self, trial: TrialSummary) -> tuple[list[float], list[float]]:
+        """Returns a trial's curve, thinned; a gap where it became a copy of one that was not as far."""
+        x: list[float] = []
+        y: list[float] = []
+        for row in trial.history:
+            if is_number(row.get(self.metric)) and is_number(row.get(self.axis)):
+                if x and row[self.axis] <= x[-1]:
+                    x.append(math.nan)
+                    y.append(math.nan)
+                x.append(float(row[self.axis]))
+                y.append(float(row[self.metric]))
+        step = max(1, len(x) // MOST_POINTS)
+        kept = [place for place in range(len(x)) if (len(x) - 1 - place) % step == 0 or math.isnan(x[place])]
+        return [x[place] for place in kept], [y[place] for place in kept]
+
+    # --- parameters ---------------------------------------------------------------------------------------------------
+
+    def parallel(self, figure: FigureBase) -> None:
+        """Draws parallel coordinates: an axis for each parameter, and the score at the right."""
+        axes = figure.add_subplot()
+        params = [trial.params for trial, _ in self.scored]
+        scales = [*(self.scale_of(path, params) for path in self.paths),
+                  line_scale([score for _, score in self.scored], log=False)]  # fmt: skip
+        last = len(self.paths)
+        ease = np.linspace(0, 1, 24)
+        ease_y = ease * ease * (3 - 2 * ease)
+        faint = max(0.3, min(0.9, 60 / len(self.scored)))
+        for trial, score in sorted(self.scored, key=lambda pair: self.summary.worth(pair[0])):
+            values = [*(trial.params.get(path) for path in self.paths), score]
+            places = [axis.place(value) for axis, value in zip(scales, values, strict=True)]
+            look: dict[str, Any] = (
+                {"linewidth": 2.6, "zorder": 5} if trial is self.best else {"linewidth": 1.1, "alpha": faint}
+            )
+            for at, (here, there) in enumerate(pairwise(places)):
+                if here is not None and there is not None:
+                    axes.plot(at + ease, here + (there - here) * ease_y, color=self.color(trial),
+                              solid_capstyle="round", **look)  # fmt: skip
+        halo = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.75}
+        for at, (axis, head) in enumerate(zip(scales, [*map(self.names.get, self.paths), self.metric], strict=True)):
+            axes.plot([at, at], [0, 1], color=INK, linewidth=1.0, zorder=3)
+            side, align = (-6, "right") if at < last else (6, "left")
+            for place, word in axis.ticks():
+                axes.plot([at - 0.004 * last, at + 0.004 * last], [place, place], color=INK, linewidth=1.0, zorder=3)
+                axes.annotate(word, (at, place), (side, 0), textcoords="offset points", fontsize=8, color=INK,
+                              ha=align, va="center", zorder=6, bbox=dict(halo))  # fmt: skip
+            axes.annotate(str(head), (at, 1.0), (0, 12), textcoords="offset points", ha="center", fontsize=9.5,
+                          fontweight="bold", color=INK)  # fmt: skip
+        axes.set_xlim(-0.06 * last - 0.05, last + 0.06 * last)
+        axes.set_ylim(-0.04, 1.09)
+        axes.axis("off")
+
+    def multiples(self, figure: FigureBase) -> None:
+        """Draws the score against each parameter."""
+        paths = self.paths[:MOST_MULTIPLES]
+        rows, columns = self.grid_of(len(paths))
+        grid = figure.subplots(rows, columns, squeeze=False, sharey=True).flat
+        for place, (axes, path) in enumerate(zip(grid, paths, strict=False)):
+            dress(axes)
+            drawn = self.scale_of(path, [trial.params for trial, _ in self.scored])
+            for trial, score in self.scored:
+                at = drawn.place(trial.params.get(path))
+                if at is None:
+                    continue
+                if drawn.choices:  # dots of one choice side by side, always the same
+                    at += (spread(trial.name) - 0.5) * 0.4 / len(drawn.choices)
+                size, order = (7.0, 4) if trial is self.best else (4.5, 3)
+                axes.plot([at], [score], "o", color=self.color(trial), markersize=size, zorder=order,
+                          markeredgecolor="white", markeredgewidth=0.6)  # fmt: skip
+            axes.set_xticks(*zip(*drawn.ticks(), strict=True))
+            axes.set_xlim(-0.04, 1.04)
+            axes.set_xlabel(self.names[path], color=INK, fontweight="bold")
+            if place % columns == 0:
+                axes.set_ylabel(self.metric, color=INK)
+        for axes in list(grid)[len(paths) :]:
+            axes.axis("off")
+
+    def front(self, figure: FigureBase) -> None:
+        """Draws the first two metrics against each other, and the Pareto front."""
+        axes = figure.add_subplot()
+        dress(axes)
+        for one in self.summary.suggestions:
+            axes.plot(*one.values[:2], "o", color=DARK, markersize=5, alpha=0.7, markeredgewidth=0)
+        best = sorted(self.summary.pareto(), key=lambda one: one.values)
+        axes.plot(*zip(*(one.values[:2] for one in best), strict=True), "o-", color=BEST, markersize=7)
+        for one in best[:MOST_MULTIPLES]:
+            axes.annotate(f"{one.number:05d}", (one.values[0], one.values[1]), (6, 5), textcoords="offset points",
+                          fontsize=8, color=INK)  # fmt: skip
+        axes.set_xlabel(self.summary.metrics[0], color=INK)
+        axes.set_ylabel(self.summary.metrics[1], color=INK)
+
+    # --- schedulers ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def ancestors(self) -> list[tuple[Stage, float, float]]:
+        """What led to the best trial."""
+        return ancestry(self.summary.stages[self.best.name][-1])
+
+    def schedules(self, figure: FigureBase) -> None:
+        """Draws each parameter that changed, over the age of its trials."""
+        paths = self.changed[:MOST_MULTIPLES]
+        columns = min(len(paths), 2)
+        grid = figure.subplots(math.ceil(len(paths) / columns), columns, squeeze=False, sharex=True).flat
+        everything = [stage for life in self.summary.stages.values() for stage in life]
+        for place, (axes, path) in enumerate(zip(grid, paths, strict=False)):
+            dress(axes)
+            drawn = self.scale_of(path, [stage.params for stage in everything])
+
+            def draw(parts: Iterable[tuple[Stage, float, float]], path: str = path, drawn: Scale = drawn,
+                     axes: Axes = axes, **look: Any) -> list[tuple[float, float, float]]:  # fmt: skip
+                """Draws parts of lives; gives where they lie."""
+                places = [(begin, end, at) for stage, begin, end in parts
+                          if end > begin and (at := drawn.place(stage.params.get(path))) is not None]  # fmt: skip
+                for begin, end, at in places:
+                    axes.plot([begin, end], [at, at], solid_capstyle="butt", **look)
+                return places
+
+            draw([(stage, stage.begin, stage.end) for stage in everything], color=DARK, linewidth=1.0, alpha=0.55)
+            for (_, _, before), (begin, _, at) in pairwise(draw(self.ancestors, color=BEST, linewidth=2.6)):
+                axes.plot([begin, begin], [before, at], color=BEST, linewidth=1.2)
+            axes.set_yticks(*zip(*drawn.ticks(), strict=True))
+            axes.set_title(self.names[path], loc="left", fontsize=9.5, fontweight="bold", color=INK)
+            label_x(axes, self.clock.replace("_", " ") if place >= len(paths) - columns else "")
+        for axes in list(grid)[len(paths) :]:
+            axes.axis("off")
+
+    def tree(self, figure: FigureBase) -> None:
+        """Draws the lives of trials side by side, with arrows from donors to their copies."""
+        rows = {name: place for place, name in enumerate(self.summary.stages)}
+        axes = self._lanes(figure, len(rows))
+        chosen = {id(stage) for stage, _, _ in self.ancestors}
+        for stage in (stage for life in self.summary.stages.values() for stage in life):
+            axes.plot([stage.begin, stage.end], [rows[stage.trial]] * 2, color=GREY, linewidth=1.6, zorder=1)
+            if stage.parent is not None:
+                color, width, order = (BEST, 1.6, 3) if id(stage) in chosen else (DARK, 0.7, 2)
+                arrow = {"arrowstyle": "-|>", "color": color, "linewidth": width, "mutation_scale": 8, "shrinkA": 0,
+                         "shrinkB": 1, "connectionstyle": "arc3,rad=0.25"}  # fmt: skip
+                axes.annotate("", (stage.begin, rows[stage.trial]), (stage.begin, rows[stage.parent.trial]),
+                              arrowprops=arrow, zorder=order)  # fmt: skip
+        for stage, begin, end in self.ancestors:
+            axes.plot([begin, end], [rows[stage.trial]] * 2, color=BEST, linewidth=3.0, zorder=4, solid_capstyle="butt")
+        shown = list(rows)[:: max(1, math.ceil(len(rows) / 40))]
+        axes.set_yticks([rows[name] for name in shown], shown, fontsize=7.5)
+
+    def ages(self, figure: FigureBase) -> None:
+        """Draws how old each trial became, and where the scheduler stopped them."""
+        trials = [trial for one in self.summary.suggestions for trial in one.trials]
+        reached = {name: life[-1].end for name, life in self.summary.stages.items()}
+        trials.sort(key=lambda trial: -reached[trial.name])
+        shown = trials[:: max(1, math.ceil(len(trials) / MOST_BARS))]
+        axes = self._lanes(figure, len(shown))
+        for place, trial in enumerate(shown):
+            best = trial is self.best
+            color = ENDS[end_of(trial)][1]
+            axes.barh(place, reached[trial.name], color=color, height=0.72, zorder=2, alpha=1.0 if best else 0.8)
+            if trial.score is not None and len(shown) <= 40:
+                axes.annotate(f"{trial.name}  {format_value(float(trial.score))}", (reached[trial.name], place), (4, 0),
+                              textcoords="offset points", va="center", fontsize=7,
+                              color=BEST if best else INK, fontweight="bold" if best else "normal")  # fmt: skip
+        stops = [reached[trial.name] for trial in trials if end_of(trial) == "stopped"]
+        for age in {age for age in stops if stops.count(age) > 1}:
+            axes.axvline(age, color=DARK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+        for words, color in dict.fromkeys(ENDS[end_of(trial)] for trial in shown):
+            axes.barh([0], [0], color=color, label=words)
+        axes.legend(frameon=False, fontsize=8.5, labelcolor=INK, loc="lower right")
+        axes.set_yticks([])
+
+    def _lanes(self, figure: FigureBase, count: int) -> Axes:
+        """Axes with a lane for each trial, from top to bottom, over their age."""
+        axes = figure.add_subplot()
+        dress(axes)
+        axes.grid(False, axis="y")
+        axes.set_ylim(count - 0.4, -0.6)
+        label_x(axes, self.clock.replace("_", " "))
+        return axes
+
+
+def end_of(trial: TrialSummary) -> str:
+    """Says how a trial ended: a key of `ENDS`."""
+    if trial.status == "ERROR":
+        return "failed"
+    if trial.status != "TERMINATED":
+        return "open"
+    return "stopped" if "scheduler" in trial.reason else "ended"
+
+
+def ancestry(stage: Stage) -> list[tuple[Stage, float, float]]:
+    """Returns the stages whose learning is in a stage's weights, oldest first, each with the ages it counts between."""
+    found = [(stage, stage.begin, stage.end)]
+    while (parent := found[0][0].parent) is not None:
+        found.insert(0, (parent, parent.begin, found[0][1]))
+    return found
+
+
+def changed_paths(stages: Mapping[str, Sequence[Stage]]) -> list[str]:
+    """Returns the paths of parameters that have changed within the life of a trial."""
+    changes = ((stage.params, life[0].params) for life in stages.values() for stage in life[1:])
+    return list(dict.fromkeys(path for now, before in changes for path in now if now[path] != before.get(path)))
+
+
+def spread(name: str) -> float:
+    """Returns a number in [0, 1) that a name always has."""
+    return sum((place + 1) * 37 * ord(letter) for place, letter in enumerate(name)) % 97 / 97
+
+
+def _sorted(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Points in the order of x, without gaps; the last of several at the same place."""
+    points = {at: value for at, value in zip(x, y, strict=True) if at == at}
+    return sorted(points), [points[at] for at in sorted(points)]
+
+
+# --- axes of parameters -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis from 0 to 1: even steps for choices, else a line or its logarithm.
+
+    Attributes:
+        low: The smallest number.
+        high: The largest number.
+        log: Whether the logarithm is even.
+        choices: Values as they are written, bottom to top; empty for numbers on a line.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    choices: tuple[str, ...] = ()
+
+    def place(self, value: Any) -> float | None:
+        """Returns where a value lies; None if it is nowhere on this axis."""
+        if self.choices:
+            word = format_value(value)
+            return (self.choices.index(word) + 0.5) / len(self.choices) if word in self.choices else None
+        if not is_number(value) or (self.log and value <= 0):
+            return None
+        if self.high <= self.low:
+            return 0.5
+        low, at, high = (math.log(x) if self.log else x for x in (self.low, value, self.high))
+        return float((at - low) / (high - low))
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Returns places worth a word, and the word."""
+        from matplotlib.ticker import LogLocator, MaxNLocator
+
+        if self.choices:
+            return [((place + 0.5) / len(self.choices), word) for place, word in enumerate(self.choices)]
+        if self.high <= self.low:
+            return [(0.5, format_value(self.low))]
+        few = self.log and self.high / self.low < 100
+        locator = (
+            LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=7)
+            if self.log
+            else MaxNLocator(nbins=6, steps=[1, 2, 5, 10])
+        )
+        places = [(self.place(value), value) for value in map(float, locator.tick_values(self.low, self.high))]
+        inside = [(at, format_value(value)) for at, value in places if at is not None and -1e-9 <= at <= 1 + 1e-9]
+        return inside if len(inside) > 1 else [(0.0, format_value(self.low)), (1.0, format_value(self.high))]
+
+
+def scale(description: Mapping[str, Any], values: Iterable[Any]) -> Scale:
+    """Returns the axis of a parameter.
+
+    Args:
+        description: Description of its domain: ``{"loguniform": [0.0001, 0.01]}``; empty if nobody knows.
+        values: Values to be shown; a clone's may lie outside of the domain.
+    """
+    known = [value for value in values if value is not None]
+    kind, arguments = next(iter(description.items()), ("", []))
+    listed = kind in ("choice", "grid_search")
+    known = [*(arguments if listed else ()), *known]
+    numbers = all(map(is_number, known))
+    if listed or not numbers:
+        words = tuple(dict.fromkeys(map(format_value, sorted(known) if numbers else known)))
+        if len(words) <= MOST_MULTIPLES or not numbers:
+            return Scale(0.0, 1.0, choices=words)
+    if "uniform" in kind or "randint" in kind:
+        known += [arguments[0], arguments[1] - ("randint" in kind and not kind.startswith("q"))]
+        return line_scale(known, "log" in kind)
+    return line_scale(known, bool(known) and min(known) > 0 and max(known) / min(known) > 50)
+
+
+def line_scale(values: Sequence[float], log: bool) -> Scale:
+    """Returns the axis from the smallest to the largest of some numbers."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    return Scale(low, high, log and low > 0)
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
 
 KINDS = (".html", ".png")
 

@@ -137,11 +137,7 @@ class PlainProgress(ProgressReporter):
 
 
 class LiveTable(ProgressReporter):
-    """Draws a table anew as trials go on; notes and its last state stay on the screen.
-
-    Args:
-        console: Terminal to draw at.
-    """
+    """Draws a table anew as trials go on; notes and its last state stay on the screen."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()

@@ -161,13 +161,7 @@ def captioned(picture: Image.Image, lines: Sequence[str]) -> Image.Image:
 
 
 def write_animation(path: Path, frames: Sequence[Frame], holds: Sequence[float]) -> None:
-    """Writes an animated picture; one frame at a time is unpacked.
-
-    Args:
-        path: File to write.
-        frames: Frames, at least one.
-        holds: Seconds that each frame stands.
-    """
+    """Writes an animated picture of frames, unpacked one at a time, each of which stands for its seconds."""
     film: Any = frames[0].picture()
 
     def seek(number: int) -> None:
@@ -181,14 +175,7 @@ def write_animation(path: Path, frames: Sequence[Frame], holds: Sequence[float])
 
 
 def write_video(path: Path, frames: Sequence[Frame], holds: Sequence[float], frames_per_second: float) -> None:
-    """Writes a video; an odd row or column of pixels is left out, because the format demands even sides.
-
-    Args:
-        path: File to write.
-        frames: Frames, at least one.
-        holds: Seconds that each frame stands.
-        frames_per_second: Pictures a second in the file.
-    """
+    """Writes a video; an odd row or column of pixels is left out, because the format demands even sides."""
     import av
 
     width, height = (side - side % 2 for side in frames[0].size)

@@ -20,11 +20,7 @@ COST = 0.01
 
 
 class LiveDisplay:
-    """Draws a picture in place.
-
-    Args:
-        console: Terminal to draw at.
-    """
+    """Draws a picture in place."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False)

@@ -59,12 +59,7 @@ LEVELS, ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 
 
 class Panel:
-    """The panel of a run: what is known of the run, and its picture.
-
-    Args:
-        title: Title of the panel.
-        criteria: Criteria that end the training, and their thresholds.
-    """
+    """The panel of a run: what is known of the run, and its picture."""
 
     def __init__(self, title: str, criteria: Mapping[str, float]) -> None:
         self.title = title

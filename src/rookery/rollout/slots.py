@@ -90,13 +90,14 @@ class Outcome(NamedTuple):
 class SlotStore(Stateful):
     """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
 
-    The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen), and `record`
-    (rewards and ends), with `final` for truncated agents before it. When `ready`, `take` hands out what is complete;
-    the next call of any of these begins to write over it.
+    The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen, for those that do
+    not stand in the storage), and `record` (rewards and ends), with `final` for truncated agents before it. When
+    `complete` has reached `wanted`, `take` hands out what is complete; the next call of any of these begins to write
+    over it.
     """
 
-    saved = ("version", "complete", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
-             "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts",
+    saved = ("version", "complete", "wanted", "rewards_without_decision", "_lockstep", "_row", "_base", "_used",
+             "_taken", "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock", "_before")  # fmt: skip
     fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "_lines", "_due",
              "_handed")  # fmt: skip
@@ -123,6 +124,8 @@ class SlotStore(Stateful):
         """Number of the weights that play."""
         self.complete = 0
         """Decisions that can be taken now."""
+        self.wanted = demand.decisions or 0
+        """How many make an update; 0 while that is not known, because nobody has played."""
         self.rewards_without_decision = 0
         """Rewards before an agent's first decision in an episode, or after its end: nothing learns from them."""
         self._lockstep = True
@@ -163,6 +166,7 @@ class SlotStore(Stateful):
             for name in ("_active", "_column", "_filled", "_pending", "_starts", "_clock", "_before"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate((old, np.zeros((more, *old.shape[1:]), dtype=old.dtype))))
+        self.wanted = self.demand.decisions or self.demand.fragment_length * self.num_slots
         self._active[slot] = True
         self._column[slot] = -1
         self._filled[slot] = 0
@@ -471,12 +475,6 @@ class SlotStore(Stateful):
 
     # --- handing over -------------------------------------------------------------------------------------------------
 
-    @property
-    def ready(self) -> bool:
-        """Whether enough decisions are complete for an update."""
-        wanted = self.demand.decisions or self.demand.fragment_length * self.num_slots
-        return 0 < wanted <= self.complete
-
     def take(self, slab: Tree, row_of_slot: np.ndarray) -> Rollout:
         """All complete decisions, as a rollout on this store's own memory: read it before playing goes on.
 
@@ -651,7 +649,7 @@ class WorkerPolicy(Stateful):
     """
 
     saved = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
-    fixed = ("name", "noise", "staging", "actor", "decided", "_source", "_mine", "_theirs")
+    fixed = ("name", "noise", "staging", "actor", "decided", "_source", "_tensors")
 
     def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
         self.name = name
@@ -665,31 +663,22 @@ class WorkerPolicy(Stateful):
         kept = policy.memory_size + policy.exploration_size
         self.memory = SlotMemory(kept, policy.reward_column) if kept else None
         self._source: Policy | None = None
-        self._mine: list[Tensor] = []
-        self._theirs: list[Tensor] = []
+        self._tensors: tuple[list[Tensor], list[Tensor]] = [], []
         self.row_of_slot = np.zeros(0, dtype=np.int64)
         self.taken = np.zeros(0, dtype=bool)
         self.decided: Decisions | None = None
         self.use_weights()
 
-    def set_weights(self, policy: Policy, version: int) -> None:
-        """Takes over weights and normalizer of a policy like its own.
-
-        Args:
-            policy: Policy that has the weights.
-            version: Number of these weights.
-        """
-        if policy is not self._source:
-            self._source = policy  # to walk through modules takes longer than to copy
-            self._mine, self._theirs = _tensors(self.policy), _tensors(policy)
-        with torch.no_grad():
-            torch._foreach_copy_(self._mine, self._theirs)
-        if self.store is not None:
-            self.store.version = version
-        self.use_weights()
+    def tensors_from(self, source: Policy) -> tuple[list[Tensor], list[Tensor]]:
+        """Its own weights and statistics, and those of a policy like its own, in the same order."""
+        if source is not self._source:  # to walk through modules takes longer than to copy
+            self._source = source
+            mine, theirs = ([*policy.parameters(), *policy.buffers()] for policy in (self.policy, source))
+            self._tensors = mine, theirs
+        return self._tensors
 
     def use_weights(self) -> None:
-        """Acts by the policy's weights as they are now; comes after any change of them."""
+        """Lets kernels act by the policy's weights as they are now; comes after any change of them."""
         if self.actor is not None:
             self.actor.pack()
 
@@ -778,10 +767,6 @@ class WorkerPolicy(Stateful):
         self.taken[slot] = False
         if self.store is not None:
             self.store.close_slot(slot)
-
-
-def _tensors(policy: Policy) -> list[Tensor]:
-    return [*policy.parameters(), *policy.buffers()]
 
 
 def _tensors_at(kept: Any, at: Any) -> Any:

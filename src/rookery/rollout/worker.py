@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from rookery.core.batch import Demand, Rollout
 from rookery.core.device import device_of
@@ -214,9 +215,13 @@ class RolloutWorker(Stateful):
         """Takes over weights and normalizers; nothing the learners do is seen here before."""
         with self.timers["set_weights"]:
             self.version += 1
-            for name, policy in policies.items():
-                if name in self.policies:
-                    self.policies[name].set_weights(policy, self.version)
+            for name in policies.keys() & self.policies.keys():
+                mine = self.policies[name]
+                with torch.no_grad():
+                    torch._foreach_copy_(*mine.tensors_from(policies[name]))
+                mine.use_weights()
+                if mine.store is not None:
+                    mine.store.version = self.version
 
     # --- sampling -----------------------------------------------------------------------------------------------------
 
@@ -259,7 +264,7 @@ class RolloutWorker(Stateful):
         while not (newcomers := self._find_players()):
             self._vector_step()
             for name, policy in self.policies.items():
-                if policy.store is not None and policy.store.ready:
+                if policy.store is not None and 0 < policy.store.wanted <= policy.store.complete:
                     assert self.now is not None
                     rollouts[name] = policy.store.take(self.now.rows[policy.kind].obs, policy.row_of_slot)
             if (

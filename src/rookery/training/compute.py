@@ -17,12 +17,7 @@ from rookery.policies.policy import Policy
 
 
 def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
-    """Threads that the gradient steps of a learner are worth.
-
-    Args:
-        learner: Learner whose gradient steps these are.
-        num_lanes: Copies of the environment.
-    """
+    """Returns the threads that the gradient steps of a learner are worth, where so many copies are played."""
     policy, demand = learner.policy, learner.demand
     if sees_pictures(policy):
         return usable_cores()
@@ -45,22 +40,12 @@ def threads_for(learner: Algorithm[Any], number: int) -> AbstractContextManager[
 
 
 def acting_threads(learners: Mapping[str, Algorithm[Any]], threads: Mapping[str, int]) -> int:
-    """Threads to act with: one, or what learning has where a few rows of pictures are work for all of them.
-
-    Args:
-        learners: By policy.
-        threads: What each of them learns with.
-    """
+    """Threads to act with: one, or what learning has where a few rows of pictures are work for all of them."""
     return max((threads[name] for name, learner in learners.items() if sees_pictures(learner.policy)), default=1)
 
 
 def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[Any]]) -> dict[str, str]:
-    """What computes each policy, by name: ``kernels x86-64-v4`` for one, or ``torch``.
-
-    Args:
-        policies: All of them.
-        learners: Of those that learn; a frozen one only acts.
-    """
+    """What computes each policy, by name: ``kernels x86-64-v4`` for one, or ``torch``."""
     return {
         name: path_name(learners[name].on_kernels if name in learners else native_actor(policy) is not None)
         for name, policy in policies.items()

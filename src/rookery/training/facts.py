@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from rookery.algorithms.algorithm import Algorithm
-from rookery.envs.base import VectorEnv
-from rookery.policies.policy import Policy
 from rookery.report.console import PolicyFacts, RunFacts
 from rookery.training.compute import describe_memory, describe_path, paths_of
-from rookery.training.pace import describe_pace, describe_replay
+from rookery.training.pace import describe_pace
+from rookery.training.run import Run
 
 
-def run_facts(
-    env: VectorEnv,
-    seed: int,
-    policies: Mapping[str, Policy],
-    learners: Mapping[str, Algorithm[Any]],
-    notes: Sequence[str],
-    criteria: Mapping[str, float],
-) -> RunFacts:
-    """Returns the facts that a reporter shows before the first iteration.
-
-    Args:
-        env: Environment that the run plays in.
-        seed: Seed of the run.
-        policies: All policies, by name.
-        learners: Algorithms of the policies that learn, by name; the other policies are frozen.
-        notes: Lines that a user should read once.
-        criteria: Criteria that end the training, and their thresholds.
-    """
-    paths = paths_of(policies, learners)
-    replays = {name: describe_replay(learner) for name, learner in learners.items()}
-    paces = {}
-    if any(replays.values()):
-        paces = {name: ", ".join(filter(None, (describe_pace(learners[name]), replays[name]))) for name in learners}
+def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> RunFacts:
+    """Returns the facts that a reporter shows before the first iteration, with notes to read once and what ends it."""
+    env, learners, paths = run.env, run.learners, paths_of(run.policies, run.learners)
     facts = {
         name: PolicyFacts(
             algorithm=type(learners[name]).__name__ if name in learners else "frozen",
@@ -44,9 +21,9 @@ def run_facts(
             action_space=str(policy.action_spec.space),
             memory_size=policy.memory_size,
             memory=describe_memory(policy) if policy.memory_size else "",
-            pace=paces.get(name, ""),
+            pace=describe_pace(learners[name]) if run.replays and name in learners else "",
         )
-        for name, policy in policies.items()
+        for name, policy in run.policies.items()
     }
     num_agents = sum(len(kind.agents) for kind in env.kinds)
-    return RunFacts(env.name, env.num_lanes, num_agents, seed, facts, notes, criteria)
+    return RunFacts(env.name, env.num_lanes, num_agents, run.seed, facts, notes, criteria)

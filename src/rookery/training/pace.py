@@ -58,12 +58,7 @@ def measured_pace(run: Run, learner: Algorithm[Any], progress: Progress) -> Row:
 
 
 def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str]:
-    """The names of the policies whose algorithms learn from replay.
-
-    Args:
-        run: The run.
-        task: What they are asked for, in a word, for messages.
-        policies: Which of them; None = all.
+    """Returns the names of those of the policies (None = all) whose algorithms learn from replay, for a task.
 
     Raises:
         ConfigError: If there is none, or a policy that is named has none.
@@ -101,7 +96,7 @@ def check_can_pause(run: Run) -> None:
 
 
 def describe_pace(learner: Algorithm[Any]) -> str:
-    """How much a learner learns from how much play, in a few words."""
+    """How much a learner learns from how much play, and the size of its replay, in a few words."""
     if learner.replay is None:
         decisions = learner.demand.decisions
         if decisions is None:
@@ -112,12 +107,8 @@ def describe_pace(learner: Algorithm[Any]) -> str:
         pace = f"one gradient step for {1 / ratio:,.0f} decisions"
     else:
         pace = f"{ratio:g} gradient step{'' if ratio == 1 else 's'} a decision"
-    return f"{pace} from decision {learner.replay.cfg.learning_starts:,} on"
-
-
-def describe_replay(learner: Algorithm[Any]) -> str:
-    """The size of a learner's replay, in a few words; empty if it has none."""
-    if learner.replay is None:
-        return ""
     own = learner.replay.own
-    return f"replay {own.capacity:,} decisions ({gigabytes(own.full_bytes)})"
+    return (
+        f"{pace} from decision {learner.replay.cfg.learning_starts:,} on, replay {own.capacity:,} decisions "
+        f"({gigabytes(own.full_bytes)})"
+    )

@@ -83,22 +83,13 @@ class RunDir:
         """Folder of the checkpoints."""
         return self.path / FOLDER
 
-    @property
-    def is_used(self) -> bool:
-        """Whether a run has been here."""
-        return (self.path / "config.yaml").exists()
-
     def begin(self, resolved: Resolved[RunConfig], force: bool) -> None:
         """Writes what is known at the start of a run.
-
-        Args:
-            resolved: Settings of the run.
-            force: Whether a run that is here already is replaced.
 
         Raises:
             ConfigError: If there is a run here already and `force` is not set.
         """
-        if self.is_used:
+        if (self.path / "config.yaml").exists():
             if not force:
                 raise ConfigError(
                     f"run_dir = {str(self.path)!r}: there is a run here already; continue it (rookery resume "
@@ -127,10 +118,6 @@ class RunDir:
     def record(self, result: IterationResult, tensorboard: bool) -> None:
         """Writes an iteration to `metrics.jsonl`.
 
-        Args:
-            result: Result of the iteration.
-            tensorboard: Whether the result is written for TensorBoard too.
-
         Raises:
             FileError: If the disk is full.
         """
@@ -145,13 +132,7 @@ class RunDir:
                 raise FileError(f"{self.path}: TensorBoard's file cannot be written: {error.strerror}") from None
 
     def go_on_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
-        """Removes what was written after the moment that a resumed run continues from.
-
-        Args:
-            iteration: Iterations of the run at that moment.
-            env_steps: Environment steps of the run at that moment.
-            tensorboard: Whether results are written for TensorBoard.
-        """
+        """Removes what was written after the moment that a resumed run continues from."""
         cut_rows(self.path, iteration)
         if tensorboard:
             self.board = TensorBoard(self.path)

@@ -7,7 +7,7 @@ trained here is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -35,7 +35,7 @@ PARTS = {"env.step": "environment", "act": "acting", "record": "recording", "tra
 COPIES = (8, 32, 128)
 """Numbers of copies that a survey compares."""
 
-PATIENCE = 4.0
+LONGEST_SECONDS = 4.0
 """Seconds that measuring one choice of settings may take, if its share of the time is less."""
 
 WORTH_CHANGING = 1.15
@@ -237,16 +237,32 @@ def survey(
         RookeryError: If the user's own choice does not work.
     """
     counts = sorted({own[1], *COPIES})
-    slot = 0.8 * seconds / (1 + len(implementations) * len(counts))
-    tried = [_try(make, *own, slot)]
-    watch(tried[0])
-    assert tried[0].pace is not None
-    copy_seconds = tried[0].pace.iteration_seconds / own[1]
+    share = 0.8 * seconds / (1 + len(implementations) * len(counts))
+    tried: list[Tried] = []
+
+    def note(choice: Tried) -> Tried:
+        watch(choice)
+        tried.append(choice)
+        return choice
+
+    first = note(_try(make, *own, share)).pace
+    assert first is not None
     for implementation in implementations:
-        others = [count for count in counts if (implementation, count) != own]
-        for choice in _try_counts(make, implementation, others, slot, copy_seconds):
-            watch(choice)
-            tried.append(choice)
+        copy_seconds = first.iteration_seconds / own[1]
+        for count in counts:
+            expected = 2 * copy_seconds * count
+            if (implementation, count) == own:
+                continue
+            if expected > max(LONGEST_SECONDS, 2 * share):
+                note(Tried(implementation, count, reason=f"two iterations would take {expected:.0f} s"))
+                continue
+            try:
+                pace = note(_try(make, implementation, count, share)).pace
+            except RookeryError as error:
+                note(Tried(implementation, count, reason=str(error)))
+                break
+            assert pace is not None
+            copy_seconds = pace.iteration_seconds / count
     fastest = max(tried, key=lambda choice: choice.steps_per_second)
     assert fastest.pace is not None
     with make(fastest.implementation, fastest.num_envs) as trainer:
@@ -260,42 +276,8 @@ def _try(make: Make, implementation: str, num_envs: int, seconds: float) -> Trie
         return Tried(implementation, num_envs, measure_pace(trainer, seconds))
 
 
-def _try_counts(
-    make: Make, implementation: str, counts: Sequence[int], seconds: float, copy_seconds: float
-) -> Iterator[Tried]:
-    """One implementation with more and more copies; those that would take long are left out.
-
-    Args:
-        make: As for `survey`.
-        implementation: Value of `env.implementation`.
-        counts: Numbers of copies, ascending.
-        seconds: Time for each.
-        copy_seconds: What an iteration is expected to take for each copy.
-    """
-    for count in counts:
-        expected = 2 * copy_seconds * count
-        if expected > max(PATIENCE, 2 * seconds):
-            yield Tried(implementation, count, reason=f"two iterations would take {expected:.0f} s")
-            continue
-        try:
-            choice = _try(make, implementation, count, seconds)
-        except RookeryError as error:
-            yield Tried(implementation, count, reason=str(error))
-            return
-        assert choice.pace is not None
-        copy_seconds = choice.pace.iteration_seconds / count
-        yield choice
-
-
 def advice(own: Tried, fastest: Tried, limits: Limits, settings: AlgorithmConfig) -> tuple[str, ...]:
-    """What holds a training back, and what to set, in sentences.
-
-    Args:
-        own: The user's own choice.
-        fastest: The fastest one.
-        limits: Of the fastest.
-        settings: Those of the algorithm.
-    """
+    """What holds a training back, and what to set, in sentences."""
     assert fastest.pace is not None
     shares = fastest.pace.shares
     part = max(shares, key=lambda name: shares[name])

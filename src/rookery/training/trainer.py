@@ -26,9 +26,9 @@ from rookery.report.console import Reporter, reporter
 from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
-from rookery.training import checkpoint, recording
+from rookery.training import checkpoint
 from rookery.training.compute import changed_paths, paths_of, threads_for
-from rookery.training.evaluation import Measure
+from rookery.training.evaluation import Measure, record
 from rookery.training.facts import run_facts
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining, with_replay
 from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
@@ -249,7 +249,7 @@ class Trainer(Run):
     @contextmanager
     def _session(self, criteria: Mapping[str, float]) -> Iterator[None]:
         """What the reporter and signals are told before and after iterations that belong together."""
-        facts = run_facts(self.env, self.seed, self.policies, self.learners, self.notes, criteria)
+        facts = run_facts(self, self.notes, criteria)
         self.reporter.start(facts, self.timers)
         try:
             with self.interrupt.watching():
@@ -273,20 +273,20 @@ class Trainer(Run):
             self.reporter.event(f"checkpoint {self.save().name}")
 
     def learn(self, gradient_steps: int = ITERATION, policies: Sequence[str] | None = None) -> IterationResult:
-        """Learns from replay memories alone: no environment is touched, and no schedule moves.
+        """Learns from replay alone: no environment is touched, and no schedule moves.
 
         Every 1000 gradient steps are an iteration: a row of metrics, and a checkpoint when one is due; one is written
         at the end too, if there is a run directory. Evaluations are left out. Ctrl-C ends it as it ends `train`.
 
         Args:
             gradient_steps: Of each policy.
-            policies: Which; None = all that have a memory.
+            policies: Which; None = all that learn from replay.
 
         Returns:
             Where the run stands then.
 
         Raises:
-            ConfigError: If a policy has no memory, or nothing is in it.
+            ConfigError: If a policy does not learn from replay, or nothing is in it.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
         """
         names = with_replay(self, "learn", policies)
@@ -317,9 +317,9 @@ class Trainer(Run):
         return self._iterate(body, {"gradient_steps": until}, lambda: "" if left else told)
 
     def collect(self, env_steps: int) -> IterationResult:
-        """Plays and stores what is played in replay memories; nothing is learned.
+        """Plays and stores what is played in replay; nothing is learned.
 
-        Policies without a memory play with the weights they have; what they play is not kept. Every 1000 env steps are
+        Policies without replay play with the weights they have; what they play is not kept. Every 1000 env steps are
         an iteration, as of `learn`. Steps in which the environment rests do not count.
 
         Args:
@@ -329,7 +329,7 @@ class Trainer(Run):
             Where the run stands then.
 
         Raises:
-            ConfigError: If no policy has a memory.
+            ConfigError: If no policy learns from replay.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
         """
         names = with_replay(self, "collect", None)
@@ -391,11 +391,11 @@ class Trainer(Run):
         return result
 
     def pause_sampling(self) -> None:
-        """From now on iterations learn from replay memories only, and the environment is not touched, until
+        """From now on iterations learn from replay only, and the environment is not touched, until
         `resume_sampling`. Each makes as many gradient steps as belong to its env steps. A checkpoint keeps this.
 
         Raises:
-            ConfigError: If no policy has a memory that learning could begin with.
+            ConfigError: If no policy has enough in its replay for learning to begin.
         """
         check_can_pause(self)
         self.paused = True
@@ -440,7 +440,7 @@ class Trainer(Run):
             frames_per_second: Speed of the film.
         """
         with torch_threads(1):
-            return recording.record(
+            return record(
                 self,
                 Path(path),
                 episodes=episodes,

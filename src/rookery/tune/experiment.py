@@ -22,9 +22,9 @@ from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, fields_of, is_undecided, show
 from rookery.report.experiment import ExperimentSummary
-from rookery.report.experiment_hparams import write_experiment
 from rookery.report.experiment_table import progress_reporter
 from rookery.report.results import IterationResult
+from rookery.report.tensorboard import write_experiment
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
 from rookery.training.settings import SHORTHANDS, RunConfig

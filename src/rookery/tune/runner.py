@@ -23,8 +23,8 @@ from rookery.core.files import FOLDER, FileError, last_good
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Role, Streams
 from rookery.report.experiment import TrialSummary, format_params, format_value, is_number, short_names
-from rookery.report.experiment_hparams import write_session
 from rookery.report.experiment_table import ProgressReporter
+from rookery.report.tensorboard import write_session
 from rookery.tune.executor import Event, Executor, Failed, Order, Stepped
 from rookery.tune.executors.trial_worker import is_full
 from rookery.tune.job import PARAMS, Start
