@@ -39,6 +39,7 @@ from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
 from rookery.models.heads import Head, HeadSpec, Outputs
+from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
@@ -63,6 +64,7 @@ __all__ = [
     "Fraction",
     "Head",
     "HeadSpec",
+    "Inputs",
     "Kind",
     "Means",
     "Metrics",
@@ -93,6 +95,8 @@ __all__ = [
     "Step",
     "Streams",
     "Structural",
+    "Structure",
+    "Tower",
     "Transitions",
     "ValueColumn",
     "VectorEnv",

@@ -18,8 +18,8 @@ from rookery.core.native import (
     FLOATS,
     FOLDER,
     SWITCH,
-    Leaf,
-    Linear,
+    InputLeaf,
+    LinearLayer,
     Network,
     Table,
     best_build,
@@ -67,7 +67,10 @@ class Layers:
         for parts in [*([width] for width in widths), outputs]:
             scale = max(inputs, 1) ** -0.5
             self.layers.append(
-                [Linear(*(weight(*s, generator=generator, scale=scale) for s in ((n, inputs), (n,)))) for n in parts]
+                [
+                    LinearLayer(*(weight(*s, generator=generator, scale=scale) for s in ((n, inputs), (n,))))
+                    for n in parts
+                ]
             )
             inputs = sum(parts)
         self.table = None
@@ -150,7 +153,7 @@ def near(found, expected, at_least=0.0):
 def normalized(width, clip=1.5):
     generator = torch.Generator().manual_seed(7)
     mean, inverse = torch.randn(width, generator=generator), torch.rand(width, generator=generator) + 0.5
-    return Leaf(FLOATS, width, mean=mean, inverse_std=inverse, clip=clip)
+    return InputLeaf(FLOATS, width, mean=mean, inverse_std=inverse, clip=clip)
 
 
 # --- networks --------------------------------------------------------------------------------------------------------
@@ -160,7 +163,7 @@ def normalized(width, clip=1.5):
 @pytest.mark.parametrize("widths", [(), (5,), (64, 64), (33, 16, 7), (16, 31, 48, 3)], ids=len)
 def test_any_layers_are_those_of_torch(build, widths, activation):
     for outputs in ([1], [4], [5], [3, 1]):
-        layers = Layers(build, [Leaf(FLOATS, 6)], widths, outputs, activation)
+        layers = Layers(build, [InputLeaf(FLOATS, 6)], widths, outputs, activation)
         for rows in ROWS:
             layers.check(rows)
 
@@ -168,7 +171,7 @@ def test_any_layers_are_those_of_torch(build, widths, activation):
 @pytest.mark.parametrize("inputs", [1, 3, 4, 8, 15, 16, 17, 32, 47, 64, 100, 376])
 def test_any_number_of_inputs_and_units(build, inputs):
     for width in (1, 4, 8, 15, 16, 17, 48, 63, 65, 128):
-        Layers(build, [Leaf(FLOATS, inputs)], (width, width), [3]).check(17)
+        Layers(build, [InputLeaf(FLOATS, inputs)], (width, width), [3]).check(17)
 
 
 @pytest.mark.parametrize(
@@ -178,19 +181,31 @@ def test_the_last_layer_may_have_several_parts_narrow_or_wide(build, outputs):
     for widths in ((), (9,), (32, 16)):
         for inputs in (5, 16):
             for rows in (1, 60, 61):
-                Layers(build, [Leaf(FLOATS, inputs)], widths, outputs).check(rows)
+                Layers(build, [InputLeaf(FLOATS, inputs)], widths, outputs).check(rows)
 
 
 LEAVES = {
-    "bytes": ([Leaf(BYTES, 9, 255.0)], ()),
-    "bytes as they are": ([Leaf(BYTES, 16)], ()),
+    "bytes": ([InputLeaf(BYTES, 9, 255.0)], ()),
+    "bytes as they are": ([InputLeaf(BYTES, 16)], ()),
     "normalized": ([normalized(7)], ()),
     "sixteen normalized": ([normalized(16, 0.3)], ()),
-    "several": ([Leaf(FLOATS, 3), Leaf(BYTES, 4, 7.0), normalized(2), Leaf(FLOATS, 1), Leaf(BYTES, 6, 255.0)], ()),
-    "a category": ([Leaf(CATEGORIES, 1)], (5,)),
-    "categories": ([Leaf(CATEGORIES, 2), Leaf(CATEGORIES, 1)], (5, 3, 40)),
-    "numbers and a category": ([Leaf(FLOATS, 3), Leaf(CATEGORIES, 1)], (6,)),
-    "all": ([normalized(3), Leaf(BYTES, 4, 7.0), Leaf(CATEGORIES, 3), Leaf(CATEGORIES, 1)], (2, 7, 3, 4)),
+    "several": (
+        [
+            InputLeaf(FLOATS, 3),
+            InputLeaf(BYTES, 4, 7.0),
+            normalized(2),
+            InputLeaf(FLOATS, 1),
+            InputLeaf(BYTES, 6, 255.0),
+        ],
+        (),
+    ),
+    "a category": ([InputLeaf(CATEGORIES, 1)], (5,)),
+    "categories": ([InputLeaf(CATEGORIES, 2), InputLeaf(CATEGORIES, 1)], (5, 3, 40)),
+    "numbers and a category": ([InputLeaf(FLOATS, 3), InputLeaf(CATEGORIES, 1)], (6,)),
+    "all": (
+        [normalized(3), InputLeaf(BYTES, 4, 7.0), InputLeaf(CATEGORIES, 3), InputLeaf(CATEGORIES, 1)],
+        (2, 7, 3, 4),
+    ),
 }
 
 
@@ -213,8 +228,8 @@ def test_without_layers_heads_stand_on_the_inputs(build, leaves):
 
 @pytest.mark.parametrize("activation", SHARP)
 def test_activations_are_exact_to_a_few_units_in_the_last_place(build, activation):
-    one = [Linear(torch.ones(1, 1), torch.zeros(1))]
-    network = Network(build, [Leaf(FLOATS, 1)], [one, one], activation)
+    one = [LinearLayer(torch.ones(1, 1), torch.zeros(1))]
+    network = Network(build, [InputLeaf(FLOATS, 1)], [one, one], activation)
     x = torch.cat((torch.linspace(-20, 20, 40_001), torch.tensor([1e-30, -1e-6, 0.0, -100.0, 100.0, -1e30, 1e30])))
     (found,) = network.forward([x.unsqueeze(1)], keep=False)
     error = found.squeeze(1) - TORCH[activation](x.double())
@@ -225,7 +240,7 @@ def test_activations_are_exact_to_a_few_units_in_the_last_place(build, activatio
 
 @pytest.mark.parametrize("activation", SHARP)
 def test_numbers_far_from_zero_are_those_of_torch(build, activation):
-    layers = Layers(build, [Leaf(FLOATS, 8)], (32, 32), [3], activation)
+    layers = Layers(build, [InputLeaf(FLOATS, 8)], (32, 32), [3], activation)
     arrays, gradients = [array * 1000 for array in layers.seen(50)], layers.gradients(50)
     near(layers.network.forward(arrays, keep=True), layers.by_torch(arrays, gradients)[0])
     layers.network.write_gradients(gradients)
@@ -236,7 +251,7 @@ def test_numbers_far_from_zero_are_those_of_torch(build, activation):
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_not_finite_leaves_gradients_that_are_not(build, activation, bad):
     # so that the optimizer skips the step, as it does in torch
-    layers = Layers(build, [Leaf(FLOATS, 8)], (32, 32), [3], activation)
+    layers = Layers(build, [InputLeaf(FLOATS, 8)], (32, 32), [3], activation)
     arrays, gradients = layers.seen(20), layers.gradients(20)
     arrays[0][7, 3] = bad
     _, expected, _ = layers.by_torch(arrays, gradients)
@@ -248,7 +263,7 @@ def test_what_is_not_finite_leaves_gradients_that_are_not(build, activation, bad
 
 @pytest.mark.parametrize("activation", SHARP)
 def test_what_is_no_number_stays_none_in_the_outputs_and_in_its_own_row(build, activation):
-    layers = Layers(build, [Leaf(FLOATS, 8)], (32, 32), [3], activation)
+    layers = Layers(build, [InputLeaf(FLOATS, 8)], (32, 32), [3], activation)
     arrays = layers.seen(20)
     (before,) = layers.network.forward(arrays, keep=False)
     arrays[0][7, 3] = float("nan")
@@ -258,7 +273,7 @@ def test_what_is_no_number_stays_none_in_the_outputs_and_in_its_own_row(build, a
     assert torch.equal(after[others], before[others])
 
 
-@pytest.mark.parametrize(("leaves", "sizes"), [([Leaf(FLOATS, 6)], ()), LEAVES["all"]], ids=["numbers", "all"])
+@pytest.mark.parametrize(("leaves", "sizes"), [([InputLeaf(FLOATS, 6)], ()), LEAVES["all"]], ids=["numbers", "all"])
 @pytest.mark.parametrize("outputs", [[2, 1], [20, 1]], ids=["narrow", "wide"])
 def test_the_outputs_of_a_row_do_not_depend_on_the_rows_beside_it(build, leaves, sizes, outputs):
     layers = Layers(build, leaves, (33, 16), outputs, sizes=sizes)
@@ -291,7 +306,7 @@ def test_batches_grow_and_shrink(build):
 
 
 def test_new_weights_count_in_the_next_pass(build):
-    layers = Layers(build, [Leaf(FLOATS, 6)], (33,), [3])
+    layers = Layers(build, [InputLeaf(FLOATS, 6)], (33,), [3])
     for _ in range(3):
         layers.check(20)
         with torch.no_grad():
@@ -300,7 +315,7 @@ def test_new_weights_count_in_the_next_pass(build):
 
 
 def test_no_backward_pass_without_a_forward_pass_that_kept(build):
-    layers = Layers(build, [Leaf(FLOATS, 6)], (33,), [3])
+    layers = Layers(build, [InputLeaf(FLOATS, 6)], (33,), [3])
     arrays, gradients = layers.seen(20), layers.gradients(20)
     with pytest.raises(RuntimeError, match="kept"):
         layers.network.write_gradients(gradients)
@@ -310,7 +325,7 @@ def test_no_backward_pass_without_a_forward_pass_that_kept(build):
 
 
 def test_a_pass_that_keeps_nothing_leaves_what_another_kept(build):
-    layers = Layers(build, [Leaf(FLOATS, 6)], (33,), [3])
+    layers = Layers(build, [InputLeaf(FLOATS, 6)], (33,), [3])
     arrays, gradients = layers.seen(20), layers.gradients(20)
     layers.network.forward(arrays, keep=True)
     layers.network.write_gradients(gradients)
@@ -323,8 +338,8 @@ def test_a_pass_that_keeps_nothing_leaves_what_another_kept(build):
 
 
 def test_weights_that_no_one_learns_need_no_gradient_to_go_forward(build):
-    layers = Layers(build, [Leaf(FLOATS, 6)], (33,), [3])
-    frozen = [[Linear(part.weight.detach(), part.bias.detach()) for part in layer] for layer in layers.layers]
+    layers = Layers(build, [InputLeaf(FLOATS, 6)], (33,), [3])
+    frozen = [[LinearLayer(part.weight.detach(), part.bias.detach()) for part in layer] for layer in layers.layers]
     arrays = layers.seen(20)
     network = Network(build, layers.leaves, frozen, "tanh")
     assert torch.equal(network.forward(arrays, keep=False)[0], layers.network.forward(arrays, keep=False)[0])
@@ -332,7 +347,7 @@ def test_weights_that_no_one_learns_need_no_gradient_to_go_forward(build):
 
 def test_two_threads_with_a_network_each_do_as_one_after_the_other(build):
     def learn(seed):
-        layers = Layers(build, [Leaf(FLOATS, 6)], (64, 64), [3, 1], seed=seed)
+        layers = Layers(build, [InputLeaf(FLOATS, 6)], (64, 64), [3, 1], seed=seed)
         for rows in (61, 250, 17) * 10:
             layers.network.forward(layers.seen(rows), keep=True)
             layers.network.write_gradients(layers.gradients(rows))
@@ -350,7 +365,7 @@ def test_two_threads_with_a_network_each_do_as_one_after_the_other(build):
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the size of a process is read from /proc")
 def test_networks_that_are_gone_leave_no_memory_behind(build):
-    layers = Layers(build, [Leaf(FLOATS, 6)], (64, 64), [3, 1])
+    layers = Layers(build, [InputLeaf(FLOATS, 6)], (64, 64), [3, 1])
     arrays = layers.seen(100)
 
     def build_and_drop(count):

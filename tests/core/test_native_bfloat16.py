@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rookery.core.native import FLOATS, Leaf, Linear, Network, Networks, kernel_threads
+from rookery.core.native import FLOATS, InputLeaf, LinearLayer, Network, Networks, kernel_threads
 
 # 0.4 percent is the step of bfloat16; where the last bit of a float decides which way it rounds, one step is lost
 CLOSE = 2e-3
@@ -35,7 +35,7 @@ class Rounded(torch.autograd.Function):
 
 
 def layers(widths, parts, generator):
-    """Linear layers, the last of several parts."""
+    """LinearLayer layers, the last of several parts."""
     made = []
     for inputs, outputs in zip(widths, [*([width] for width in widths[1:]), parts], strict=True):
         layer = []
@@ -43,7 +43,7 @@ def layers(widths, parts, generator):
             weight = nn.Parameter(torch.randn(number, inputs, generator=generator) * inputs**-0.5)
             bias = nn.Parameter(torch.randn(number, generator=generator))
             weight.grad, bias.grad = torch.full_like(weight, torch.nan), torch.full_like(bias, torch.nan)
-            layer.append(Linear(weight, bias))
+            layer.append(LinearLayer(weight, bias))
         made.append(layer)
     return made
 
@@ -52,7 +52,7 @@ def by_torch(made, x, gradients):
     """Outputs, gradients of weights and of inputs, with rounded factors."""
     x = x.double().requires_grad_()
     copies = [[[each.detach().double().requires_grad_() for each in part] for part in layer] for layer in made]
-    weights = [[Linear(*part) for part in layer] for layer in copies]
+    weights = [[LinearLayer(*part) for part in layer] for layer in copies]
     h = x
     for layer in weights[:-1]:
         h = torch.tanh(Rounded.apply(h, layer[0].weight) + layer[0].bias)
@@ -71,8 +71,8 @@ def near(mine, wanted):
 def test_products_are_those_of_rounded_factors(kernels, widths, parts):
     generator = torch.Generator().manual_seed(0)
     made = layers(widths, parts, generator)
-    network = Network(kernels, [Leaf(FLOATS, widths[0])], made, "tanh", bfloat16=True)
-    plain = Network(kernels, [Leaf(FLOATS, widths[0])], made, "tanh")
+    network = Network(kernels, [InputLeaf(FLOATS, widths[0])], made, "tanh", bfloat16=True)
+    plain = Network(kernels, [InputLeaf(FLOATS, widths[0])], made, "tanh")
     for rows in (1, 2, 15, 97, 250):
         x = torch.randn(rows, widths[0], generator=generator)
         gradients = [torch.randn(rows, part, generator=generator) for part in parts]
@@ -91,7 +91,7 @@ def test_products_are_those_of_rounded_factors(kernels, widths, parts):
 
 def test_what_is_not_a_number_stays_none(kernels):
     generator = torch.Generator().manual_seed(0)
-    network = Network(kernels, [Leaf(FLOATS, 9)], layers((9, 33), [6], generator), "tanh", bfloat16=True)
+    network = Network(kernels, [InputLeaf(FLOATS, 9)], layers((9, 33), [6], generator), "tanh", bfloat16=True)
     x = torch.randn(4, 9, generator=generator)
     x.view(torch.int32)[2, 5] = 0x7FFFFFFF
     (outputs,) = network.forward([x], keep=False)
@@ -104,7 +104,7 @@ def test_what_is_not_a_number_stays_none(kernels):
 def several(build, count, width=1):
     generator = torch.Generator().manual_seed(0)
     made = [layers((8, 40, 24), [width], generator) for _ in range(count)]
-    return made, [Network(build, [Leaf(FLOATS, 8)], each, "relu") for each in made]
+    return made, [Network(build, [InputLeaf(FLOATS, 8)], each, "relu") for each in made]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

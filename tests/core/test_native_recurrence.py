@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rookery.core.batch import Sequences
-from rookery.core.native import ADDRESS, FLOATS, Head, HeadLayout, Leaf, Linear, Network, address
+from rookery.core.native import ADDRESS, FLOATS, DrawingHead, HeadLayout, InputLeaf, LinearLayer, Network, address
 from rookery.core.native_memory import GATES, Cell, Recurrence
 from rookery.models.memory import MemoryConfig, build_memory
 
@@ -155,8 +155,8 @@ def test_layers_of_cells_are_the_memory_of_a_policy(kernels, kind, holes):
 
     networks, cells, after = [], [], torch.empty_like(memory)
     for layer in module.layers:
-        inputs = Linear(layer.input.weight, layer.input.bias)
-        networks.append(Network(kernels, [Leaf(FLOATS, inputs.weight.shape[1])], [[inputs]], "tanh"))
+        inputs = LinearLayer(layer.input.weight, layer.input.bias)
+        networks.append(Network(kernels, [InputLeaf(FLOATS, inputs.weight.shape[1])], [[inputs]], "tanh"))
         cells.append(Cell(kernels, kind, size, getattr(layer, "recurrent", None)))
     for network, cell, *states in zip(networks, cells, memory.chunk(2, dim=1), after.chunk(2, dim=1), strict=True):
         (pre,) = network.forward([x], keep=True)
@@ -423,7 +423,7 @@ class Remembering:
             inputs, hidden = size, []
         self.networks.append(self.network(inputs, [], [sum(self.choices) + flags + numbers, 1]))
         self.elements, self.dtype = len(self.choices) + flags + numbers, torch.int64 if integers else torch.float32
-        self.head = Head(build, HeadLayout(self.choices, flags, numbers, integers))
+        self.head = DrawingHead(build, HeadLayout(self.choices, flags, numbers, integers))
         self.log_std = torch.full((numbers,), -0.5)
         self.recurrence = Recurrence(build, self.networks, self.cells, self.offsets)
         self.recurrence.pack()
@@ -435,9 +435,9 @@ class Remembering:
         """Layers of these widths, and one of several parts."""
         layers, below = [], inputs
         for parts in [*([width] for width in widths), *([last] if last else [])]:
-            layers.append([Linear(self.weight(width, below), self.weight(width)) for width in parts])
+            layers.append([LinearLayer(self.weight(width, below), self.weight(width)) for width in parts])
             below = sum(parts)
-        return Network(self.build, [Leaf(FLOATS, inputs)], layers, "tanh")
+        return Network(self.build, [InputLeaf(FLOATS, inputs)], layers, "tanh")
 
     def inputs(self, rows):
         """Observations, memory, a mask and noise; some slots start an episode."""

@@ -12,7 +12,18 @@ from torch import nn
 from torch.nn import functional
 
 from rookery.core.flat import flatten
-from rookery.core.native import ADDRESS, FLOATS, SWITCH, Head, HeadLayout, Leaf, Linear, Network, address, best_build
+from rookery.core.native import (
+    ADDRESS,
+    FLOATS,
+    SWITCH,
+    DrawingHead,
+    HeadLayout,
+    InputLeaf,
+    LinearLayer,
+    Network,
+    address,
+    best_build,
+)
 from rookery.core.optim import Adam
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
@@ -413,8 +424,8 @@ def test_without_kernels_policies_act_by_their_modules(monkeypatch):
 def test_squashed_numbers_are_those_of_the_formula(kernels, count, size, drawn):
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(2 * count, 5, generator=generator) * size, torch.randn(2 * count, generator=generator)]
-    network = Network(kernels, [Leaf(FLOATS, 5)], [[Linear(*weights)]], "tanh")
-    head = Head(kernels, HeadLayout((), 0, count, False, kind="squashed", log_std=(-5.0, 2.0)))
+    network = Network(kernels, [InputLeaf(FLOATS, 5)], [[LinearLayer(*weights)]], "tanh")
+    head = DrawingHead(kernels, HeadLayout((), 0, count, False, kind="squashed", log_std=(-5.0, 2.0)))
     for rows in (1, 15, 16, 17, 70):
         obs, noise = torch.randn(rows, 5, generator=generator), torch.randn(rows, count, generator=generator)
         action, logp = torch.empty(rows, count), torch.empty(rows)

@@ -14,7 +14,7 @@ from rookery.algorithms.ppo import PPO, ppo_gradient, ppo_loss
 from rookery.core.batch import Minibatch
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
-from rookery.core.native import FLOATS, Leaf, Linear, Network, best_build
+from rookery.core.native import FLOATS, InputLeaf, LinearLayer, Network, best_build
 from rookery.core.optim import ClosedForm, compute_gradients, gradient_step
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.rollout.slots import Decisions
@@ -198,9 +198,9 @@ def test_a_category_that_there_is_not_is_noticed(category):
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu", "gelu"])
 def test_what_is_no_number_stays_none_whatever_its_bits(bits, activation):
     nan = struct.unpack("<f", struct.pack("<I", bits))[0]
-    first = Linear(torch.randn(5, 3), torch.zeros(5))
-    last = Linear(torch.ones(1, 5), torch.zeros(1))
-    network = Network(best_build(), [Leaf(FLOATS, 3)], [[first], [last]], activation)
+    first = LinearLayer(torch.randn(5, 3), torch.zeros(5))
+    last = LinearLayer(torch.ones(1, 5), torch.zeros(1))
+    network = Network(best_build(), [InputLeaf(FLOATS, 3)], [[first], [last]], activation)
     first.bias.view(torch.int32)[2] = struct.unpack("<i", struct.pack("<I", bits))[0]
     assert nan != nan
     assert torch.isnan(network.forward([torch.randn(4, 3)], keep=False)[0]).all()

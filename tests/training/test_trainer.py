@@ -614,3 +614,25 @@ def test_saving_a_trainer_changes_nothing():
     first = digest(saved.state_dict()["learners"])
     assert digest(saved.state_dict()["learners"]) == first
     assert after(saved, 2) == after(plain, 2)
+
+
+def test_torch_has_as_many_threads_after_each_call_as_before(tmp_path):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with cart_pole(REPLAYING, run_dir=tmp_path / "run") as trainer:
+            found = [torch.get_num_threads()]
+            for call in (
+                trainer.train_iteration,
+                lambda: trainer.train({"iterations": 2}),
+                lambda: trainer.collect(8),
+                lambda: trainer.learn(2),
+                lambda: trainer.evaluate(1),
+                lambda: trainer.record(tmp_path / "film.webp", max_frames=2),
+            ):
+                call()
+                found.append(torch.get_num_threads())
+        Trainer.load(tmp_path / "run").close()
+        assert [*found, torch.get_num_threads()] == [2] * 8
+    finally:
+        torch.set_num_threads(before)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rookery.cli.runs import Provenance, find_run, read_provenance
-from rookery.cli.timers import update_functions
-from rookery.core.errors import ConfigError
+from rookery.cli.timers import place_of, update_functions
 
 if TYPE_CHECKING:
     from rookery.core.config import Resolved
@@ -166,11 +165,6 @@ def seen(calls: Iterable[Call]) -> Iterator[str]:
 
 def written(names: Iterable[str]) -> Iterator[str]:
     """Functions as lines, for `core/source.py:find`: place and name."""
-    from rookery.core.source import find
-
     for name in names:
-        function = name.partition(":")[2].partition(" ")[0]
-        try:
-            yield f"  {find(name)}  {function}"
-        except ConfigError:  # the code of a run need not be here
-            yield f"  {name}"
+        place = place_of(name)
+        yield f"  {place}" if place == name else f"  {place}  {name.partition(':')[2].partition(' ')[0]}"

@@ -233,15 +233,9 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
 
 
 def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
-    """Trains to the end, evaluates over `episodes`, writes and shows the outcome.
+    """Trains to the end, or to a criterion of `stop`, evaluates over `episodes` if any, writes and shows the outcome.
 
-    Args:
-        trainer: With a run directory.
-        stop: Criteria beside those of the settings.
-        episodes: Episodes to evaluate over; 0 = none.
-
-    Raises:
-        Exit: With 128 and the number of the signal (130 after Ctrl-C), if one ended it.
+    After a signal it exits as `exit_of_interrupts` does.
     """
     assert trainer.run_dir is not None
     folder = trainer.run_dir.path

@@ -241,7 +241,7 @@ def path_name(on_kernels: bool) -> str:
     return "torch" if build is None else f"kernels {build.name}"
 
 
-class Leaf(NamedTuple):
+class InputLeaf(NamedTuple):
     """One array of what a network reads, ``[N, width]``.
 
     Attributes:
@@ -261,7 +261,7 @@ class Leaf(NamedTuple):
     clip: float = 0.0
 
 
-class Linear(NamedTuple):
+class LinearLayer(NamedTuple):
     """Weights of a linear layer, ``[outputs, inputs]`` and ``[outputs]``; gradients are written where they have any."""
 
     weight: Tensor
@@ -310,8 +310,8 @@ class Network:
     def __init__(
         self,
         build: Build,
-        leaves: Sequence[Leaf],
-        layers: Sequence[Sequence[Linear]],
+        leaves: Sequence[InputLeaf],
+        layers: Sequence[Sequence[LinearLayer]],
         activation: str,
         table: Table | None = None,
         norms: Sequence[Norm] = (),
@@ -472,7 +472,7 @@ class HeadLayout(NamedTuple):
     spread: Tensor | None = None
 
 
-class Head:
+class DrawingHead:
     """Describes to kernels how actions are drawn from what a network puts out.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rookery.core.native import ADDRESS, Build, Head, Network, places
+from rookery.core.native import ADDRESS, Build, DrawingHead, Network, places
 
 GATES = {"lstm": 4, "gru": 3, "scan": 2}
 """Gates of each kind of cell, in the order of `enum CellKind`."""
@@ -167,7 +167,7 @@ class Recurrence:
 
     def policy_step(
         self,
-        head: Head,
+        head: DrawingHead,
         leaves: Any,
         rows: int,
         memory: int,

@@ -102,7 +102,7 @@ class Head(nn.Module, ABC):
     """Base of what a policy ends in: from features to what each row's action is drawn from.
 
     What steers exploration (a rate, a temperature) is a buffer: it travels with the weights, so a learner sets it and
-    whoever plays heeds it from the next hand-over on. The most probable actions never depend on it.
+    whoever plays takes it up from the next hand-over on. The most probable actions never depend on it.
 
     Attributes:
         action_spec: Layout of the actions.

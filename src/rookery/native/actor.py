@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.native import ADDRESS, Build, Head, address, array_address, best_build, readable
+from rookery.core.native import ADDRESS, Build, DrawingHead, address, array_address, best_build, readable
 from rookery.core.spaces import MASK, Tree
 from rookery.models.build import Encoder
 from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
@@ -81,7 +81,7 @@ class NativeActor:
         self._memory_size = policy.memory_size
         self._normalize = policy.normalize
         self._recall = policy.recall
-        self._head = Head(build, layout_of(head))
+        self._head = DrawingHead(build, layout_of(head))
         self._weights = (*policy.parameters(), *head.buffers())
         self._log_std = getattr(head, "log_std", None)
         self._leaves = policy.obs_spec.leaves

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.core.batch import Sequences, TensorTree
-from rookery.core.native import Build, Head, Networks, best_build, places, write_gradient
+from rookery.core.native import Build, DrawingHead, Networks, best_build, places, write_gradient
 from rookery.models.build import Encoder
 from rookery.models.heads import ActionHead
 from rookery.models.q_head import QHead
@@ -137,7 +137,7 @@ class NetworkKernels:
         self._heads = [[_LastLayers(head) for head in tower.heads] for tower in structure.towers]
         first, self.head = structure.towers[0].heads[0], None
         if isinstance(first, ActionHead) or (isinstance(first, QHead) and first.spec.values == "mean"):
-            self.head = Head(build, layout_of(first))
+            self.head = DrawingHead(build, layout_of(first))
             self.options = torch.tensor(first.action_spec.sizes)
         self._stack = None
         if structure.stacked:

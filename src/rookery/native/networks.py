@@ -18,8 +18,8 @@ from rookery.core.native import (
     MAX_PARTS,
     Build,
     HeadLayout,
-    Leaf,
-    Linear,
+    InputLeaf,
+    LinearLayer,
     Network,
     Norm,
     Table,
@@ -92,13 +92,13 @@ class NativeTrunk:
             width = int(np.prod(leaf.shape))
             mean, inverse, clip = normalized.get(leaf.path, (None, None, 0.0))
             kind = FLOATS if leaf.dtype == np.float32 else BYTES
-            leaves.append(Leaf(kind, width, leaf.scale, mean, inverse, clip))
-        leaves += [Leaf(CATEGORIES, len(leaf.sizes)) for leaf in trunk.categories]
+            leaves.append(InputLeaf(kind, width, leaf.scale, mean, inverse, clip))
+        leaves += [InputLeaf(CATEGORIES, len(leaf.sizes)) for leaf in trunk.categories]
         layers, table, first = [], None, trunk.first
         if first is not None:
             weight = torch.empty(len(first.bias), 0) if first.weight is None else first.weight
             table = None if first.table is None else Table(first.table, first.offsets)
-            layers.append([Linear(weight, first.bias)])
+            layers.append([LinearLayer(weight, first.bias)])
         layers += [[_linear(layer)] for layer in trunk.layers]
         layers.append([_linear(head) for head in heads])
         norms = [Norm(norm.weight, norm.bias, norm.eps) for norm in trunk.norms if isinstance(norm, nn.LayerNorm)]
@@ -155,9 +155,10 @@ class NativeRecurrence:
         inputs = [layer.input for layer in layers if isinstance(layer, RecurrentLayer)]
         self.trunk = NativeTrunk(build, trunk, inputs[:1], normalized)
         above = [[layer] for layer in inputs[1:]] + [list(heads)]
+        numbers = [InputLeaf(FLOATS, width)]
         self._networks = [self.trunk.network]
         self._networks += [
-            Network(build, [Leaf(FLOATS, width)], [[Linear(layer.weight, layer.bias) for layer in part]], "none")
+            Network(build, numbers, [[LinearLayer(layer.weight, layer.bias) for layer in part]], "none")
             for part in above
         ]
         kind = next(name for known, name in RECURRENT.items() if isinstance(memory, known))
@@ -211,6 +212,6 @@ class NativeRecurrence:
         self.trunk.write_gradients(gradients)
 
 
-def _linear(layer: nn.Module) -> Linear:
+def _linear(layer: nn.Module) -> LinearLayer:
     assert isinstance(layer, nn.Linear)
-    return Linear(layer.weight, layer.bias)
+    return LinearLayer(layer.weight, layer.bias)

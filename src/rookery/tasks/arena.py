@@ -116,14 +116,10 @@ class MultiAgentArena:
         *,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """Makes an arena, ready to be stepped.
+        """Makes an arena, ready to be stepped, with the settings of `ArenaSettings`.
 
         Args:
-            width: Number of columns; or `config`, for callers that pass it as the only argument.
-            height: Number of rows.
-            max_timesteps: Number of steps after which an episode is truncated.
-            render_mode: ``"rgb_array"`` or None.
-            config: Settings by name, which replace the arguments.
+            config: Settings by name, which replace the arguments; also taken as the only positional argument.
 
         Raises:
             ValueError: If a setting is out of range or unknown.
@@ -160,10 +156,7 @@ class MultiAgentArena:
     def step(
         self, action_dict: Mapping[str, Any]
     ) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Moves both agents, in the order of this step's coin.
-
-        Args:
-            action_dict: Action of each agent: 0 up, 1 right, 2 down or 3 left.
+        """Moves both agents (0 up, 1 right, 2 down or 3 left), in the order of this step's coin.
 
         Returns:
             obs, rewards, terminateds, truncateds and infos by agent; the ends have an ``"__all__"`` too.

@@ -63,16 +63,7 @@ class StatelessCartPole(CartPoleEnv):
     def __init__(
         self, sutton_barto_reward: bool = False, render_mode: str | None = None, max_episode_steps: int = 500
     ) -> None:
-        """Makes a cart-pole.
-
-        Args:
-            sutton_barto_reward: Whether the reward is -1 for the step that terminates and 0 for others.
-            render_mode: ``"rgb_array"``, or None for no pictures.
-            max_episode_steps: Number of steps after which an episode is truncated.
-
-        Raises:
-            ValueError: If a setting is out of range.
-        """
+        """Makes a cart-pole; the arguments are those of `BatchedCartPole`."""
         check_render_mode(type(self).__name__, render_mode)
         super().__init__(sutton_barto_reward=sutton_barto_reward, render_mode=render_mode)
         whole: Any = self.observation_space
@@ -300,10 +291,7 @@ class TwoCues:
     def step(
         self, action_dict: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Moves the agent on turn.
-
-        Args:
-            action_dict: Action of that agent alone: 0 left or 1 right.
+        """Moves the agent on turn by its action alone: 0 left or 1 right.
 
         Returns:
             The observation of the agent that acts next, the reward and end of the one that acted.

@@ -54,7 +54,7 @@ def path_to_weights(run: Path) -> dict[str, list[Call]]:
 
 
 def path_to_storing(run: Path) -> dict[str, list[Call]]:
-    """For each algorithm with a replay memory, the calls from `Trainer.train_iteration` to `ReplayBuffer.add`."""
+    """For each algorithm with replay, the calls from `Trainer.train_iteration` to `ReplayBuffer.add`."""
     return _paths(run, [ReplayBuffer.add.__code__], replaying=True)
 
 
@@ -64,7 +64,7 @@ def path_to_drawing(run: Path) -> dict[str, list[Call]]:
 
 
 def _paths(run: Path, targets: Sequence[CodeType], *, replaying: bool) -> dict[str, list[Call]]:
-    """For each algorithm, or each with a replay memory, the calls from `Trainer.train_iteration` to some functions."""
+    """For each algorithm, or each with replay, the calls from `Trainer.train_iteration` to some functions."""
     with twin(run) as trainer:
         learners = [one for one in trainer.learners.values() if not replaying or one.replay is not None]
         wanted = {type(learner).__name__ for learner in learners}

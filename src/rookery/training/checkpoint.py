@@ -63,7 +63,7 @@ class Saved:
         missing: Paths of settings that could not be written, with what stood there: they must be given again.
         history: Every value each setting was given, with its source; objects as their names.
         facts: The manifest.
-        memories: Files of replay memories by name, which nobody has read yet.
+        memories: Files of replay by name, which nobody has read yet.
     """
 
     path: Path

@@ -226,8 +226,8 @@ def _precision_notes(resolved: Resolved[RunConfig], env: VectorEnv, mapping: Pol
     """In which numbers picture networks learn, if they are not float32."""
     kinds, device = kinds_of(env, mapping), resolved.config.device
     learning = {name: entry.algorithm for name, entry in resolved.config.policies.items() if not entry.frozen}
-    seeing = {name: cfg for name, cfg in learning.items() if name in kinds and _sees_pictures(kinds[name], cfg)}
-    short = ", ".join(name for name, cfg in seeing.items() if cfg.model.precision == "bfloat16")
+    with_pictures = {name: cfg for name, cfg in learning.items() if name in kinds and _sees_pictures(kinds[name], cfg)}
+    short = ", ".join(name for name, cfg in with_pictures.items() if cfg.model.precision == "bfloat16")
     if not short:
         return []
     if has_bfloat16(device):

@@ -90,7 +90,7 @@ class SavedReplays(Stateful):
             segments = found.get(policy)
             if segments is None or not memory.cfg.save:
                 why = "is not in the checkpoint" if segments is None else "is left out"
-                note(f"policy {policy!r}: its replay memory {why} (replay.save = false): it starts empty")
+                note(f"policy {policy!r}: its replay {why} (replay.save = false): it starts empty")
                 continue
             try:
                 memory.restore(open_segment(segment).rows for segment in segments)

@@ -273,20 +273,20 @@ class Trainer(Run):
             self.reporter.event(f"checkpoint {self.save().name}")
 
     def learn(self, gradient_steps: int = ITERATION, policies: Sequence[str] | None = None) -> IterationResult:
-        """Learns from replay memories alone: no environment is touched, and no schedule moves.
+        """Learns from replay alone: no environment is touched, and no schedule moves.
 
         Every 1000 gradient steps are an iteration: a row of metrics, and a checkpoint when one is due; one is written
         at the end too, if there is a run directory. Evaluations are left out. Ctrl-C ends it as it ends `train`.
 
         Args:
             gradient_steps: Of each policy.
-            policies: Which; None = all that have a memory.
+            policies: Which; None = all that learn from replay.
 
         Returns:
             Where the run stands then.
 
         Raises:
-            ConfigError: If a policy has no memory, or nothing is in it.
+            ConfigError: If a policy does not learn from replay, or nothing is in it.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
         """
         names = with_replay(self, "learn", policies)
@@ -317,9 +317,9 @@ class Trainer(Run):
         return self._iterate(body, {"gradient_steps": until}, lambda: "" if left else told)
 
     def collect(self, env_steps: int) -> IterationResult:
-        """Plays and stores what is played in replay memories; nothing is learned.
+        """Plays and stores what is played in replay; nothing is learned.
 
-        Policies without a memory play with the weights they have; what they play is not kept. Every 1000 env steps are
+        Policies without replay play with the weights they have; what they play is not kept. Every 1000 env steps are
         an iteration, as of `learn`. Steps in which the environment rests do not count.
 
         Args:
@@ -329,7 +329,7 @@ class Trainer(Run):
             Where the run stands then.
 
         Raises:
-            ConfigError: If no policy has a memory.
+            ConfigError: If no policy learns from replay.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
         """
         names = with_replay(self, "collect", None)
@@ -391,11 +391,11 @@ class Trainer(Run):
         return result
 
     def pause_sampling(self) -> None:
-        """From now on iterations learn from replay memories only, and the environment is not touched, until
+        """From now on iterations learn from replay only, and the environment is not touched, until
         `resume_sampling`. Each makes as many gradient steps as belong to its env steps. A checkpoint keeps this.
 
         Raises:
-            ConfigError: If no policy has a memory that learning could begin with.
+            ConfigError: If no policy has enough in its replay for learning to begin.
         """
         check_can_pause(self)
         self.paused = True

@@ -26,7 +26,7 @@ IN_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 SPIN_LIMIT = 400e-6
 """Longest wait in seconds without sleep: several times what waking up costs, and a forward pass of a policy."""
 
-GLANCES = 32
+POLLS = 32
 """How often a spinning waiter looks between two looks at the clock."""
 
 BACKSTOP_MS = 200
@@ -117,7 +117,7 @@ class Signal:
         if self._spins and self._usual < SPIN_LIMIT:
             until = began + min(2.0 * self._usual + 20e-6, SPIN_LIMIT)
             while perf_counter() < until:
-                for _ in range(GLANCES):
+                for _ in range(POLLS):
                     if words[word] == value:
                         self._note(perf_counter() - began)
                         return True

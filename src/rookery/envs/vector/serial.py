@@ -292,7 +292,7 @@ class SerialEnv:
                 shown = self._lanes[lane].reset(self._seeds[lane])
                 break
             except Exception as error:
-                if not self._bears(lane, error):
+                if not self._tolerates(lane, error):
                     raise
         self._writer.observe(lane, shown)
 
@@ -324,7 +324,7 @@ class SerialEnv:
 
     def _survive(self, lane: int, error: Exception) -> None:
         """Gives up the episode of a lane that raised and begins its next; raises if that is not to be borne."""
-        if not self._bears(lane, error):
+        if not self._tolerates(lane, error):
             raise self._located(lane, error) from cause_of(error)
         self._missing.discard(lane)
         self._writer.give_up(lane)
@@ -335,7 +335,7 @@ class SerialEnv:
             raise self._located(lane, another) from cause_of(another)
         self.slab.ended[lane], self.slab.lost[lane] = False, True
 
-    def _bears(self, lane: int, error: Exception) -> bool:
+    def _tolerates(self, lane: int, error: Exception) -> bool:
         """Whether a lane may go on after an error; a broken contract is not borne, since it would break again."""
         if isinstance(error, Missing):
             return True

@@ -4,8 +4,8 @@ Each walk in `docs/walks.json` lists, file by file, the functions that must be r
 timers, results and the environment itself are left out. Lines are lines of code: no docstrings, no blank lines, no
 comments. Of a class that is listed as a whole, all of it counts.
 
-    python scripts/walks.py                      # the table
-    python scripts/walks.py --source ../other/src/rookery --walks other.json
+    python scripts/count_walks.py                      # the table
+    python scripts/count_walks.py --source ../other/src/rookery --walks other.json
 """
 
 from __future__ import annotations
