@@ -244,14 +244,7 @@ def _check_paths(setting: str, paths: tuple[str, ...], leaves: Mapping[str, Leaf
 
 
 class MixedLinear(nn.Module):
-    """A linear layer on numbers and categories: equal to one on the numbers followed by the categories as one-hots.
-
-    Args:
-        num_inputs: How many numbers.
-        sizes: How many values each category has.
-        num_outputs: Width of the output.
-        generator: Draws the weights, orthogonal as a whole.
-    """
+    """A linear layer on numbers and categories: equal to one on the numbers followed by the categories as one-hots."""
 
     offsets: Tensor
     weight: nn.Parameter | None
