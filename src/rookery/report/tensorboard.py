@@ -143,7 +143,7 @@ def _table() -> list[int]:
 
 
 def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metrics: Iterable[str]) -> None:
-    """Writes which parameters, by the descriptions of their domains, and metrics there are, into an experiment's folder.
+    """Writes which parameters (with the descriptions of their domains) and metrics an experiment has, into its folder.
 
     Raises:
         FileError: If the disk is full.
