@@ -153,7 +153,7 @@ def test_a_memory_that_is_not_saved_starts_empty_and_says_so(tmp_path, capsys):
         trainer.train({"iterations": 4})
         assert len(trainer.learners["main"].replay.buffer) == 100
     said = capsys.readouterr()
-    assert "policy 'main': its replay memory is not in the checkpoint" in said.out + said.err
+    assert "policy 'main': its replay is not in the checkpoint" in said.out + said.err
 
 
 def test_a_broken_memory_is_refused_and_can_be_left_behind(tmp_path):

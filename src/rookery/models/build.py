@@ -244,14 +244,7 @@ def _check_paths(setting: str, paths: tuple[str, ...], leaves: Mapping[str, Leaf
 
 
 class MixedLinear(nn.Module):
-    """A linear layer on numbers and categories: equal to one on the numbers followed by the categories as one-hots.
-
-    Args:
-        num_inputs: How many numbers.
-        sizes: How many values each category has.
-        num_outputs: Width of the output.
-        generator: Draws the weights, orthogonal as a whole.
-    """
+    """A linear layer on numbers and categories: equal to one on the numbers followed by the categories as one-hots."""
 
     offsets: Tensor
     weight: nn.Parameter | None
@@ -330,7 +323,8 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(
             linear(hidden[i], hidden[i + 1], gain=HIDDEN_GAIN, generator=generator) for i in range(len(hidden) - 1)
         )
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in hidden if cfg.layer_norm)
+        made_norms = [nn.LayerNorm(width) for width in hidden if cfg.layer_norm]
+        self.norms = nn.ModuleList(made_norms)
         self.num_features = hidden[-1] if hidden else num_numbers + sum(self.sizes)
         # One vector of numbers, the usual case, is its own input: nothing is put together, and the first layer is a
         # layer like the others. Parameters are kept at hand, because to call a module for them costs as much as a
@@ -339,7 +333,9 @@ class Encoder(nn.Module):
         alone = len(leaves) == 1 and len(leaves[0].shape) == 1 and self.first is not None
         self._plain_path = plain[0] if plain and alone else None
         chain = [] if self.first is None else [self.first, *self.layers]
-        norms: list[Normalizer] = [_normalizer(norm) for norm in self.norms] or [None] * len(chain)
+        norms: list[Normalizer] = [None] * len(chain)
+        if made_norms:
+            norms = [(norm.normalized_shape, norm.weight, norm.bias) for norm in made_norms]
         skipped = 0 if self._plain_path is not None else 1
         self._first_norm = norms[0] if norms else None
         self._chain = tuple(
@@ -385,11 +381,6 @@ class Encoder(nn.Module):
         """All categories side by side, int64 ``[N, len(sizes)]``."""
         parts = [obs[leaf.path].reshape(-1, len(leaf.sizes)) for leaf in self.categories]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1) if parts else None
-
-
-def _normalizer(norm: nn.Module) -> Normalizer:
-    assert isinstance(norm, nn.LayerNorm)
-    return norm.normalized_shape, norm.weight, norm.bias
 
 
 def _one_hots(numbers: Tensor | None, categories: Tensor | None, sizes: Sequence[int]) -> Tensor | None:
@@ -455,7 +446,11 @@ class CustomTrunk(nn.Module):
             return {key: self._nested(inner, obs) for key, inner in layout.items()}
         if isinstance(layout, tuple):
             return tuple(self._nested(inner, obs) for inner in layout)
-        return None if layout is None else _readable(self.leaves[layout], obs[layout])
+        if layout is None:
+            return None
+        leaf, value = self.leaves[layout], obs[layout]
+        value = value.to(torch.float32) if leaf.dtype == np.uint8 else value
+        return value if leaf.scale == 1.0 else value / leaf.scale
 
 
 class CustomMemory(Memory):
@@ -528,13 +523,6 @@ class CustomCriticTrunk(nn.Module):
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path, the action among them."""
         features: Tensor = self.layers({FEATURES: self.trunk(obs), CRITIC_ACTION: obs[CRITIC_ACTION]})
         return features
-
-
-def _readable(leaf: Leaf, value: Tensor) -> Tensor:
-    """A stored leaf as a custom model gets it."""
-    if leaf.dtype == np.uint8:
-        value = value.to(torch.float32)
-    return value if leaf.scale == 1.0 else value / leaf.scale
 
 
 def _layout(space: spaces.Space[Any], path: str, leaves: Mapping[str, Leaf]) -> Any:

@@ -117,10 +117,6 @@ def check_room(needed: int, capacity: int, besides: int) -> None:
 def check_growth(growth: int, capacity: int) -> None:
     """Sees that there is memory for what was seen where episodes were cut off, which no memory is reckoned with.
 
-    Args:
-        growth: Bytes it takes more from now on.
-        capacity: Rows of the memory.
-
     Raises:
         ConfigError: If there is not enough.
     """

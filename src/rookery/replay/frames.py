@@ -192,7 +192,9 @@ class StackedLeaf(LeafRows, Stateful):
         shifted[shifted] = _same(words[shifted, :-1], words[previous[shifted], 1:])
         repeated = np.zeros(seen.shape[:2], bool)  # a frame is the one before it in the stack
         repeated[:, -1] = _same(words[:, -1], words[:, -2])
-        self._judge(shifted[(previous >= 0) & ~repeated[:, -1]])
+        shared = shifted[(previous >= 0) & ~repeated[:, -1]][: TRIAL - self.changed]
+        self.changed += len(shared)
+        self.shared += int(shared.sum())
 
         known = np.flatnonzero(tails >= 0)
         found = self.stored(tails[known], np.arange(len(known)))
@@ -246,12 +248,6 @@ class StackedLeaf(LeafRows, Stateful):
             numbers[now, -1] = np.where(fresh[now, -1], numbers[now, -1], numbers[now, -2])
             waiting = waiting[~ready]
         return numbers, base, fresh
-
-    def _judge(self, shared: np.ndarray) -> None:
-        """Counts how many of some observations that changed shared frames with the one before."""
-        shared = shared[: TRIAL - self.changed]
-        self.changed += len(shared)
-        self.shared += int(shared.sum())
 
 
 def _words(stacks: np.ndarray) -> np.ndarray:

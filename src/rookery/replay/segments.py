@@ -350,12 +350,7 @@ def find_replay(source: str | Path, policy: str | None = None) -> StoredReplay:
 
 
 def check_spaces(stored: StoredReplay, wanted: Spaces, whose: str) -> None:
-    """Makes sure that the rows of a memory fit.
-
-    Args:
-        stored: The memory.
-        wanted: What its rows should be made of.
-        whose: Whose spaces these are, for the message.
+    """Makes sure that the rows of a memory fit to the spaces that are wanted; the message says whose these are.
 
     Raises:
         SpaceError: If they do not; names both, and what differs.

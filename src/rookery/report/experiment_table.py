@@ -15,8 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.panel import Panel as Frame
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -29,7 +27,7 @@ from rookery.report.experiment import (
     varying_paths,
 )
 from rookery.report.live import LiveDisplay, console_style, write_line
-from rookery.report.panel import ASCII_LEVELS, LEVELS, number, span, sparkline
+from rookery.report.panel import ASCII_LEVELS, LEVELS, dim, in_frame, number, progress_row, span, sparkline
 
 COLORS = {"RUNNING": "cyan", "PENDING": "bright_black", "PAUSED": "yellow", "TERMINATED": "green", "ERROR": "red"}
 """By status, in the order in which they are counted."""
@@ -218,11 +216,10 @@ def draw_table(
         line.no_wrap, line.overflow = True, "ellipsis"
         body.append(line)
     if event:
-        body.append(_dim(event))
+        body.append(dim(event))
     if not framed:
         return Group(*body)
-    title = Text(summary.title, style="bold")
-    return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
+    return in_frame(body, Text(summary.title, style="bold"), width)
 
 
 def in_order(summary: ExperimentSummary[TrialSummary]) -> list[TrialSummary]:
@@ -246,15 +243,10 @@ def _head(summary: ExperimentSummary[TrialSummary], dot: str, framed: bool) -> l
     lines: list[RenderableType] = [line.append_text(_counts(trials, dot))]
     over = sum(trial.status in ("TERMINATED", "ERROR") for trial in trials)
     if framed and over < total:
-        grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        grid.add_column(ratio=1)
-        grid.add_column(justify="right", no_wrap=True)
-        bar = ProgressBar(total=total, completed=over, complete_style="green")
-        grid.add_row(bar, Text(f"{over} / {total} over", style="bold"))
-        lines.insert(0, grid)
+        lines.insert(0, progress_row(over / total, f"{over} / {total} over"))
     if summary.running:
         cores = f"{summary.running * summary.cpus:g} of {summary.cores} cores" if summary.cores else summary.running
-        lines.append(_dim(f"{cores} at work{dot}{span(summary.seconds)}{dot}{summary.folder}"))
+        lines.append(dim(f"{cores} at work{dot}{span(summary.seconds)}{dot}{summary.folder}"))
     if summary.suggestions:
         best, paths = summary.best, varying_paths([trial.params for trial in trials])
         text = Text(f"best {best.name}: ", no_wrap=framed, overflow="ellipsis" if framed else "fold")
@@ -320,10 +312,6 @@ def _counts(trials: Iterable[TrialSummary], dot: str) -> Text:
     counts = Counter(trial.status for trial in trials)
     words = [Text(f"{counts[status]} {status}", style=color) for status, color in COLORS.items() if counts[status]]
     return Text(dot).join(words) if words else Text("none yet")
-
-
-def _dim(text: str) -> Text:
-    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _shown(trial: TrialSummary, path: str) -> str:

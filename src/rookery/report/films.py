@@ -109,11 +109,7 @@ class Film:
         return title
 
     def save(self, path: Path, frames_per_second: float) -> None:
-        """Writes the film; animations play for ever.
-
-        Args:
-            path: File to write; its suffix names the form.
-            frames_per_second: Speed of the film.
+        """Writes the film to a file, whose suffix names the form; animations play for ever.
 
         Raises:
             ConfigError: If the suffix is none of those known, or needs a package that is not installed.

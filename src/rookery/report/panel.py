@@ -153,7 +153,7 @@ class Panel:
                 body += [] if table is None else [Text(), table]
             lines = sum(part.row_count if isinstance(part, Table) else 1 for part in body)
             body += [Text(), self._bottom(brush, timers, None if height is None else max(height - 4 - lines, 3))]
-        return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
+        return in_frame(body, title, width)
 
     def _shown_policies(self, result: IterationResult, height: int | None, others: int) -> list[str]:
         """Returns the policies there is room for, at two lines each, beside `others` lines and one of each part."""
@@ -172,24 +172,16 @@ class Panel:
             if result.stop_reason:
                 words, left = result.stop_reason, None
                 part = 1.0 if part > 0.999 else part
-            row = Table.grid(padding=(0, 2, 0, 0), expand=True)
-            row.add_column(ratio=1)
-            row.add_column(justify="right", no_wrap=True)
-            row.add_column(justify="right", no_wrap=True)
             ends = "" if left is None else f"{span(left)} left"
-            row.add_row(
-                ProgressBar(total=1.0, completed=part, complete_style="green", finished_style="green"),
-                Text(f"{100 * part:.0f} %", style="bold"),
-                Text(" ".join(filter(None, (words, brush.dot if ends else "", ends)))),
-            )
-            lines.append(row)
+            words = " ".join(filter(None, (words, brush.dot if ends else "", ends)))
+            lines.append(progress_row(part, f"{100 * part:.0f} %", words))
         if goals[1:]:
             others = " or ".join(words for _, _, words in goals[1:])
-            lines.append(Text(f"or {others}", style="dim", no_wrap=True, overflow="ellipsis"))
+            lines.append(dim(f"or {others}"))
         pace = f"{result.steps_per_second:,.0f} env steps/s" if result.sampling else "nothing played"
         parts = [f"iteration {result.iteration:,}", pace,
                  f"{result.env_steps:,} env steps", f"{result.episodes:,} episodes", span(result.seconds)]  # fmt: skip
-        lines.append(Text(f" {brush.dot} ".join(parts), style="dim", no_wrap=True, overflow="ellipsis"))
+        lines.append(dim(f" {brush.dot} ".join(parts)))
         return lines
 
     def _returns(self, result: IterationResult, brush: _Brush, policies: list[str]) -> Table:
@@ -314,6 +306,27 @@ def _events(brush: _Brush, events: Sequence[tuple[float, str]]) -> Table:
     for seconds, text in events:
         table.add_row(Text(span(seconds), style="dim"), Text(text))
     return table
+
+
+def in_frame(body: Sequence[RenderableType], title: Text, width: int) -> Frame:
+    """Returns parts of a picture, one under the other, in a frame."""
+    return Frame(Group(*body), title=title, title_align="left", width=width, border_style="bright_black")
+
+
+def progress_row(part: float, *words: str) -> Table:
+    """Returns a bar of progress, and words beside it, the first ones bold."""
+    row = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    row.add_column(ratio=1)
+    for _ in words:
+        row.add_column(justify="right", no_wrap=True)
+    bar = ProgressBar(total=1.0, completed=part, complete_style="green", finished_style="green")
+    row.add_row(bar, Text(words[0], style="bold"), *words[1:])
+    return row
+
+
+def dim(text: str) -> Text:
+    """Returns a quiet line, cut where it is too long."""
+    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def unhealthy(metric: str, value: Number) -> bool:

@@ -164,11 +164,8 @@ class IterationResult:
             }
         row["time/seconds"] = round(self.seconds, 3)
         row["time/steps_per_second"] = round(self.steps_per_second, 1)
-        return {name: _finite(value) for name, value in row.items()}
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        broken = {name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
+        return row | dict.fromkeys(broken)
 
 
 def interval(values: tuple[float, ...]) -> tuple[float, float]:

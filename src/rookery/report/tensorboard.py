@@ -38,11 +38,7 @@ _numbers = itertools.count()
 
 
 class TensorBoard:
-    """Writes an event file in the folder of a run. A resumed run adds a file, and `resume` hides what it replays.
-
-    Args:
-        folder: Folder of the run; made if it is missing.
-    """
+    """Writes an event file in the folder of a run. A resumed run adds a file, and `resume` hides what it replays."""
 
     def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -147,12 +143,7 @@ def _table() -> list[int]:
 
 
 def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metrics: Iterable[str]) -> None:
-    """Writes which parameters and metrics there are.
-
-    Args:
-        folder: Folder of the experiment.
-        space: Descriptions of domains by path, ``{"algorithm.lr": {"loguniform": [0.0001, 0.01]}}``.
-        metrics: Columns of `metrics.jsonl` to show.
+    """Writes which parameters (with the descriptions of their domains) and metrics an experiment has, into its folder.
 
     Raises:
         FileError: If the disk is full.
@@ -181,13 +172,6 @@ def write_session(
     folder: Path, number: int, params: Mapping[str, Any], failed: bool, space: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Writes what a trial tried and how it ended; and its rows, if it is no training, which has written them itself.
-
-    Args:
-        folder: Folder of the trial, which is over.
-        number: Number of its suggestion.
-        params: Parameters by path.
-        failed: Whether the trial failed.
-        space: Descriptions of domains by path.
 
     Raises:
         FileError: If the disk is full.

@@ -53,13 +53,7 @@ def paths_of(policies: Mapping[str, Policy], learners: Mapping[str, Algorithm[An
 
 
 def describe_path(path: str, policy: Policy, learner: Algorithm[Any] | None = None) -> str:
-    """Describes a path, with the reason why it is not that of kernels.
-
-    Args:
-        path: What computes the policy, as `paths_of` says.
-        policy: The policy.
-        learner: The algorithm that learns it; None if none does.
-    """
+    """Describes a path, with the reason why it is not that of kernels."""
     why = ""
     if path == "torch":
         why = obstacle(policy.model, [policy.trunk], [policy.head], policy.memory) or (

@@ -37,10 +37,7 @@ PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
 
 
 class RunDir:
-    """The directory of one run, locked against a second writer as long as this object is open.
-
-    Args:
-        path: Path of the directory; made if it is missing.
+    """The directory of one run, made if it is missing, and locked against a second writer while this object is open.
 
     Raises:
         FileError: If the directory cannot be made or written, or another run is writing there.
