@@ -55,7 +55,9 @@ def batch(obs, action, rows):
 def test_compiled_steps_give_the_weights_of_plain_ones(make, obs, action, precision, monkeypatch):
     # This back end writes no programs, so it needs no compiler; it takes the same graphs of forward and backward pass,
     # and refuses what does not fit into a single one.
-    compiled = torch.compile(optim._evaluate, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(
+        lambda forward, loss, batch, cfg: loss(forward(batch), batch, cfg), backend="aot_eager", fullgraph=True
+    )
     monkeypatch.setattr(optim, "_compiled", lambda: compiled)
     plain, fast = (
         learner(make(model=ModelConfig(hidden=(8,), precision=precision, compile=flag)), obs, action)
@@ -75,7 +77,9 @@ def test_a_schedule_compiles_a_few_times_and_no_more(monkeypatch):
         compilations.append(graph)
         return graph.forward
 
-    compiled = torch.compile(optim._evaluate, backend=count, fullgraph=True)
+    compiled = torch.compile(
+        lambda forward, loss, batch, cfg: loss(forward(batch), batch, cfg), backend=count, fullgraph=True
+    )
     monkeypatch.setattr(optim, "_compiled", lambda: compiled)
     cfg = PPOConfig(clip=Linear(0.2, 0.0), model=ModelConfig(hidden=(8,), compile=True))
     one = learner(cfg, VECTOR, CHOICE)

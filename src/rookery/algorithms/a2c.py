@@ -79,7 +79,9 @@ def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor
     if batch.importance is not None:
         gain = gain * batch.importance
     policy_loss = -gain.mean()
-    value_loss = functional.mse_loss(outputs.value, batch.value_target) * outputs.value.shape[1]
+    value_loss = functional.mse_loss(outputs.value, batch.value_target)
+    if outputs.value.shape[1] > 1:
+        value_loss = value_loss * outputs.value.shape[1]  # a sum over columns
     entropy = outputs.distribution.entropy().mean()
     loss = policy_loss + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
     metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -153,7 +153,8 @@ def values_of(forward: Forward[ActorCritic], rollout: Rollout) -> RolloutValues:
         obs, last, final = policy.recall.unroll(rollout, policy.normalize)
         whole, last, final = put_together(obs), put_together(last), put_together(final)
     if policy.memory is None:
-        value_of = forward.net.value if forward.kernels is None else forward.kernels.last
+        kernels = forward.kernels
+        value_of = forward.net.value if kernels is None else kernels.last
         value, last_value = value_of(whole).view(*shape, -1), value_of(last)
         final_value = value_of(final) if len(rollout.boot_index) else None
     else:
@@ -259,8 +260,10 @@ def advantage_targets(
     policy, seen = forward.net.policy, values_of(forward, rollout)
     obs, value, logp, ratio = seen.obs, seen.value, rollout.logp, None
     reward = reward.unsqueeze(-1) if reward.dim() == 2 else reward
-    check_columns(columns, reward, value)
-    gamma, strength = (value.new_tensor(numbers) for numbers in zip(*map(astuple, columns), strict=True))
+    if not len(columns) == reward.shape[-1] == value.shape[-1]:
+        raise _disagreement(len(columns), reward.shape[-1], value.shape[-1])
+    only = columns[0] if len(columns) == 1 else None
+    gamma = only.gamma if only else value.new_tensor([column.gamma for column in columns])
     ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
     sequences = memory = None
     if policy.memory is not None:
@@ -274,12 +277,16 @@ def advantage_targets(
     else:
         advantage = gae(reward, value, seen.next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
         target = advantage + value
+    if only and only.strength == 1:
+        advantage = advantage.squeeze(-1)
+    else:
+        advantage = advantage @ value.new_tensor([column.strength for column in columns])
     rows = rollout.valid_rows()
     return Minibatch(
         obs=obs if rows is None else rows_of(obs, rows),
         action=flat(rollout.action, rows),
         logp=flat(logp, rows),
-        advantage=flat((advantage * strength).sum(-1), rows),
+        advantage=flat(advantage, rows),
         value_target=flat(target, rows),
         value=flat(value, rows),
         importance=None if ratio is None else flat(ratio.clamp(max=RHO_BAR), rows),
@@ -288,17 +295,11 @@ def advantage_targets(
     )
 
 
-def check_columns(columns: Sequence[ValueColumn], reward: Tensor, value: Tensor) -> None:
-    """Refuses columns, rewards ``[T, F, S]`` and values ``[T, F, S]`` that are not of as many signals.
-
-    Raises:
-        RookeryError: If they are not.
-    """
-    if not len(columns) == reward.shape[-1] == value.shape[-1]:
-        raise RookeryError(
-            f"{len(columns)} value columns, rewards of {reward.shape[-1]} and values of {value.shape[-1]} signals: "
-            "columns, rewards(rollout) and make_net must agree"
-        )
+def _disagreement(columns: int, rewards: int, values: int) -> RookeryError:
+    return RookeryError(
+        f"{columns} value columns, rewards of {rewards} and values of {values} signals: columns, rewards(rollout) and "
+        "make_net must agree"
+    )
 
 
 def importance_metrics(data: Minibatch) -> Row:

@@ -121,7 +121,9 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     value = outputs.value
     if cfg.value_clip is not None:
         value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
-    value_loss = functional.mse_loss(value, batch.value_target) * value.shape[1]  # summed over columns
+    value_loss = functional.mse_loss(value, batch.value_target)
+    if value.shape[1] > 1:
+        value_loss = value_loss * value.shape[1]  # a sum over columns
 
     entropy = outputs.distribution.entropy()
     loss = policy_loss + cfg.value_coef * value_loss

@@ -30,7 +30,7 @@ def replay_values(sources: str | Path | Sequence[str | Path]) -> dict[str, Any]:
             copied.append(str(source))
             continue
         if match[1] in mixed:
-            raise ConfigError(f"memory = {str(source)!r}: {match[1]} has a part of each batch already")
+            raise ConfigError(f"replay = {str(source)!r}: {match[1]} has a part of each batch already")
         mixed[match[1]] = _part(str(source), match[2])
     values: dict[str, Any] = {}
     if copied:
@@ -44,7 +44,7 @@ def _part(source: str, text: str) -> float:
     try:
         part = float(text)
     except ValueError:
-        raise ConfigError(f"memory = {source!r}: {text} is no number; as in runs/x*0.5") from None
+        raise ConfigError(f"replay = {source!r}: {text} is no number; as in runs/x*0.5") from None
     if not 0 < part <= 1:
-        raise ConfigError(f"memory = {source!r}: {text} is no part of a batch: above 0, and at most 1")
+        raise ConfigError(f"replay = {source!r}: {text} is no part of a batch: above 0, and at most 1")
     return part

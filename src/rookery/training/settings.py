@@ -200,7 +200,7 @@ def spread(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> dict[s
     for name, value in arguments.items():
         if name == "model" and not isinstance(value, Settings):
             values["algorithm.model.module"] = value
-        elif name == "memory":
+        elif name in ("replay", "memory"):  # the second is what it was called before
             values |= replay_values(value)
         elif name in SHORTHANDS:
             values[SHORTHANDS[name]] = value

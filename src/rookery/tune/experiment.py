@@ -140,7 +140,7 @@ def run(
     check_arguments(folder, env, preset, stop, objects)
     own = named_parts({name: value for name, value in own.items() if name not in objects})
     if trainable is None:
-        known = [*fields_of(TuneConfig), *SHORTHANDS, *fields_of(RunConfig), "memory"]
+        known = [*fields_of(TuneConfig), *SHORTHANDS, *fields_of(RunConfig), "replay", "memory"]
         check_keywords(keywords, known, "neither tune.run nor Trainer has such an argument")
         given = code_values(env, algorithm, policies, policy_mapping, seed, keywords)
         given |= {"stop": stop} if isinstance(stop, Mapping) else {}
