@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -376,6 +377,18 @@ def test_examples_and_docs_import_from_the_public_surface_alone():
             if re.match(r"\s*(from|import) rookery\.(?!extend\b)", line):
                 inner.append(f"{page.relative_to(ROOT)}: {line.strip()}")
     assert not inner
+
+
+def test_what_benchmarks_and_scripts_import_is_there():
+    lost = []
+    for path in [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "scripts").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rookery."):
+                module = import_module(node.module)
+                for alias in node.names:
+                    if not hasattr(module, alias.name) and f"{node.module}.{alias.name}" not in modules():
+                        lost.append(f"{path.name}: {node.module}.{alias.name}")
+    assert not lost
 
 
 def test_what_stands_in_extend_is_said_to_be_public():

@@ -157,6 +157,19 @@ def measure_pace(trainer: Trainer, seconds: float) -> Pace:
     return Pace(stepped / total, total / iterations, iterations, shares, learner)
 
 
+def measure_limits(trainer: Trainer, pace: Pace, seconds: float) -> Limits:
+    """Measures the limits of a training's parts.
+
+    Args:
+        trainer: A fresh trainer; its environments are played in, so that nothing should be trained with it afterwards.
+        pace: What such a trainer reached as a whole, which says what the learner allows.
+        seconds: Time to spend, half of it on the environment.
+    """
+    inference = inference_limit(trainer, seconds / 2)
+    seeds, rng = trainer.streams.episodes(Role.ENV), np.random.default_rng(trainer.seed)
+    return Limits(random_rate(trainer.env, seeds, seconds / 2, rng), inference, pace.learner)
+
+
 def inference_limit(trainer: Trainer, seconds: float) -> float:
     """Env steps a second if nothing were done but one forward pass of every policy over its agents' rows."""
     batches = _first_rows(trainer)
@@ -253,9 +266,7 @@ def survey(
     fastest = max(tried, key=lambda choice: choice.steps_per_second)
     assert fastest.pace is not None
     with make(fastest.implementation, fastest.num_envs) as trainer:
-        inference = inference_limit(trainer, 0.1 * seconds)
-        seeds, rng = trainer.streams.episodes(Role.ENV), np.random.default_rng(trainer.seed)
-        limits = Limits(random_rate(trainer.env, seeds, 0.1 * seconds, rng), inference, fastest.pace.learner)
+        limits = measure_limits(trainer, fastest.pace, 0.2 * seconds)
         settings = next(iter(trainer.config.policies.values())).algorithm
     return Survey(tuple(tried), fastest, limits, advice(tried[0], fastest, limits, settings))
 
