@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).parents[1]
-ROWS = ["cartpole-matched", "cartpole-64", "arena-one", "arena-two", "halfcheetah", "pong", "synthetic", "memory",
-        "dqn", "sac"]  # fmt: skip
+ROWS = ["cartpole-matched/serial", "cartpole-64/batched", "arena-one/ours", "arena-two/ours", "halfcheetah/serial",
+        "pong/ours", "synthetic-50/processes", "memory/serial", "dqn/serial", "sac/float32"]  # fmt: skip
 
 
 def speed(tree: Path, entrant: str, seconds: float) -> float:

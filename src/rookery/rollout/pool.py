@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from threading import Thread
 from typing import Any, Protocol
 
@@ -115,10 +115,13 @@ class LocalPool(Stateful):
         sample, self.ready = self.ready, None
         if sample is None or not (sample.rollouts or sample.newcomers or self.worker.lane_steps >= limit):
             # nothing was played ahead, or it did not come to an end
-            before = [] if sample is None else sample.finished
+            before = sample
             with torch_threads(self.threads):
                 sample = self.worker.sample(max(limit - self.worker.lane_steps, 0))
-            sample = replace(_copied(sample) if self.staleness else sample, finished=before + sample.finished)
+            if self.staleness:
+                sample = _copied(sample)
+            if before is not None:
+                sample.finished[:0] = before.finished
         if self.limit is not None and (sample.rollouts or self.worker.lane_steps >= self.limit):
             self.limit = None  # else it will go on with the weights it has
             self.worker.set_weights({name: self.policies[name] for name in self.waiting})
@@ -211,7 +214,7 @@ def _copied(sample: Sample) -> Sample:
 def _packed(sample: Sample) -> dict[str, Any]:
     """A sample for a checkpoint. Who is missing will be found out again."""
     return {
-        **vars(sample),
+        **{item.name: getattr(sample, item.name) for item in fields(sample)},
         "rollouts": {name: vars(rollout) for name, rollout in sample.rollouts.items()},
         "finished": [asdict(episode) for episode in sample.finished],
         "newcomers": {},

@@ -27,7 +27,7 @@ from rookery.rollout.slots import Outcome, SlotStore, WorkerPolicy
 from rookery.rollout.tables import RowTable
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Sample:
     """What came of playing, and where it stands.
 

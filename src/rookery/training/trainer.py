@@ -127,7 +127,8 @@ class Trainer(Run):
                     with self.timers["sample"]:
                         sample = self.pool.sample(budget)
                     self.count_played(sample)
-                    self.introduce(sample.newcomers)
+                    if sample.newcomers:
+                        self.introduce(sample.newcomers)
                     if sample.rollouts and self.config.sampling.staleness:  # the next are played meanwhile
                         self.pool.play_ahead(ahead(self, progress))
                     for name, rollout in sample.rollouts.items():
@@ -347,7 +348,8 @@ class Trainer(Run):
                     with self.timers["sample"]:
                         sample = self.pool.sample(end - self.env_steps)
                     self.count_played(sample)
-                    self.introduce(sample.newcomers)
+                    if sample.newcomers:
+                        self.introduce(sample.newcomers)
                     for name in names:
                         if name in sample.rollouts:
                             self._store(name, sample.rollouts[name], progress)
