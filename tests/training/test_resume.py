@@ -639,6 +639,7 @@ class CountingTurns(Callback):
         episode.user_data["steps"] = episode.user_data.get("steps", 0) + 1
         episode.metrics["steps"] = episode.user_data["steps"]
         episode.histograms.setdefault("steps", []).append(episode.user_data["steps"])
+        episode.parameters = {"steps": episode.user_data["steps"]}
 
 
 def test_our_networks_keep_nothing_beside_their_tensors():
@@ -685,6 +686,7 @@ def stopped_after(iterations, steps, **arguments):
     interrupted_at(trainer, trainer.pool.worker.vector_steps + steps)
     with pytest.raises(Interrupted):
         trainer.train({"iterations": 99})
+    vars(trainer.pool.worker).pop("_vector_step")  # what came in between the steps
     return trainer
 
 
@@ -695,8 +697,8 @@ def paused_while_it_rests():
     config = {"algorithm.name": "dqn", **{f"algorithm.{path}": value for path, value in small.items()}}
     trainer = make(Weary, cfg=None, num_envs=1, config={**config, "sampling.iteration_steps": 90})
     trainer.train({"iterations": 2})
-    while not trainer.pool.resting:
-        trainer.pool.sample(1)
+    while not trainer.resting:
+        trainer.count_played(trainer.pool.sample(1))
     trainer.pause_sampling()
     learner = trainer.learners["main"]
     learner.explore = lambda: setattr(trainer.interrupt, "number", signal.SIGINT)
@@ -731,8 +733,9 @@ TWICE = {
     "RolloutWorker.layout": "set from the environment",
     "WorkerPolicy.number": "policies are introduced in the same order, if they all are before playing",
     "Run.frozen": "likewise",
-    "Ring.first": "the rows that a memory gets back say it too",
-    "Ring.observations": "likewise, of all but pictures, which tests/replay/ looks at",
+    "RolloutWorker.asked": "the mapping is asked again, and answers the same by the same random numbers",
+    "ReplayBuffer.first": "the rows that a memory gets back say it too",
+    "ReplayBuffer.observations": "likewise, of all but pictures, which tests/replay/ looks at",
     "DQN.exploration": "noisy layers keep nothing there; of the others a resumed run asks",
     "Exploration.metrics": "likewise",
     "Run.threads": "the same rule gives the same number on the same machine; a test below asks for it",
