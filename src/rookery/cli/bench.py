@@ -45,7 +45,6 @@ def bench(
     from rookery.training.speed import describe, survey
     from rookery.training.trainer import Trainer
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     files, overrides, named = sort_arguments(what or [], None)
     given: dict[str, Any] = {"logging.console": "quiet", "evaluation.every": 0}
     given |= {} if algo is None else {"algorithm.name": algo}
@@ -115,7 +114,7 @@ def conclusions(found: Survey) -> list[str]:
         "",
         *(f"not measured: {one.implementation}, {one.num_envs} copies: {one.reason}" for one in left_out),
         f"limits of {fastest.implementation} with {fastest.num_envs} copies, steps/s: environment "
-        f"{limits.environment:,.0f}, forward passes {limits.inference:,.0f}, learner {limits.learner:,.0f}; in turn "
+        f"{limits.environment:,.0f}, acting {limits.inference:,.0f}, learner {limits.learner:,.0f}; in turn "
         f"at most {limits.together:,.0f}, of which {100 * reached:.0f} % are reached",
         *found.advice,
     ]

@@ -4,7 +4,6 @@ steps the environment, and stores what is played.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,7 +54,6 @@ def explain(
 
     rookery explain runs/CartPole-v1-ppo-s3 algorithm.gamma
     """
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     folder = find_run(run)
     places = {"weights": weights, "env.step": env_step, "replay": replay, "memory": replay}  # the last as once called
     if what in places:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -68,7 +67,6 @@ def train(
     from rookery.training.replay_sources import replay_values
     from rookery.training.trainer import Trainer
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     files, overrides, named = sort_arguments(what or [], env)
     console = console_style(quiet=quiet, plain=plain, json=json_rows)
     options = {

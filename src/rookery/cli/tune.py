@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +67,6 @@ def run(
     """
     from rookery.tune import run as experiment
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     files, overrides, env = sort_arguments(what, None)
     options = {
         "env.name": env, "algorithm.name": algo, "seed": seed, "tune.num_samples": num_samples,
@@ -102,7 +100,6 @@ def resume(
     """
     from rookery.tune import resume as go_on
 
-    sys.path.insert(0, "")
     console = "quiet" if quiet else "plain" if plain else "auto"
     changes = {"num_samples": num_samples, "workers": workers, "console": console}
     given = {setting: value for setting, value in changes.items() if value is not None}
