@@ -14,7 +14,6 @@ from rookery.cli.runs import Provenance, find_run, read_provenance
 from rookery.cli.timers import place_of, update_functions
 
 if TYPE_CHECKING:
-    from rookery.core.config import Resolved
     from rookery.training.call_path import Call
 
 UPDATE = "the algorithm's own training_step"
@@ -54,38 +53,29 @@ def explain(
 
     rookery explain runs/CartPole-v1-ppo-s3 algorithm.gamma
     """
+    from rookery.core.config import explain_history
+
     folder = find_run(run)
     places = {"weights": weights, "env.step": env_step, "replay": replay, "memory": replay}  # the last as once called
     if what in places:
         lines: Iterable[str] = places[what](folder)
     elif what is not None:
-        lines = [history(read_provenance(folder)).explain(what)]
+        lines = [explain_history(read_provenance(folder), what, str)]
     else:
         lines = changed(read_provenance(folder))
     for line in lines:
         typer.echo(line)
 
 
-def history(provenance: Provenance) -> Resolved[None]:
-    """What is known of a run's settings, to be asked for explanations."""
-    from ruamel.yaml import YAML
-
-    from rookery.core.config import Resolved
-
-    reader = YAML(typ="safe", pure=True)
-    read = {path: [(source, reader.load(text)) for source, text in given] for path, given in provenance.items()}
-    return Resolved(None, read)
-
-
 def changed(provenance: Provenance) -> Iterable[str]:
     """Explanations of all settings that somebody set."""
-    from rookery.core.config import DEFAULT
+    from rookery.core.config import DEFAULT, explain_history
 
     known = {path: given for path, given in provenance.items() if any(source != DEFAULT for source, _ in given)}
     own = {path: given for path, given in known.items() if " as algorithm." not in given[-1][0]}
     if not own:
         return ["every setting has its default"]
-    lines = [history({path: given}).explain(path) for path, given in own.items()]
+    lines = [explain_history({path: given}, path, str) for path, given in own.items()]
     if len(own) < len(known):
         lines.append(f"({len(known) - len(own)} more of the policies are as in the section algorithm)")
     return lines

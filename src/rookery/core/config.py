@@ -84,20 +84,8 @@ class Resolved(Generic[C]):
         return next((self.fixed[known] for known in way if known in self.fixed), None)
 
     def explain(self, path: str) -> str:
-        """Says who set `path`: the value that won, then those it beat. For a section, of each setting in it.
-
-        Raises:
-            ConfigError: If there is no such path.
-        """
-        inside = [known for known in self.history if known == path or known.startswith(f"{path}.")]
-        if not inside:
-            raise ConfigError(f"{path}: there is no such setting{_suggestion(path, self.history)}")
-        lines: list[str] = []
-        for known in inside:
-            *beaten, (source, value) = self.history[known]
-            lines.append(f"{known} = {flow(value)}  ({source})")
-            lines += [f"    instead of {flow(value)}  ({source})" for source, value in reversed(beaten)]
-        return "\n".join(lines)
+        """Says who set `path`, as `explain_history` does."""
+        return explain_history(self.history, path, flow)
 
     def given(self, path: str) -> bool:
         """Says whether anything but a default set `path`, or anything in the section `path`."""
@@ -124,6 +112,28 @@ class Resolved(Generic[C]):
         write(nested(self.history), 0)
         width = min(max((len(text) for text, _ in rows), default=0), 60)
         return "".join(f"{text:<{width}}  # {source}\n" if source else f"{text}\n" for text, source in rows)
+
+
+def explain_history(history: Mapping[str, Sequence[tuple[str, C]]], path: str, write: Callable[[C], str]) -> str:
+    """Says who set `path`: the value that won, then those it beat. For a section, of each setting in it.
+
+    Args:
+        history: For each path, every (source, value), lowest first; the last one won.
+        path: Path of a setting or section.
+        write: Gives a value as text.
+
+    Raises:
+        ConfigError: If there is no such path.
+    """
+    inside = [known for known in history if known == path or known.startswith(f"{path}.")]
+    if not inside:
+        raise ConfigError(f"{path}: there is no such setting{_suggestion(path, history)}")
+    lines: list[str] = []
+    for known in inside:
+        *beaten, (source, value) = history[known]
+        lines.append(f"{known} = {write(value)}  ({source})")
+        lines += [f"    instead of {write(value)}  ({source})" for source, value in reversed(beaten)]
+    return "\n".join(lines)
 
 
 def resolve(

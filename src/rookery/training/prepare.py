@@ -122,7 +122,7 @@ def prepare(
         choice = _choice(second)
         if choice.measured:
             layers.insert(0, Layer("measured", choice.measured))
-        env = _make(second.config, choice)
+        env = make_copies(second.config, second.config.sampling.num_envs, choice)
         notes.extend((*filter(None, [choice.reason]), *env.notes))
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
@@ -134,34 +134,31 @@ def prepare(
     return resolved, env, mapping, notes
 
 
-def _make(config: RunConfig, choice: HelperChoice) -> VectorEnv:
-    """The copies that a run trains in."""
-    cfg = config.env
+def make_copies(
+    config: RunConfig, lanes: int, choice: HelperChoice | None = None, *, render: bool = False
+) -> VectorEnv:
+    """Copies of a run's environment.
+
+    Args:
+        config: The settings of the run.
+        lanes: Number of copies.
+        choice: Who steps them; None for copies beside those that the run trains in, which have no helpers.
+        render: Whether they can be asked for pictures.
+    """
+    cfg, sampling = config.env, config.sampling
     return make_env(
         cfg.name,
         cfg.config,
         cfg.wrappers,
-        config.sampling.num_envs,
-        choice.implementation,
-        helpers=choice.helpers,
-        tolerance=tolerance(config),
+        lanes,
+        choice.implementation if choice else cfg.implementation,
+        helpers=choice.helpers if choice else 0,
+        tolerance=Tolerance(
+            cfg.on_error, sampling.max_restarts, sampling.step_timeout_seconds, sampling.reset_timeout_seconds
+        ),
         max_entities=cfg.max_entities,
+        render=render,
     )
-
-
-def tolerance(config: RunConfig) -> Tolerance:
-    """What a run bears from its environments."""
-    sampling = config.sampling
-    return Tolerance(
-        config.env.on_error, sampling.max_restarts, sampling.step_timeout_seconds, sampling.reset_timeout_seconds
-    )
-
-
-def more_copies(config: RunConfig, lanes: int) -> VectorEnv:
-    """So many copies of a run's environment beside those it trains in, without helpers."""
-    cfg = config.env
-    how: dict[str, Any] = {"tolerance": tolerance(config), "max_entities": cfg.max_entities}
-    return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, **how)
 
 
 def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
@@ -319,7 +316,7 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
     if entry.init_from is not None:
         start_from(policy, read_policy(entry.init_from), entry.init_from)
     elif policy.normalizer is not None and decisions and not isinstance(env, AbsentEnv):
-        warm_up(policy, kind, more_copies(config, min(4, env.num_lanes)), streams, decisions)
+        warm_up(policy, kind, make_copies(config, min(4, env.num_lanes)), streams, decisions)
     return attach_actor(policy)
 
 
