@@ -184,11 +184,12 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     Raises:
         ConfigError: If a setting is wrong or the environment is missing.
     """
+    from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
     from rookery.envs.make import env_name
-    from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
+    from rookery.training.settings import RunConfig, algorithm_name
 
-    config: RunConfig = resolve(RunConfig, layers, algorithm_class).config
+    config: RunConfig = resolve(RunConfig, layers, ALGORITHMS).config
     if config.env.name is None:
         raise ConfigError(
             f"{LINE}: no environment is named: rookery train CartPole-v1, or env: {{name: CartPole-v1}} in a file; "

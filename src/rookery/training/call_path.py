@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
@@ -74,7 +75,7 @@ def _paths(run: Path, targets: Sequence[CodeType], *, replaying: bool) -> dict[s
             if event != "call" or frame.f_code not in targets:
                 return
             learner = next(
-                (f.f_locals.get("self") for f in _outwards(frame) if f.f_code.co_name == "training_step"), None
+                (f.f_locals.get("self") for f, _ in walk_stack(frame) if f.f_code.co_name == "training_step"), None
             )
             found.setdefault(type(learner).__name__, _calls(frame))
             if wanted <= found.keys():
@@ -130,18 +131,12 @@ def _play(trainer: Trainer, look: Callable[[FrameType, str, Any], None]) -> None
         sys.setprofile(None)
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 def _calls(last: FrameType) -> list[Call]:
     """The stack from `train_iteration` to a frame, without what belongs to others' packages on the way."""
     calls = []
-    for frame in _outwards(last):
+    for frame, line in walk_stack(last):
         if frame is last or _is_shown(frame):
-            file, line = frame.f_code.co_filename, frame.f_lineno
+            file = frame.f_code.co_filename
             text = linecache.getline(file, line).strip()
             calls.append(Call(Place(Path(file), line), frame.f_code.co_qualname, text))
         if frame.f_code is Trainer.train_iteration.__code__:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import Resolved, resolve
 from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError
@@ -28,7 +29,7 @@ from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.presets import find_preset, space_layer
-from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name, spread
+from rookery.training.settings import RunConfig, algorithm_family, algorithm_name, spread
 
 
 def code_values(
@@ -97,7 +98,7 @@ def prepare(
     user_layers: list[Layer], preset: str, stand_in: AbsentEnv | None
 ) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[str]]:
     """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
-    first = resolve(RunConfig, user_layers, algorithm_class)
+    first = resolve(RunConfig, user_layers, ALGORITHMS)
     env_cfg = first.config.env
     if env_cfg.name is None:
         raise ConfigError(
@@ -110,7 +111,7 @@ def prepare(
     if found is not None:
         notes.append(f"preset {found[0]}")
         layers.insert(0, Layer(f"preset {found[0]}", found[1]))
-    second = first if found is None else resolve(RunConfig, layers, algorithm_class)
+    second = first if found is None else resolve(RunConfig, layers, ALGORITHMS)
     check_device(second.config.device)
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
@@ -129,7 +130,7 @@ def prepare(
         layers.append(Layer("default", {"policies.main": {}}))
     mapping = PolicyMapping(second.config.policy_mapping, names)
     space_layers = _space_layers(second, env, mapping, names)
-    resolved = resolve(RunConfig, [*space_layers, *layers], algorithm_class)
+    resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
     notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)])
     return resolved, env, mapping, notes
 

@@ -11,7 +11,6 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.ppo import PPOConfig
 from rookery.core.config import Polymorphic
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import import_object
 from rookery.core.settings import AtStart, NonNegativeInt, PositiveFloat, PositiveInt, Settings, Structural, object_name
 from rookery.training.replay_sources import replay_values
 
@@ -158,23 +157,6 @@ SHORTHANDS = {
     "checkpoint_every": "checkpoint.every",
 }
 """Keywords of `Trainer` that stand for a path."""
-
-
-def algorithm_class(name: str) -> type[Settings]:
-    """The settings class of an algorithm, by its short name or by import path.
-
-    Raises:
-        ConfigError: If there is none of that name.
-    """
-    if ":" in name:
-        found: type[Settings] = import_object(name)
-        return found
-    if name not in ALGORITHMS:
-        raise ConfigError(
-            f"no such algorithm; there are {', '.join(ALGORITHMS)}"
-            f"{nearest(name, list(ALGORITHMS))}; or give the import path of a settings class, my.module:MyConfig"
-        )
-    return algorithm_class(ALGORITHMS[name])
 
 
 def algorithm_name(cfg: Settings) -> str:
