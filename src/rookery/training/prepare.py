@@ -12,7 +12,7 @@ from rookery.algorithms.algorithm import Algorithm
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import Resolved, resolve
 from rookery.core.device import check_compiler, check_device, has_bfloat16
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Role, Streams
@@ -29,7 +29,8 @@ from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.presets import find_preset, space_layer
-from rookery.training.settings import RunConfig, algorithm_family, algorithm_name, spread
+from rookery.training.replay_sources import replay_values
+from rookery.training.settings import SECTIONS, SHORTHANDS, RunConfig, algorithm_family, algorithm_name
 
 
 def code_values(
@@ -40,21 +41,31 @@ def code_values(
     seed: int | None,
     overrides: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The arguments of `Trainer` as one layer of paths and values."""
-    sections = {"sampling", "evaluation", "checkpoint", "stop", "logging", "device", "threads"}
-    values = spread(overrides, lambda name: name in sections)
-    if env is not None:
-        values["env.name"] = env
-    if algorithm is not None:
-        values["algorithm"] = algorithm
+    """The arguments of `Trainer` as one layer of paths and values.
+
+    Raises:
+        ConfigError: For an override that is neither a shorthand nor a section; names the nearest.
+    """
+    values: dict[str, Any] = {}
+    wrong = []
+    for name, value in overrides.items():
+        if name == "model" and not isinstance(value, Settings):
+            values["algorithm.model.module"] = value
+        elif name in ("replay", "memory"):  # the second is what it was called before
+            values |= replay_values(value)
+        elif name in SHORTHANDS or name in SECTIONS:
+            values[SHORTHANDS.get(name, name)] = value
+        else:
+            near = nearest(name, [*SHORTHANDS, *SECTIONS, "seed"])
+            wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{near}")
+    if wrong:
+        raise ConfigError(*wrong)
+    given = {"env.name": env, "algorithm": algorithm, "policy_mapping": policy_mapping, "seed": seed}
+    values |= {path: value for path, value in given.items() if value is not None}
     if policies is not None:
         names = [policies] if isinstance(policies, str) else policies
         named = names if isinstance(names, Mapping) else dict.fromkeys(names)
         values["policies"] = {name: {} if entry is None else entry for name, entry in named.items()}
-    if policy_mapping is not None:
-        values["policy_mapping"] = policy_mapping
-    if seed is not None:
-        values["seed"] = seed
     return values
 
 

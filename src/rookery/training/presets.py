@@ -91,13 +91,15 @@ the cell. The critic stands on the actor's memory, so the scale of the returns m
 learning rate ends at 0, because a policy that has solved such a task can fall apart again.
 """
 
-SWING: dict[str, Any] = {
+SMALL: dict[str, Any] = {
     "sampling.num_envs": 4,
     "algorithm.lr": 1e-3,
     "algorithm.model.hidden": (64, 64),
     "stop.env_steps": 20_000,
 }
-"""What the off-policy presets of Pendulum share: a small network is enough, and three times as fast."""
+"""What the off-policy presets of Pendulum and other small tasks share: a small network is enough, and three times as
+fast.
+"""
 
 ROBOT: dict[str, Any] = {
     "sampling.num_envs": 1,
@@ -410,25 +412,18 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 200_000},
     },
     "sac": {
-        "Pendulum-v1": SWING,
+        "Pendulum-v1": SMALL,
         "MountainCarContinuous-v0": {
-            "sampling.num_envs": 4,
-            "algorithm.lr": 1e-3,
+            **SMALL,
             "algorithm.gamma": 0.999,
             "algorithm.tau": 0.02,
             "algorithm.learning_starts": 100,
             "algorithm.updates_per_step": 0.25,
             "algorithm.exploration.kind": "ou",
             "algorithm.exploration.theta": 0.1,
-            "algorithm.model.hidden": (64, 64),
             "stop.env_steps": 100_000,
         },
-        "CartPole-v1": {
-            "sampling.num_envs": 4,
-            "algorithm.lr": 1e-3,
-            "algorithm.model.hidden": (64, 64),
-            "stop.env_steps": 50_000,
-        },
+        "CartPole-v1": {**SMALL, "stop.env_steps": 50_000},
         "LunarLanderContinuous-v3": {
             "sampling.num_envs": 4,
             "algorithm.lr": Linear(7.3e-4, 0.0),
@@ -440,7 +435,7 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "Swimmer-v5": {**ROBOT, "algorithm.gamma": 0.999},
     },
     "td3": {
-        "Pendulum-v1": SWING,
+        "Pendulum-v1": SMALL,
         "LunarLanderContinuous-v3": {
             "sampling.num_envs": 4,
             "algorithm.lr": 1e-3,
@@ -450,7 +445,7 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         **dict.fromkeys(("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5"), ROBOT),
     },
     "ddpg": {
-        "Pendulum-v1": SWING,
+        "Pendulum-v1": SMALL,
         "HalfCheetah-v5": ROBOT,
     },
     "dqn": DQN_PRESETS,
