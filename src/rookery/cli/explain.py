@@ -5,6 +5,7 @@ steps the environment, and stores what is played.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,10 +85,10 @@ def changed(provenance: Provenance) -> Iterable[str]:
 def weights(run: Path) -> Iterator[str]:
     """Where weights change, and how this run gets there."""
     from rookery.core.source import find
-    from rookery.training.call_path import path_to_weights
+    from rookery.training.call_path import paths_to
 
     yield f"weights change in {find('rookery.core.optim:gradient_step')} gradient_step, and nowhere else"
-    yield from way_there(run, path_to_weights, TO_WEIGHTS, "no policy of this run learns")
+    yield from way_there(run, partial(paths_to, what="weights"), TO_WEIGHTS, "no policy of this run learns")
 
 
 def env_step(run: Path) -> Iterator[str]:
@@ -102,14 +103,16 @@ def env_step(run: Path) -> Iterator[str]:
 def replay(run: Path) -> Iterator[str]:
     """Where what a run plays is stored and drawn again, and how it gets there."""
     from rookery.core.source import find
-    from rookery.training.call_path import path_to_drawing, path_to_storing
+    from rookery.training.call_path import paths_to
 
-    for told, watch, function, way in (
-        ("what is played is stored", path_to_storing, "ReplayBuffer.add", TO_STORING),
-        ("it is drawn again", path_to_drawing, "ReplayBuffer.sample", TO_DRAWING),
+    for told, what, function, way in (
+        ("what is played is stored", "storing", "ReplayBuffer.add", TO_STORING),
+        ("it is drawn again", "drawing", "ReplayBuffer.sample", TO_DRAWING),
     ):
         yield f"{told} in {find(f'rookery.replay.buffer:{function}')} {function}"
-        lines = list(way_there(run, watch, way, nobody := "no policy of this run has a replay buffer"))
+        lines = list(
+            way_there(run, partial(paths_to, what=what), way, nobody := "no policy of this run has a replay buffer")
+        )
         yield from lines
         if lines == [nobody]:
             return

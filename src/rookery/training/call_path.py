@@ -9,7 +9,7 @@ from __future__ import annotations
 import linecache
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,13 @@ FRAGMENT = 8
 
 CAPACITY = 1000
 """Decisions that its memories hold."""
+
+TARGETS = {
+    "weights": [apply_gradients.__code__],
+    "storing": [ReplayBuffer.add.__code__],
+    "drawing": [ReplayBuffer.sample.__code__, ReplayBuffer.sample_sequences.__code__],
+}
+"""Functions that change weights, store in a replay buffer, and draw a batch from one."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +56,9 @@ class _SeenEnough(BaseException):
     """Ends the twin's play."""
 
 
-def path_to_weights(run: Path) -> dict[str, list[Call]]:
-    """For each algorithm of a run, the calls from `Trainer.train_iteration` to the change of the weights."""
-    return _paths(run, [apply_gradients.__code__], replaying=False)
-
-
-def path_to_storing(run: Path) -> dict[str, list[Call]]:
-    """For each algorithm with replay, the calls from `Trainer.train_iteration` to `ReplayBuffer.add`."""
-    return _paths(run, [ReplayBuffer.add.__code__], replaying=True)
-
-
-def path_to_drawing(run: Path) -> dict[str, list[Call]]:
-    """Likewise the calls to where a batch is drawn from the memory."""
-    return _paths(run, [ReplayBuffer.sample.__code__, ReplayBuffer.sample_sequences.__code__], replaying=True)
-
-
-def _paths(run: Path, targets: Sequence[CodeType], *, replaying: bool) -> dict[str, list[Call]]:
-    """For each algorithm, or each with replay, the calls from `Trainer.train_iteration` to some functions."""
+def paths_to(run: Path, what: str) -> dict[str, list[Call]]:
+    """For each algorithm of a run that gets there, the calls from `Trainer.train_iteration` to a key of `TARGETS`."""
+    targets, replaying = TARGETS[what], what != "weights"
     with twin(run) as trainer:
         learners = [one for one in trainer.learners.values() if not replaying or one.replay is not None]
         wanted = {type(learner).__name__ for learner in learners}

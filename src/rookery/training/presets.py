@@ -8,6 +8,7 @@ belongs to one algorithm. They are tables of paths and values; `rookery` prints 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
@@ -502,7 +503,4 @@ def find_preset(preset: str, env_name: str, algorithm: str) -> tuple[str, Mappin
                 f"preset = {preset!r}: there is none of that name; use auto{others}{nearest(preset, list(known))}"
             )
         return preset, known[preset]
-    for pattern, values in known.items():
-        if pattern == env_name or (pattern.endswith("*") and env_name.startswith(pattern[:-1])):
-            return pattern, values
-    return None
+    return next(((pattern, values) for pattern, values in known.items() if fnmatchcase(env_name, pattern)), None)
