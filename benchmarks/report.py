@@ -244,9 +244,9 @@ def crowd_table(entrants: dict[str, list[Line]], workload: str) -> list[str]:
 def limits_table(entrants: dict[str, list[Line]], workload: str) -> list[str]:
     """What the parts of a training allow by themselves, and how much of it the whole reaches."""
     rows = [
-        "Steps/s of each part alone: stepping with random actions, forward passes over rows that are there, updates",
-        "from experience that is there. In turn they allow 1 / (1/env + 1/inference + 1/learner); the last column is",
-        "the part of that which training reaches.",
+        "Steps/s of each part alone: random actions; acting and updates by the time they take in training.",
+        "In turn they allow 1 / (1/env + 1/inference + 1/learner); the last column is the part of that which training",
+        "reaches.",
         "",
         "| | env | inference | learner | in turn | training | of env | of all |",
         "|---|---|---|---|---|---|---|---|",

@@ -14,9 +14,7 @@ SMALL = ["algorithm.fragment_length=4", "algorithm.epochs=1", "--preset", "none"
 
 
 def pace(rate, **shares):
-    return Pace(
-        rate, 1.0, 3, {"environment": 0.0, "acting": 0.0, "recording": 0.0, "learning": 0.0, **shares}, 2 * rate
-    )
+    return Pace(rate, 1.0, 3, {"environment": 0.0, "acting": 0.0, "recording": 0.0, "learning": 0.0, **shares})
 
 
 def tried(implementation, num_envs, rate, **shares):
@@ -88,14 +86,11 @@ def test_parts_in_turn_allow_the_harmonic_sum():
     assert Limits(environment=300.0, inference=600.0, learner=200.0).together == pytest.approx(100.0)
 
 
-def test_forward_passes_of_two_policies_are_counted_together(monkeypatch):
-    two = {"policies": ["pol1", "pol2"], "policy_mapping": {"agent1": "pol1", "agent2": "pol2"}}
-    with Trainer("MultiAgentArena", num_envs=3, seed=0, **two) as trainer:
-        acted = []
-        for name, seat in trainer.pool.worker.policies.items():
-            monkeypatch.setattr(seat, "act", lambda obs, noise, memory, name=name: acted.append((name, len(noise))))
-        speed.inference_limit(trainer, seconds=0.0)
-    assert acted == [("pol1", 3), ("pol2", 3)]
+def test_what_a_part_allows_follows_from_its_share_of_the_time():
+    # 100 steps a second of which acting takes a quarter: acting alone would make 400
+    assert pace(100.0, acting=0.25, learning=0.5).limit("acting") == 400.0
+    assert pace(100.0, acting=0.25, learning=0.5).limit("learning") == 200.0
+    assert pace(100.0, acting=0.25).limit("learning") == float("inf")
 
 
 def test_choices_that_would_take_long_are_left_out(monkeypatch):

@@ -13,7 +13,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
 from rookery.core.layers import yaml_layer
 from rookery.training.schema import config_schema
-from rookery.training.settings import RunConfig, algorithm_class
+from rookery.training.settings import RunConfig
 from rookery.tune.schema import experiment_schema
 
 KINDS = {
@@ -135,7 +135,7 @@ def test_what_rookery_takes_fits_the_schema(text, tmp_path):
     assert wrong(SCHEMA, read(text), SCHEMA) == []
     if "my.module" not in text:
         (tmp_path / "good.yaml").write_text(text)
-        resolve(RunConfig, [yaml_layer(tmp_path / "good.yaml")], algorithm_class)
+        resolve(RunConfig, [yaml_layer(tmp_path / "good.yaml")], ALGORITHMS)
 
 
 @pytest.mark.parametrize(("text", "message"), BAD)

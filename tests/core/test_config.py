@@ -97,17 +97,11 @@ class RunConfig(Settings):
     device: str = "cpu"
 
 
-CLASSES: dict[str, type[Settings]] = {"ppo": PPOConfig, "sac": SACConfig}
-
-
-def classes(name):
-    if name not in CLASSES:
-        raise KeyError(f"there is no algorithm {name!r}; known: {', '.join(CLASSES)}")
-    return CLASSES[name]
+NAMES = {"ppo": f"{__name__}:PPOConfig", "sac": f"{__name__}:SACConfig"}
 
 
 def run(*layers):
-    return resolve(RunConfig, layers, classes)
+    return resolve(RunConfig, layers, NAMES)
 
 
 def problems(*layers):
@@ -564,7 +558,10 @@ def test_the_name_chooses_the_class():
 
 def test_an_unknown_name_lists_the_known_ones():
     (line,) = problems(override_layer(["algorithm.name=pbo"]))
-    assert line == "command line: algorithm.name = 'pbo': there is no algorithm 'pbo'; known: ppo, sac"
+    assert line == (
+        "command line: algorithm.name = 'pbo': no such name; there are ppo, sac; did you mean 'ppo'?; or give the "
+        "import path of a settings class, my.module:MyConfig"
+    )
     assert "must be a name" in problems(override_layer(["algorithm.name=3"]))[0]
 
 
@@ -595,11 +592,11 @@ def test_a_chosen_class_may_be_optional_and_start_from_a_default_object():
         teacher: Annotated[Any, Polymorphic("ppo")] | None = None
         student: Annotated[Any, Polymorphic()] = field(default_factory=lambda: SACConfig(tau=0.5))
 
-    assert resolve(Root, [], classes).config == Root()
-    config = resolve(Root, [override_layer(["teacher.lr=1", "student.lr=2"])], classes).config
+    assert resolve(Root, [], NAMES).config == Root()
+    config = resolve(Root, [override_layer(["teacher.lr=1", "student.lr=2"])], NAMES).config
     assert config == Root(teacher=PPOConfig(lr=1), student=SACConfig(tau=0.5, lr=2))
     assert config.student.given == {"tau", "lr"}
-    assert resolve(Root, [override_layer(["student.name=ppo"])], classes).config.student == PPOConfig()
+    assert resolve(Root, [override_layer(["student.name=ppo"])], NAMES).config.student == PPOConfig()
 
 
 def test_a_section_without_any_class_says_that_a_name_is_missing():
@@ -608,7 +605,7 @@ def test_a_section_without_any_class_says_that_a_name_is_missing():
         learner: Annotated[Any, Polymorphic()] = None
 
     with pytest.raises(ConfigError, match="learner.name is missing: it chooses what learner is"):
-        resolve(Root, [], classes)
+        resolve(Root, [], NAMES)
 
 
 # Policies

@@ -14,7 +14,7 @@ from rookery.envs.choice import choose
 from rookery.envs.make import lane_maker
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv
-from rookery.training.prepare import more_copies
+from rookery.training.prepare import make_copies
 
 
 class Taking(gymnasium.Env):
@@ -119,7 +119,7 @@ def test_what_was_measured_is_noted_stored_and_not_measured_again(measured, monk
         assert made.resolved.history["sampling.helpers"][-1] == ("measured", 1)
         made.train({"iterations": 1})
         made.save(tmp_path / "saved")
-        assert isinstance(more_copies(made.config, 2), SerialEnv)  # evaluations have no helpers
+        assert isinstance(make_copies(made.config, 2), SerialEnv)  # evaluations have no helpers
     monkeypatch.setattr("rookery.training.prepare.choose", None)
     with Trainer.load(tmp_path / "saved") as again:
         assert isinstance(again.env, SharesEnv) and again.config.sampling.helpers == 1

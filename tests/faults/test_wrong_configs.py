@@ -22,7 +22,7 @@ from rookery.cli.main import main
 from rookery.core.config import resolve
 from rookery.core.layers import Layer, flow, import_object
 from rookery.core.settings import alternatives, bare, hints_of, limits_of, settings_class
-from rookery.training.settings import PolicyEntry, RunConfig, algorithm_class
+from rookery.training.settings import PolicyEntry, RunConfig
 
 SEED = 20262
 COUNT = amount(300, 2000)
@@ -229,7 +229,7 @@ def wrong_section(rng):
 def accepts(path, value, also):
     """Whether the schema takes the value, by the library's own word: such a value is no mistake."""
     try:
-        resolve(RunConfig, [Layer("x", {"env.name": "CartPole-v1", **also, path: value})], algorithm_class)
+        resolve(RunConfig, [Layer("x", {"env.name": "CartPole-v1", **also, path: value})], ALGORITHMS)
     except ConfigError:
         return False
     return True

@@ -13,7 +13,7 @@ from rookery.algorithms.ppo import PPO
 from rookery.core.config import resolve
 from rookery.core.layers import Layer
 from rookery.core.settings import AtStart, Fixed, PositiveFloat, PositiveInt, Structural
-from rookery.training.settings import RunConfig, algorithm_class
+from rookery.training.settings import RunConfig
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import domains_in, split_layers
 
@@ -53,7 +53,7 @@ class Mine(PPO):
 
 
 def settled(**values):
-    return resolve(RunConfig, [Layer("code", values)], algorithm_class)
+    return resolve(RunConfig, [Layer("code", values)], ALGORITHMS)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -17,7 +17,7 @@ from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.make import env_name
 from rookery.tasks.memory_tasks import CueCorridor
 from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS, find_preset, space_kind, space_layer
-from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name
+from rookery.training.settings import RunConfig, algorithm_family, algorithm_name
 
 NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
@@ -64,19 +64,19 @@ def test_the_space_decides_which_preset_fits(obs, action, kind):
 @pytest.mark.parametrize("kind", ["discrete", "continuous", "image"])
 def test_every_space_preset_is_made_of_settings_that_exist(algorithm, kind):
     values = {f"algorithm.{path}": value for path, value in SPACE_PRESETS.get(algorithm, {}).get(kind, {}).items()}
-    resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], algorithm_class)
+    resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], ALGORITHMS)
 
 
 @pytest.mark.parametrize("algorithm", MEMORY_PRESETS)
 def test_every_memory_preset_is_made_of_settings_that_exist(algorithm):
     values = {f"algorithm.{path}": value for path, value in MEMORY_PRESETS[algorithm].items()}
-    resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], algorithm_class)
+    resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], ALGORITHMS)
 
 
 @pytest.mark.parametrize(("algorithm", "name"), [(name, env) for name in ALGORITHMS for env in ENV_PRESETS[name]])
 def test_every_environment_preset_is_made_of_settings_that_exist_and_ends(algorithm, name):
     chosen, preset = Layer("code", {"algorithm.name": algorithm}), Layer("preset", ENV_PRESETS[algorithm][name])
-    resolved = resolve(RunConfig, [preset, chosen], algorithm_class)
+    resolved = resolve(RunConfig, [preset, chosen], ALGORITHMS)
     assert resolved.config.stop["env_steps"] >= 20_000
     assert resolved.given("sampling.num_envs")
 

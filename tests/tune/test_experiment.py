@@ -238,7 +238,7 @@ def test_seconds_are_a_metric_of_trainings_too(tmp_path, capsys):
         ({"metric": "episode_reward_mean"}, "episode_reward_mean.*here it is return_mean"),
         ({"env": lambda config: 0.0}, r"is no environment.*trainable="),
         ({"config": {"tune": {"scheduler": "asha"}}}, r"tune.scheduler.max_time is missing"),
-        ({"scheduler": "ashe"}, "no such search or scheduler.*did you mean 'asha'"),
+        ({"scheduler": "ashe"}, "no such name; there are random, optuna, fifo.*did you mean 'asha'"),
         ({"mode": "upwards"}, "mode.*'max' or 'min'"),
         ({"stop": {}}, "stop: nothing ends"),
         ({"metric": ("a", "b", "c"), "mode": ("max", "min")}, "one for each of the 3 metrics"),

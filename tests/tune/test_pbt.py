@@ -14,7 +14,7 @@ from simulation import Simulated, Simulation, on_curve, replay
 
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer, import_object
+from rookery.core.layers import Layer
 from rookery.core.seeding import Role, Streams
 from rookery.tune import space as tune
 from rookery.tune.names import SCHEDULERS, SEARCHES
@@ -383,11 +383,8 @@ def test_settings_are_checked() -> None:
 
 
 def test_a_file_can_say_all_of_it() -> None:
-    def named(name: str) -> Any:
-        return import_object({**SEARCHES, **SCHEDULERS}[name])
-
     asked = {"name": "pbt", "interval": 5, "mutations": {"algorithm.lr": {"loguniform": [1e-5, 1.0]}}}
-    cfg = resolve(TuneConfig, [Layer("file", {"scheduler": asked})], named).config.scheduler
+    cfg = resolve(TuneConfig, [Layer("file", {"scheduler": asked})], SEARCHES | SCHEDULERS).config.scheduler
     assert PBT(cfg, LR, Streams(0)).mutations == {"algorithm.lr": tune.loguniform(1e-5, 1.0)}
 
 

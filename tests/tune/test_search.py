@@ -6,7 +6,7 @@ import pytest
 
 from rookery import ConfigError, tune
 from rookery.core.config import resolve
-from rookery.core.layers import Layer, import_object
+from rookery.core.layers import Layer
 from rookery.core.seeding import Streams
 from rookery.tune.names import SEARCHES
 from rookery.tune.search import RandomConfig, make_search
@@ -224,6 +224,6 @@ def test_what_is_no_search_is_refused(search, says):
 
 
 def test_random_is_the_search_where_none_is_named():
-    cfg = resolve(TuneConfig, [Layer("file", {"num_samples": 3})], lambda name: import_object(SEARCHES[name])).config
+    cfg = resolve(TuneConfig, [Layer("file", {"num_samples": 3})], SEARCHES).config
     assert type(cfg.search) is RandomConfig
     assert type(TuneConfig().search) is RandomConfig

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery import ConfigError, ModelConfig, PPOConfig, tune
+from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
 from rookery.core.layers import Layer, override_layer, yaml_layer
 from rookery.core.seeding import Streams
-from rookery.training.settings import RunConfig, algorithm_class
+from rookery.training.settings import RunConfig
 from rookery.tune.space import Choices, Float, Grid, Integer, Normal, cell, drawn, grid_size, written
 from rookery.tune.spec import domains_in, fill, known, outline, read_layer, split, split_layers
 
@@ -303,7 +304,7 @@ def test_what_is_decided_and_what_is_not_make_the_run_together():
     }  # fmt: skip
     assert domains_in(undecided).keys() == params.keys()
     trial = Layer("trial 00003", fill(undecided, params))
-    resolved = resolve(RunConfig, [*layers, trial], algorithm_class)
+    resolved = resolve(RunConfig, [*layers, trial], ALGORITHMS)
     algorithm = resolved.config.algorithm
     assert type(algorithm) is PPOConfig
     assert (algorithm.lr, algorithm.gamma, algorithm.model.hidden) == (0.5, 0.9, (8, 4))
@@ -320,16 +321,14 @@ def test_a_single_training_refuses_what_is_undecided():
         {"env.config": {"size": tune.choice([1, 2])}},
     ):
         with pytest.raises(ConfigError, match="only tune.run"):
-            resolve(RunConfig, [Layer("code", values)], algorithm_class)
+            resolve(RunConfig, [Layer("code", values)], ALGORITHMS)
 
 
 def test_a_higher_layer_decides_what_a_lower_one_left_open():
     low = Layer("spec.yaml", {"algorithm": {"lr": tune.uniform(0, 1), "gamma": tune.uniform(0, 1), "epochs": 3}})
     layers, undecided = split_layers([low, override_layer(["algorithm.lr=0.25", "algorithm.epochs={randint: [1, 4]}"])])
     assert undecided == {"algorithm.gamma": tune.uniform(0, 1), "algorithm.epochs": tune.randint(1, 4)}
-    cfg = resolve(
-        RunConfig, [*layers, Layer("trial", {"algorithm.gamma": 0.5, "algorithm.epochs": 2})], algorithm_class
-    )
+    cfg = resolve(RunConfig, [*layers, Layer("trial", {"algorithm.gamma": 0.5, "algorithm.epochs": 2})], ALGORITHMS)
     assert (cfg.config.algorithm.lr, cfg.config.algorithm.gamma, cfg.config.algorithm.epochs) == (0.25, 0.5, 2)
     lists = Layer("file", {"algorithm.model.hidden": [tune.choice([1]), 2]})
     assert split_layers([lists, Layer("code", {"algorithm": {"model": {"hidden": [3]}}})])[1] == {}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from rookery.cli.train import LINE, sort_arguments
-from rookery.core.layers import Layer, override_layer, yaml_layer
+from rookery.cli.train import layers_of_arguments
+from rookery.core.layers import Layer
 
 if TYPE_CHECKING:
     from rookery.training.speed import Survey, Tried
@@ -45,16 +45,9 @@ def bench(
     from rookery.training.speed import describe, survey
     from rookery.training.trainer import Trainer
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
-    files, overrides, named = sort_arguments(what or [], None)
-    given: dict[str, Any] = {"logging.console": "quiet", "evaluation.every": 0}
-    given |= {} if algo is None else {"algorithm.name": algo}
-    layers = [
-        Layer("default of the command line", {"env.name": USUAL}),
-        *(yaml_layer(file) for file in files),
-        Layer(LINE, given | ({} if named is None else {"env.name": named})),
-        override_layer(overrides, LINE),
-    ]
+    options = {"algorithm.name": algo, "logging.console": "quiet", "evaluation.every": 0}
+    default = Layer("default of the command line", {"env.name": USUAL})
+    layers = [default, *layers_of_arguments(what or [], None, options)]
 
     def make(implementation: str, num_envs: int) -> Trainer:
         chosen = {"env.implementation": implementation, "sampling.num_envs": num_envs}
@@ -115,7 +108,7 @@ def conclusions(found: Survey) -> list[str]:
         "",
         *(f"not measured: {one.implementation}, {one.num_envs} copies: {one.reason}" for one in left_out),
         f"limits of {fastest.implementation} with {fastest.num_envs} copies, steps/s: environment "
-        f"{limits.environment:,.0f}, forward passes {limits.inference:,.0f}, learner {limits.learner:,.0f}; in turn "
+        f"{limits.environment:,.0f}, acting {limits.inference:,.0f}, learner {limits.learner:,.0f}; in turn "
         f"at most {limits.together:,.0f}, of which {100 * reached:.0f} % are reached",
         *found.advice,
     ]

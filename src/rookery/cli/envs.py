@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,7 +68,6 @@ def check(
     from rookery.envs.check import check_env
     from rookery.training.settings import EnvConfig
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     layer = override_layer(text.removeprefix("env.") for text in settings or ())
     if "name" in layer.values:
         raise ConfigError("command line: name: the environment is the first argument")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +32,6 @@ def evaluate(
     """
     from rookery.training.trainer import Trainer
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     saved = find_saved(run, checkpoint)
     with Trainer.load(saved, console="quiet") as trainer:
         result = trainer.evaluate(episodes, deterministic=not stochastic)

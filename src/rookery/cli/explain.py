@@ -4,8 +4,8 @@ steps the environment, and stores what is played.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,6 @@ from rookery.cli.runs import Provenance, find_run, read_provenance
 from rookery.cli.timers import place_of, update_functions
 
 if TYPE_CHECKING:
-    from rookery.core.config import Resolved
     from rookery.training.call_path import Call
 
 UPDATE = "the algorithm's own training_step"
@@ -55,39 +54,29 @@ def explain(
 
     rookery explain runs/CartPole-v1-ppo-s3 algorithm.gamma
     """
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
+    from rookery.core.config import explain_history
+
     folder = find_run(run)
     places = {"weights": weights, "env.step": env_step, "replay": replay, "memory": replay}  # the last as once called
     if what in places:
         lines: Iterable[str] = places[what](folder)
     elif what is not None:
-        lines = [history(read_provenance(folder)).explain(what)]
+        lines = [explain_history(read_provenance(folder), what, str)]
     else:
         lines = changed(read_provenance(folder))
     for line in lines:
         typer.echo(line)
 
 
-def history(provenance: Provenance) -> Resolved[None]:
-    """What is known of a run's settings, to be asked for explanations."""
-    from ruamel.yaml import YAML
-
-    from rookery.core.config import Resolved
-
-    reader = YAML(typ="safe", pure=True)
-    read = {path: [(source, reader.load(text)) for source, text in given] for path, given in provenance.items()}
-    return Resolved(None, read)
-
-
 def changed(provenance: Provenance) -> Iterable[str]:
     """Explanations of all settings that somebody set."""
-    from rookery.core.config import DEFAULT
+    from rookery.core.config import DEFAULT, explain_history
 
     known = {path: given for path, given in provenance.items() if any(source != DEFAULT for source, _ in given)}
     own = {path: given for path, given in known.items() if " as algorithm." not in given[-1][0]}
     if not own:
         return ["every setting has its default"]
-    lines = [history({path: given}).explain(path) for path, given in own.items()]
+    lines = [explain_history({path: given}, path, str) for path, given in own.items()]
     if len(own) < len(known):
         lines.append(f"({len(known) - len(own)} more of the policies are as in the section algorithm)")
     return lines
@@ -96,10 +85,10 @@ def changed(provenance: Provenance) -> Iterable[str]:
 def weights(run: Path) -> Iterator[str]:
     """Where weights change, and how this run gets there."""
     from rookery.core.source import find
-    from rookery.training.call_path import path_to_weights
+    from rookery.training.call_path import paths_to
 
     yield f"weights change in {find('rookery.core.optim:gradient_step')} gradient_step, and nowhere else"
-    yield from way_there(run, path_to_weights, TO_WEIGHTS, "no policy of this run learns")
+    yield from way_there(run, partial(paths_to, what="weights"), TO_WEIGHTS, "no policy of this run learns")
 
 
 def env_step(run: Path) -> Iterator[str]:
@@ -114,14 +103,16 @@ def env_step(run: Path) -> Iterator[str]:
 def replay(run: Path) -> Iterator[str]:
     """Where what a run plays is stored and drawn again, and how it gets there."""
     from rookery.core.source import find
-    from rookery.training.call_path import path_to_drawing, path_to_storing
+    from rookery.training.call_path import paths_to
 
-    for told, watch, function, way in (
-        ("what is played is stored", path_to_storing, "ReplayBuffer.add", TO_STORING),
-        ("it is drawn again", path_to_drawing, "ReplayBuffer.sample", TO_DRAWING),
+    for told, what, function, way in (
+        ("what is played is stored", "storing", "ReplayBuffer.add", TO_STORING),
+        ("it is drawn again", "drawing", "ReplayBuffer.sample", TO_DRAWING),
     ):
         yield f"{told} in {find(f'rookery.replay.buffer:{function}')} {function}"
-        lines = list(way_there(run, watch, way, nobody := "no policy of this run has a replay buffer"))
+        lines = list(
+            way_there(run, partial(paths_to, what=what), way, nobody := "no policy of this run has a replay buffer")
+        )
         yield from lines
         if lines == [nobody]:
             return

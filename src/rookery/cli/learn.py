@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -23,7 +22,6 @@ def learn(
     """
     from rookery.training.trainer import Trainer
 
-    sys.path.insert(0, "")  # so that my.module:MyConfig is found beside where the command is given
     console = "quiet" if quiet else "auto"
     with Trainer.load(find_saved(run, "last"), resume=True, play=False, console=console) as trainer:
         assert trainer.run_dir is not None

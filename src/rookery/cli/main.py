@@ -44,6 +44,7 @@ def top(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
 ) -> None:
     """Train one or many agents by reinforcement learning, and see exactly how."""
+    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     if version:
         typer.echo(f"rookery {__version__}")
         raise typer.Exit

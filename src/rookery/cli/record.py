@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +35,6 @@ def record(
     from rookery.report.films import check_suffix
     from rookery.training.trainer import Trainer
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     saved = find_saved(run, checkpoint)
     target = output or saved.parent.parent / "videos" / f"{saved.name}.webp"
     check_suffix(target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -24,7 +23,6 @@ def resume(
     """
     from rookery.training.trainer import Trainer
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
     criteria = {path.removeprefix("stop."): value for path, value in stop_values(stop or []).items()}
     with Trainer.load(find_saved(run, "last"), resume=True, console="auto") as trainer:
         finish(trainer, criteria, evaluate)

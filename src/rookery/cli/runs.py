@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.files import FOLDER, MANIFEST, list_checkpoints
 
 ROOT = Path("runs")
 """Where runs are made, and looked for, unless a path says otherwise."""
@@ -99,26 +100,25 @@ def find_saved(run: Path, checkpoint: str) -> Path:
     Raises:
         ConfigError: If there is none of that name; lists those there are.
     """
-    if (run / "manifest.json").is_file():
+    from rookery.training.checkpoint import best_name
+
+    if (run / MANIFEST).is_file():
         return run
     run = find_run(run)
-    folder = run / "checkpoints"
-    names = sorted(path.parent.name for path in folder.glob("*/manifest.json"))
-    if not names:
+    found = {path.name: path for path in list_checkpoints(run / FOLDER)}
+    if not found:
         raise ConfigError(f"{run}: holds no checkpoint yet")
+    there = ", ".join(found)
+    wanted = f"{int(checkpoint):06d}" if checkpoint.isdigit() else checkpoint
     if checkpoint == "last":
-        return folder / names[-1]
-    wanted = checkpoint
+        return list(found.values())[-1]
     if checkpoint == "best":
-        try:
-            wanted = json.loads((folder / "best.json").read_text(encoding="utf-8"))["name"]
-        except (OSError, ValueError, KeyError):
-            there = ", ".join(names)
-            raise ConfigError(f"{run}: none of its checkpoints was called the best; there are {there}") from None
-    matching = [name for name in names if name == wanted or (wanted.isdigit() and name == f"{int(wanted):06d}")]
-    if not matching:
-        raise ConfigError(f"{run}: --checkpoint {checkpoint}: there are {', '.join(names)}, best and last")
-    return folder / matching[0]
+        wanted = best_name(run / FOLDER) or ""
+        if not wanted:
+            raise ConfigError(f"{run}: none of its checkpoints was called the best; there are {there}")
+    if wanted not in found:
+        raise ConfigError(f"{run}: --checkpoint {checkpoint}: there are {there}, best and last")
+    return found[wanted]
 
 
 def read_provenance(run: Path) -> Provenance:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,6 @@ def timers(
     from rookery.core.timers import PLACES, Timers
     from rookery.report.live import timer_table
 
-    sys.path.insert(0, "")  # where an algorithm of your own is looked for
     folder = find_run(run)
     tree = Timers()
     tree.load_state_dict(read_json(folder / "timers.json"))

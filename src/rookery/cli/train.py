@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from secrets import randbits
 from signal import SIGINT
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -68,21 +67,16 @@ def train(
     from rookery.training.replay_sources import replay_values
     from rookery.training.trainer import Trainer
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
-    files, overrides, named = sort_arguments(what or [], env)
-    console = console_style(quiet=quiet, plain=plain, json=json_rows)
     options = {
-        "env.name": named, "algorithm.name": algo, "seed": seed, "sampling.num_envs": num_envs,
-        "logging.console": console,
-    }  # fmt: skip
-    given = {path: value for path, value in options.items() if value is not None}
-    replays = [*(replay or []), *(memory or [])]
-    layers = [
-        Layer("default of the command line", {"logging.console": "auto"}),
-        *(yaml_layer(file) for file in files),
-        Layer(LINE, given | stop_values(stop or []) | replay_values(list(map(in_runs, replays)))),
-        override_layer(overrides, LINE),
-    ]
+        "algorithm.name": algo,
+        "seed": seed,
+        "sampling.num_envs": num_envs,
+        "logging.console": console_style(quiet=quiet, plain=plain, json=json_rows),
+        **stop_values(stop or []),
+        **replay_values([in_runs(source) for source in [*(replay or []), *(memory or [])]]),
+    }
+    default = Layer("default of the command line", {"logging.console": "auto"})
+    layers = [default, *layers_of_arguments(what or [], env, options)]
     with explain_domains(layers):
         run_name, seeded = identify(layers)
     folder = claim(run_dir, run_id, run_name, force)
@@ -139,11 +133,16 @@ def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
         raise typer.Exit(128 + (error.signal if isinstance(error, Interrupted) else SIGINT)) from None
 
 
-def sort_arguments(what: Sequence[str], env: str | None) -> tuple[list[str], list[str], str | None]:
-    """Files, overrides and the environment among the arguments.
+def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[str, Any]) -> list[Layer]:
+    """The files, options and overrides of a command as layers, lowest first.
+
+    Args:
+        what: Files, overrides and the name of the environment, in any order.
+        env: The environment, if it was named by an option.
+        options: Values of options by path; None for one that was not given.
 
     Raises:
-        ConfigError: If two of them name an environment.
+        ConfigError: If two of them name an environment, or one cannot be read.
     """
     files = [word for word in what if word.endswith((".yaml", ".yml")) and "=" not in word]
     overrides = [word for word in what if "=" in word]
@@ -153,7 +152,10 @@ def sort_arguments(what: Sequence[str], env: str | None) -> tuple[list[str], lis
             f"{LINE}: {names[0]!r} is the environment, and {names[1]!r} is none of a file .yaml and path=value; "
             f"settings are given as in algorithm.lr=3e-4"
         )
-    return files, overrides, names[0] if names else None
+    given = {path: value for path, value in options.items() if value is not None}
+    if names:
+        given["env.name"] = names[0]
+    return [*map(yaml_layer, files), Layer(LINE, given), override_layer(overrides, LINE)]
 
 
 def stop_values(stop: Sequence[str]) -> dict[str, float]:
@@ -182,11 +184,12 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     Raises:
         ConfigError: If a setting is wrong or the environment is missing.
     """
+    from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
     from rookery.envs.make import env_name
-    from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
+    from rookery.training.settings import RunConfig, algorithm_name
 
-    config: RunConfig = resolve(RunConfig, layers, algorithm_class).config
+    config: RunConfig = resolve(RunConfig, layers, ALGORITHMS).config
     if config.env.name is None:
         raise ConfigError(
             f"{LINE}: no environment is named: rookery train CartPole-v1, or env: {{name: CartPole-v1}} in a file; "

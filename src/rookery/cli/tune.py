@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +10,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from rookery.cli.runs import NEWEST, ROOT, find_experiment
-from rookery.cli.train import LINE, checked_name, console_style, exit_of_interrupts, sort_arguments, stop_values
-from rookery.core.layers import Layer, override_layer, yaml_layer
+from rookery.cli.train import checked_name, console_style, exit_of_interrupts, layers_of_arguments, stop_values
 
 if TYPE_CHECKING:
     from rookery.tune.analysis import Analysis
@@ -68,22 +66,16 @@ def run(
     """
     from rookery.tune import run as experiment
 
-    sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
-    files, overrides, env = sort_arguments(what, None)
     options = {
-        "env.name": env, "algorithm.name": algo, "seed": seed, "tune.num_samples": num_samples,
-        "tune.repeats": repeats, "tune.metric": metric, "tune.mode": mode, "tune.search.name": search,
-        "tune.scheduler.name": scheduler, "tune.workers": workers,
-        "tune.console": console_style(quiet=quiet, plain=plain, json=json_rows),
+        "algorithm.name": algo, "seed": seed, "tune.num_samples": num_samples, "tune.repeats": repeats,
+        "tune.metric": metric, "tune.mode": mode, "tune.search.name": search, "tune.scheduler.name": scheduler,
+        "tune.workers": workers, "tune.console": console_style(quiet=quiet, plain=plain, json=json_rows),
+        **stop_values(stop or []),
     }  # fmt: skip
-    given = {path: value for path, value in options.items() if value is not None}
-    layers = [
-        *map(yaml_layer, files),
-        Layer(LINE, given | stop_values(stop or [])),
-        override_layer(overrides, LINE),
-    ]
+    layers = layers_of_arguments(what, None, options)
+    folder = None if name is None else ROOT / checked_name("--name", name)
     with exit_of_interrupts(kept):
-        outcome(experiment(config=layers, preset=preset, folder=folder_named(name), force=force), bool(json_rows))
+        outcome(experiment(config=layers, preset=preset, folder=folder, force=force), bool(json_rows))
 
 
 @app.command()
@@ -102,7 +94,6 @@ def resume(
     """
     from rookery.tune import resume as go_on
 
-    sys.path.insert(0, "")
     console = "quiet" if quiet else "plain" if plain else "auto"
     changes = {"num_samples": num_samples, "workers": workers, "console": console}
     given = {setting: value for setting, value in changes.items() if value is not None}
@@ -146,11 +137,6 @@ def show(
     if output is not None:
         write_report(analysis, output)
         typer.echo(f"report: {output}")
-
-
-def folder_named(name: str | None) -> Path | None:
-    """Where the experiment of a name lies; raises a ConfigError if that is no name."""
-    return None if name is None else ROOT / checked_name("--name", name)
 
 
 def kept(orderly: bool) -> str:

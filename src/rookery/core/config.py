@@ -10,10 +10,10 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, replace
 from difflib import get_close_matches
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
 
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
 from rookery.core.settings import (
     Fixed,
@@ -84,20 +84,8 @@ class Resolved(Generic[C]):
         return next((self.fixed[known] for known in way if known in self.fixed), None)
 
     def explain(self, path: str) -> str:
-        """Says who set `path`: the value that won, then those it beat. For a section, of each setting in it.
-
-        Raises:
-            ConfigError: If there is no such path.
-        """
-        inside = [known for known in self.history if known == path or known.startswith(f"{path}.")]
-        if not inside:
-            raise ConfigError(f"{path}: there is no such setting{_suggestion(path, self.history)}")
-        lines: list[str] = []
-        for known in inside:
-            *beaten, (source, value) = self.history[known]
-            lines.append(f"{known} = {flow(value)}  ({source})")
-            lines += [f"    instead of {flow(value)}  ({source})" for source, value in reversed(beaten)]
-        return "\n".join(lines)
+        """Says who set `path`, as `explain_history` does."""
+        return explain_history(self.history, path, flow)
 
     def given(self, path: str) -> bool:
         """Says whether anything but a default set `path`, or anything in the section `path`."""
@@ -126,21 +114,41 @@ class Resolved(Generic[C]):
         return "".join(f"{text:<{width}}  # {source}\n" if source else f"{text}\n" for text, source in rows)
 
 
-def resolve(
-    schema: type[C], layers: Sequence[Layer], classes: Callable[[str], type[Settings]] | None = None
-) -> Resolved[C]:
+def explain_history(history: Mapping[str, Sequence[tuple[str, C]]], path: str, write: Callable[[C], str]) -> str:
+    """Says who set `path`: the value that won, then those it beat. For a section, of each setting in it.
+
+    Args:
+        history: For each path, every (source, value), lowest first; the last one won.
+        path: Path of a setting or section.
+        write: Gives a value as text.
+
+    Raises:
+        ConfigError: If there is no such path.
+    """
+    inside = [known for known in history if known == path or known.startswith(f"{path}.")]
+    if not inside:
+        raise ConfigError(f"{path}: there is no such setting{_suggestion(path, history)}")
+    lines: list[str] = []
+    for known in inside:
+        *beaten, (source, value) = history[known]
+        lines.append(f"{known} = {write(value)}  ({source})")
+        lines += [f"    instead of {write(value)}  ({source})" for source, value in reversed(beaten)]
+    return "\n".join(lines)
+
+
+def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] | None = None) -> Resolved[C]:
     """Merges layers into the settings of a run.
 
     Args:
         schema: The root config class.
         layers: Lowest first: presets, file, command line or code, trial. Defaults lie below all of them.
-        classes: The config class of a short name such as ``ppo``, for `Polymorphic` fields; raises ConfigError or
-            KeyError for unknown names. ``module:Name`` is read without it.
+        names: Import paths of config classes by short name such as ``ppo``, for `Polymorphic` fields; ``module:Name``
+            stands for itself.
 
     Raises:
         ConfigError: With one line for each problem of any layer: ``source: path = value: what is allowed; a hint``.
     """
-    merge = _Merge(classes)
+    merge = _Merge(names or {})
     trees = [_Said(layer, rank, "", nested(layer.values)) for rank, layer in enumerate(layers)]
     config = merge.section(schema, "", trees, None)
     for said in merge.unknown:
@@ -203,8 +211,8 @@ class _Merge:
     return MISSING where a problem left no value.
     """
 
-    def __init__(self, classes: Callable[[str], type[Settings]] | None) -> None:
-        self.classes = classes
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
         self.problems: list[str] = []
         self.unknown: list[_Said] = []
         self.notes: list[str] = []
@@ -432,22 +440,21 @@ class _Merge:
             return name, ""
         if not isinstance(name, str) or not name:
             return None, "must be a name"
-        if ":" not in name and self.classes is None:
-            return None, "must be module:Name"
+        if ":" not in name and name not in self.names:
+            there = f"there are {', '.join(self.names)}{nearest(name, list(self.names))}"
+            return None, f"no such name; {there}; or give the import path of a settings class, my.module:MyConfig"
         try:
-            found = import_object(name) if ":" in name or self.classes is None else self.classes(name)
+            found = import_object(self.names.get(name, name))
         except ConfigError as error:
-            return None, "; ".join(error.problems)
-        except KeyError as error:
-            return None, str(error.args[0]) if error.args else "there is no such name"
+            return None, str(error)
         if not (isinstance(found, type) and issubclass(found, Settings)):
             return None, "names no settings class"
         return found, ""
 
     def name_of(self, cls: type[Settings]) -> str:
-        """Gives the short name of a class (``ppo`` of PPOConfig) if it is one, else ``module:Name``."""
-        short = cls.__name__.removesuffix("Config").lower()
-        return short if self.lookup(short)[0] is cls else object_name(cls)
+        """Gives the short name of a class if it has one, else ``module:Name``."""
+        path = object_name(cls)
+        return next((name for name, known in self.names.items() if known == path), path)
 
     def note_shadowed(self, inside: list[str], path: str, inherits: str) -> None:
         """Notes each value of an entry that beats a value of the common section from a higher layer."""
@@ -466,27 +473,20 @@ class _Merge:
 
 
 def _suggestion(path: str, known: Iterable[str]) -> str:
-    """Gives a hint to the path that was meant: the same name elsewhere, a similar one here, a similar one elsewhere."""
+    """Gives a hint to the path that was meant: one of the same name, else of a similar one, near it."""
     section, _, name = path.rpartition(".")
     paths = dict.fromkeys(".".join(p.split(".")[:n]) for p in known for n in range(1, p.count(".") + 2))
+    here = [p.removeprefix(f"{section}.") for p in paths if p.rpartition(".")[0] == section]
+    everywhere = {p.rpartition(".")[2] for p in paths}
+    similar = get_close_matches(name, here, n=1) or get_close_matches(name, everywhere, n=1)
+    meant = [name] if name in everywhere else similar
 
-    def closeness(other: str) -> tuple[int, int, int]:
-        shared = 0
-        for a, b in zip(section.split("."), other.split("."), strict=False):
-            if a != b:
-                break
-            shared += 1
-        return (-shared, other.count("."), len(other))
+    def distance(other: str) -> tuple[int, int, int]:
+        shared = takewhile(lambda pair: pair[0] == pair[1], zip(section.split("."), other.split("."), strict=False))
+        return -len(list(shared)), other.count("."), len(other)
 
-    def best(names: Iterable[str], among: Iterable[str]) -> str:
-        found = sorted((p for p in among if p.rpartition(".")[2] in names), key=closeness)
-        return f"; did you mean {found[0]!r}?" if found else ""
-
-    def close(among: Iterable[str]) -> list[str]:
-        return get_close_matches(name, {p.rpartition(".")[2] for p in among}, n=1)
-
-    here = [p for p in paths if p.rpartition(".")[0] == section]
-    return best([name], paths) or best(close(here), here) or best(close(paths), paths)
+    nearest_first = sorted((p for p in paths if p.rpartition(".")[2] in meant), key=distance)
+    return f"; did you mean {nearest_first[0]!r}?" if nearest_first else ""
 
 
 def _read(hint: Any, raw: Any) -> tuple[Any, str]:

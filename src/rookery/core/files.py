@@ -129,7 +129,9 @@ def write_directory(
         FileError: If it cannot be written; nothing of it is left unless the message says so.
     """
     temporary, placed = _temporary_in(path.parent), False
-    size = sum(_new_bytes(content) for content in files.values())
+    size = sum(
+        len(one) if isinstance(one, bytes) else one.size for one in files.values() if not isinstance(one, Linked)
+    )
     try:
         os.mkdir(temporary)
         listed = {name: _put(temporary / name, content) for name, content in files.items()}
@@ -141,17 +143,9 @@ def write_directory(
         placed = True
         _sync_directory(path.parent)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise _failed(path, error, size, placed) from error
-    except (Exception, KeyboardInterrupt):
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise
-
-
-def _new_bytes(content: Content) -> int:
-    if isinstance(content, bytes):
-        return len(content)
-    return content.size if isinstance(content, Stream) else 0
 
 
 def _put(path: Path, content: Content) -> dict[str, Any]:
@@ -159,28 +153,21 @@ def _put(path: Path, content: Content) -> dict[str, Any]:
     if isinstance(content, bytes):
         size, sha256 = _write(path, [content])
         return {"bytes": size, "sha256": sha256}
-    if isinstance(content, Stream):
-        size, sha256 = _write(path, content.pieces())
-    else:
-        size, sha256 = content.size, content.sha256
-        _link(content, path)
+    size, sha256 = _link(content, path) if isinstance(content, Linked) else _write(path, content.pieces())
     return {"bytes": size, "sha256": sha256, MAPPED: True}
 
 
-def _link(content: Linked, path: Path) -> None:
-    """Gives a file a second name, or copies it where that cannot be."""
+def _link(content: Linked, path: Path) -> tuple[int, str]:
+    """Gives a file a second name, or copies it where that cannot be; gives its bytes and their hash."""
     try:
         os.link(content.path, path)
-        found = content.size, content.sha256
-        size = path.stat().st_size
-        if size != content.size:
-            raise FileError(f"{content.path}: has {size} bytes where {content.size} were written")
+        found = path.stat().st_size, content.sha256
     except OSError as error:
         if error.errno not in UNLINKABLE:
             raise
         found = _write(path, pieces_of(content.path))
-    if found != (content.size, content.sha256):
-        raise FileError(f"{content.path}: its content is not what was written (SHA-256 differs)")
+    _compare(content.path, found, (content.size, content.sha256))
+    return found
 
 
 def pieces_of(path: Path) -> Iterator[bytes]:
@@ -222,11 +209,11 @@ def _lists_files(files: Any) -> bool:
     )
 
 
-def _check(path: Path, content: bytes | memoryview, size: int, sha256: str) -> None:
-    """Raises a FileError if a file does not have the content that was written."""
-    if len(content) != size:
-        raise FileError(f"{path}: has {len(content)} bytes where {size} were written")
-    if hashlib.sha256(content).hexdigest() != sha256:
+def _compare(path: Path, found: tuple[int, str], written: tuple[int, str]) -> None:
+    """Raises a FileError if the bytes and the hash of a file are not those that were written."""
+    if found[0] != written[0]:
+        raise FileError(f"{path}: has {found[0]} bytes where {written[0]} were written")
+    if found != written:
         raise FileError(f"{path}: its content is not what was written (SHA-256 differs)")
 
 
@@ -246,7 +233,7 @@ def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
             content = file.read_bytes()
         except OSError as error:
             raise FileError(f"{file}: cannot be read: {error.strerror or error}") from None
-        _check(file, content, facts["bytes"], facts["sha256"])
+        _compare(file, (len(content), hashlib.sha256(content).hexdigest()), (facts["bytes"], facts["sha256"]))
         files[name] = content
     return files, manifest
 
@@ -263,7 +250,7 @@ def map_file(file: Linked) -> memoryview:
             content = memoryview(b"" if is_empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise FileError(f"{file.path}: cannot be read: {error.strerror or error}") from None
-    _check(file.path, content, file.size, file.sha256)
+    _compare(file.path, (len(content), hashlib.sha256(content).hexdigest()), (file.size, file.sha256))
     return content
 
 

@@ -174,7 +174,7 @@ def flow(value: Any) -> str:
     """Gives a value as YAML on one line."""
     from ruamel.yaml import YAML
 
-    value = _writable(value)
+    value = writable(value)
     if isinstance(value, str) and not value.isprintable():
         return json.dumps(value)
     writer = YAML(typ="safe", pure=True)
@@ -186,14 +186,14 @@ def flow(value: Any) -> str:
     return stream.getvalue().removesuffix("...\n").strip()
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
     """Gives a value in the types of YAML."""
     if isinstance(value, Schedule):
         return write_schedule(value)
     if isinstance(value, Mapping):
-        return {_writable(key): _writable(inner) for key, inner in value.items()}
+        return {writable(key): writable(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [_writable(inner) for inner in value]
+        return [writable(inner) for inner in value]
     if value is None or type(value) in (bool, int, float, str):
         return value
     return object_name(value) or " ".join(repr(value).split())

@@ -30,8 +30,7 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
         start = np.broadcast_to(space.start, space.nvec.shape).tolist()
         return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": start, "dtype": str(space.dtype)}
     if isinstance(space, spaces.MultiBinary):
-        n = space.n if isinstance(space.n, int | np.integer) else [int(size) for size in space.n]
-        return {"kind": "MultiBinary", "n": int(n) if isinstance(n, np.integer) else n}
+        return {"kind": "MultiBinary", "n": np.asarray(space.n).tolist()}
     if isinstance(space, spaces.Dict):
         return {"kind": "Dict", "spaces": [[key, space_to_json(inner)] for key, inner in space.spaces.items()]}
     if isinstance(space, spaces.Tuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -375,7 +376,7 @@ class ActionSpec:
         if isinstance(self.space, spaces.MultiBinary):
             return shaped.astype(self.space.dtype)
         assert isinstance(self.space, spaces.Box)
-        low, high, scaled, center, half = self._bounds()
+        low, high, scaled, center, half = self._bounds
         if scaled.all():
             shaped = center + half * np.clip(shaped, -1.0, 1.0)
         else:
@@ -395,16 +396,13 @@ class ActionSpec:
             composed[row] = nested(self.space, iter([column[row] for column in columns]))
         return composed
 
+    @cached_property
     def _bounds(self) -> tuple[np.ndarray, ...]:
-        bounds: tuple[np.ndarray, ...] | None = self.__dict__.get("_cache")
-        if bounds is None:
-            assert isinstance(self.space, spaces.Box)
-            low, high = self.space.low.astype(np.float64), self.space.high.astype(np.float64)
-            scaled = np.isfinite(low) & np.isfinite(high)
-            top, bottom = np.where(scaled, high, 0) / 2, np.where(scaled, low, 0) / 2  # halves cannot overflow
-            bounds = (low, high, scaled, top + bottom, np.where(scaled, top - bottom, 1))
-            object.__setattr__(self, "_cache", bounds)
-        return bounds
+        assert isinstance(self.space, spaces.Box)
+        low, high = self.space.low.astype(np.float64), self.space.high.astype(np.float64)
+        scaled = np.isfinite(low) & np.isfinite(high)
+        top, bottom = np.where(scaled, high, 0) / 2, np.where(scaled, low, 0) / 2  # halves cannot overflow
+        return low, high, scaled, top + bottom, np.where(scaled, top - bottom, 1)
 
 
 def nested(space: spaces.Space[Any], values: Iterator[Any]) -> Any:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import linecache
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
@@ -27,6 +28,13 @@ FRAGMENT = 8
 
 CAPACITY = 1000
 """Decisions that its memories hold."""
+
+TARGETS = {
+    "weights": [apply_gradients.__code__],
+    "storing": [ReplayBuffer.add.__code__],
+    "drawing": [ReplayBuffer.sample.__code__, ReplayBuffer.sample_sequences.__code__],
+}
+"""Functions that change weights, store in a replay buffer, and draw a batch from one."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +56,9 @@ class _SeenEnough(BaseException):
     """Ends the twin's play."""
 
 
-def path_to_weights(run: Path) -> dict[str, list[Call]]:
-    """For each algorithm of a run, the calls from `Trainer.train_iteration` to the change of the weights."""
-    return _paths(run, [apply_gradients.__code__], replaying=False)
-
-
-def path_to_storing(run: Path) -> dict[str, list[Call]]:
-    """For each algorithm with replay, the calls from `Trainer.train_iteration` to `ReplayBuffer.add`."""
-    return _paths(run, [ReplayBuffer.add.__code__], replaying=True)
-
-
-def path_to_drawing(run: Path) -> dict[str, list[Call]]:
-    """Likewise the calls to where a batch is drawn from the memory."""
-    return _paths(run, [ReplayBuffer.sample.__code__, ReplayBuffer.sample_sequences.__code__], replaying=True)
-
-
-def _paths(run: Path, targets: Sequence[CodeType], *, replaying: bool) -> dict[str, list[Call]]:
-    """For each algorithm, or each with replay, the calls from `Trainer.train_iteration` to some functions."""
+def paths_to(run: Path, what: str) -> dict[str, list[Call]]:
+    """For each algorithm of a run that gets there, the calls from `Trainer.train_iteration` to a key of `TARGETS`."""
+    targets, replaying = TARGETS[what], what != "weights"
     with twin(run) as trainer:
         learners = [one for one in trainer.learners.values() if not replaying or one.replay is not None]
         wanted = {type(learner).__name__ for learner in learners}
@@ -74,7 +68,7 @@ def _paths(run: Path, targets: Sequence[CodeType], *, replaying: bool) -> dict[s
             if event != "call" or frame.f_code not in targets:
                 return
             learner = next(
-                (f.f_locals.get("self") for f in _outwards(frame) if f.f_code.co_name == "training_step"), None
+                (f.f_locals.get("self") for f, _ in walk_stack(frame) if f.f_code.co_name == "training_step"), None
             )
             found.setdefault(type(learner).__name__, _calls(frame))
             if wanted <= found.keys():
@@ -130,18 +124,12 @@ def _play(trainer: Trainer, look: Callable[[FrameType, str, Any], None]) -> None
         sys.setprofile(None)
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 def _calls(last: FrameType) -> list[Call]:
     """The stack from `train_iteration` to a frame, without what belongs to others' packages on the way."""
     calls = []
-    for frame in _outwards(last):
+    for frame, line in walk_stack(last):
         if frame is last or _is_shown(frame):
-            file, line = frame.f_code.co_filename, frame.f_lineno
+            file = frame.f_code.co_filename
             text = linecache.getline(file, line).strip()
             calls.append(Call(Place(Path(file), line), frame.f_code.co_qualname, text))
         if frame.f_code is Trainer.train_iteration.__code__:

@@ -35,7 +35,7 @@ from rookery.core.files import (
     write_directory,
     write_file,
 )
-from rookery.core.layers import flow, import_object
+from rookery.core.layers import import_object, writable
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import Fixed, object_name
 from rookery.envs.absent import AbsentEnv
@@ -95,16 +95,8 @@ def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
         except EncodingError:
             missing[path] = repr(given[-1][1])
     values["seed"] = seed
-    history = {path: [[source, _shown(value)] for source, value in given] for path, given in resolved.history.items()}
+    history = {path: [[source, writable(value)] for source, value in given] for path, given in resolved.history.items()}
     return json.dumps({"values": values, "missing": missing, "history": history}, indent=1).encode()
-
-
-def _shown(value: Any) -> Any:
-    """Gives a value for the history, which is only shown: objects are the names they print."""
-    try:
-        return _read(_plain(value), lambda name: name)
-    except EncodingError:
-        return flow(value)
 
 
 def _plain(value: Any) -> Any:

@@ -11,14 +11,13 @@ from rookery.core.interrupt import Interrupt
 from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.envs.base import VectorEnv
-from rookery.envs.make import make_env
 from rookery.policies.policy import Policy
 from rookery.report.films import Film, check_suffix
 from rookery.report.results import EvaluationResult, interval
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
-from rookery.training.prepare import more_copies
+from rookery.training.prepare import make_copies
 from rookery.training.run import Run
 
 MOST_LABELS = 6
@@ -38,7 +37,7 @@ class Measure:
         lanes = min(episodes, run.config.evaluation.num_envs)
         if self._env is None or self._env.num_lanes != lanes:
             self.close()
-            self._env = more_copies(run.config, lanes)
+            self._env = make_copies(run.config, lanes)
         worker = player(self._env, run.policies, run.mapping, run.streams, deterministic, run.interrupt)
         finished = play(worker, episodes)
         return summarize(finished, self._env, episodes, env_steps=run.env_steps, deterministic=deterministic)
@@ -157,10 +156,7 @@ def record(
         FileError: If the file cannot be written.
     """
     check_suffix(path)
-    cfg = run.config.env
-    env = make_env(
-        cfg.name, cfg.config, cfg.wrappers, 1, cfg.implementation, render=True, max_entities=cfg.max_entities
-    )
+    env = make_copies(run.config, 1, render=True)
     film = Film(episodes, max_frames)
     finished: list[EpisodeResult] = []
     try:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import Resolved, resolve
 from rookery.core.device import check_compiler, check_device, has_bfloat16
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Role, Streams
@@ -28,7 +29,8 @@ from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.presets import find_preset, space_layer
-from rookery.training.settings import RunConfig, algorithm_class, algorithm_family, algorithm_name, spread
+from rookery.training.replay_sources import replay_values
+from rookery.training.settings import SECTIONS, SHORTHANDS, RunConfig, algorithm_family, algorithm_name
 
 
 def code_values(
@@ -39,21 +41,31 @@ def code_values(
     seed: int | None,
     overrides: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The arguments of `Trainer` as one layer of paths and values."""
-    sections = {"sampling", "evaluation", "checkpoint", "stop", "logging", "device", "threads"}
-    values = spread(overrides, lambda name: name in sections)
-    if env is not None:
-        values["env.name"] = env
-    if algorithm is not None:
-        values["algorithm"] = algorithm
+    """The arguments of `Trainer` as one layer of paths and values.
+
+    Raises:
+        ConfigError: For an override that is neither a shorthand nor a section; names the nearest.
+    """
+    values: dict[str, Any] = {}
+    wrong = []
+    for name, value in overrides.items():
+        if name == "model" and not isinstance(value, Settings):
+            values["algorithm.model.module"] = value
+        elif name in ("replay", "memory"):  # the second is what it was called before
+            values |= replay_values(value)
+        elif name in SHORTHANDS or name in SECTIONS:
+            values[SHORTHANDS.get(name, name)] = value
+        else:
+            near = nearest(name, [*SHORTHANDS, *SECTIONS, "seed"])
+            wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{near}")
+    if wrong:
+        raise ConfigError(*wrong)
+    given = {"env.name": env, "algorithm": algorithm, "policy_mapping": policy_mapping, "seed": seed}
+    values |= {path: value for path, value in given.items() if value is not None}
     if policies is not None:
         names = [policies] if isinstance(policies, str) else policies
         named = names if isinstance(names, Mapping) else dict.fromkeys(names)
         values["policies"] = {name: {} if entry is None else entry for name, entry in named.items()}
-    if policy_mapping is not None:
-        values["policy_mapping"] = policy_mapping
-    if seed is not None:
-        values["seed"] = seed
     return values
 
 
@@ -97,7 +109,7 @@ def prepare(
     user_layers: list[Layer], preset: str, stand_in: AbsentEnv | None
 ) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[str]]:
     """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
-    first = resolve(RunConfig, user_layers, algorithm_class)
+    first = resolve(RunConfig, user_layers, ALGORITHMS)
     env_cfg = first.config.env
     if env_cfg.name is None:
         raise ConfigError(
@@ -110,7 +122,7 @@ def prepare(
     if found is not None:
         notes.append(f"preset {found[0]}")
         layers.insert(0, Layer(f"preset {found[0]}", found[1]))
-    second = first if found is None else resolve(RunConfig, layers, algorithm_class)
+    second = first if found is None else resolve(RunConfig, layers, ALGORITHMS)
     check_device(second.config.device)
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
@@ -122,46 +134,43 @@ def prepare(
         choice = _choice(second)
         if choice.measured:
             layers.insert(0, Layer("measured", choice.measured))
-        env = _make(second.config, choice)
+        env = make_copies(second.config, second.config.sampling.num_envs, choice)
         notes.extend((*filter(None, [choice.reason]), *env.notes))
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
         layers.append(Layer("default", {"policies.main": {}}))
     mapping = PolicyMapping(second.config.policy_mapping, names)
     space_layers = _space_layers(second, env, mapping, names)
-    resolved = resolve(RunConfig, [*space_layers, *layers], algorithm_class)
+    resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
     notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)])
     return resolved, env, mapping, notes
 
 
-def _make(config: RunConfig, choice: HelperChoice) -> VectorEnv:
-    """The copies that a run trains in."""
-    cfg = config.env
+def make_copies(
+    config: RunConfig, lanes: int, choice: HelperChoice | None = None, *, render: bool = False
+) -> VectorEnv:
+    """Copies of a run's environment.
+
+    Args:
+        config: The settings of the run.
+        lanes: Number of copies.
+        choice: Who steps them; None for copies beside those that the run trains in, which have no helpers.
+        render: Whether they can be asked for pictures.
+    """
+    cfg, sampling = config.env, config.sampling
     return make_env(
         cfg.name,
         cfg.config,
         cfg.wrappers,
-        config.sampling.num_envs,
-        choice.implementation,
-        helpers=choice.helpers,
-        tolerance=tolerance(config),
+        lanes,
+        choice.implementation if choice else cfg.implementation,
+        helpers=choice.helpers if choice else 0,
+        tolerance=Tolerance(
+            cfg.on_error, sampling.max_restarts, sampling.step_timeout_seconds, sampling.reset_timeout_seconds
+        ),
         max_entities=cfg.max_entities,
+        render=render,
     )
-
-
-def tolerance(config: RunConfig) -> Tolerance:
-    """What a run bears from its environments."""
-    sampling = config.sampling
-    return Tolerance(
-        config.env.on_error, sampling.max_restarts, sampling.step_timeout_seconds, sampling.reset_timeout_seconds
-    )
-
-
-def more_copies(config: RunConfig, lanes: int) -> VectorEnv:
-    """So many copies of a run's environment beside those it trains in, without helpers."""
-    cfg = config.env
-    how: dict[str, Any] = {"tolerance": tolerance(config), "max_entities": cfg.max_entities}
-    return make_env(cfg.name, cfg.config, cfg.wrappers, lanes, cfg.implementation, **how)
 
 
 def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
@@ -319,7 +328,7 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
     if entry.init_from is not None:
         start_from(policy, read_policy(entry.init_from), entry.init_from)
     elif policy.normalizer is not None and decisions and not isinstance(env, AbsentEnv):
-        warm_up(policy, kind, more_copies(config, min(4, env.num_lanes)), streams, decisions)
+        warm_up(policy, kind, make_copies(config, min(4, env.num_lanes)), streams, decisions)
     return attach_actor(policy)
 
 

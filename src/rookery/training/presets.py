@@ -8,6 +8,7 @@ belongs to one algorithm. They are tables of paths and values; `rookery` prints 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
@@ -91,13 +92,15 @@ the cell. The critic stands on the actor's memory, so the scale of the returns m
 learning rate ends at 0, because a policy that has solved such a task can fall apart again.
 """
 
-SWING: dict[str, Any] = {
+SMALL: dict[str, Any] = {
     "sampling.num_envs": 4,
     "algorithm.lr": 1e-3,
     "algorithm.model.hidden": (64, 64),
     "stop.env_steps": 20_000,
 }
-"""What the off-policy presets of Pendulum share: a small network is enough, and three times as fast."""
+"""What the off-policy presets of Pendulum and other small tasks share: a small network is enough, and three times as
+fast.
+"""
 
 ROBOT: dict[str, Any] = {
     "sampling.num_envs": 1,
@@ -410,25 +413,18 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 200_000},
     },
     "sac": {
-        "Pendulum-v1": SWING,
+        "Pendulum-v1": SMALL,
         "MountainCarContinuous-v0": {
-            "sampling.num_envs": 4,
-            "algorithm.lr": 1e-3,
+            **SMALL,
             "algorithm.gamma": 0.999,
             "algorithm.tau": 0.02,
             "algorithm.learning_starts": 100,
             "algorithm.updates_per_step": 0.25,
             "algorithm.exploration.kind": "ou",
             "algorithm.exploration.theta": 0.1,
-            "algorithm.model.hidden": (64, 64),
             "stop.env_steps": 100_000,
         },
-        "CartPole-v1": {
-            "sampling.num_envs": 4,
-            "algorithm.lr": 1e-3,
-            "algorithm.model.hidden": (64, 64),
-            "stop.env_steps": 50_000,
-        },
+        "CartPole-v1": {**SMALL, "stop.env_steps": 50_000},
         "LunarLanderContinuous-v3": {
             "sampling.num_envs": 4,
             "algorithm.lr": Linear(7.3e-4, 0.0),
@@ -440,7 +436,7 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "Swimmer-v5": {**ROBOT, "algorithm.gamma": 0.999},
     },
     "td3": {
-        "Pendulum-v1": SWING,
+        "Pendulum-v1": SMALL,
         "LunarLanderContinuous-v3": {
             "sampling.num_envs": 4,
             "algorithm.lr": 1e-3,
@@ -450,7 +446,7 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         **dict.fromkeys(("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5"), ROBOT),
     },
     "ddpg": {
-        "Pendulum-v1": SWING,
+        "Pendulum-v1": SMALL,
         "HalfCheetah-v5": ROBOT,
     },
     "dqn": DQN_PRESETS,
@@ -507,7 +503,4 @@ def find_preset(preset: str, env_name: str, algorithm: str) -> tuple[str, Mappin
                 f"preset = {preset!r}: there is none of that name; use auto{others}{nearest(preset, list(known))}"
             )
         return preset, known[preset]
-    for pattern, values in known.items():
-        if pattern == env_name or (pattern.endswith("*") and env_name.startswith(pattern[:-1])):
-            return pattern, values
-    return None
+    return next(((pattern, values) for pattern, values in known.items() if fnmatchcase(env_name, pattern)), None)

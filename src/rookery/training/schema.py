@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import mapping_hint, polymorphic
-from rookery.core.layers import import_object
-from rookery.core.schedules import Schedule, write_schedule
+from rookery.core.layers import import_object, writable
 from rookery.core.settings import (
     Settings,
     bare,
@@ -100,7 +99,7 @@ class SchemaWriter:
                 properties[name]["description"] = texts[name].replace("``", "`")
             default = default_of(field)
             if default is not MISSING and not isinstance(default, Settings):
-                properties[name]["default"] = _written(default)
+                properties[name]["default"] = writable(default)
         return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
 
     def chosen(self, field: str, hint: Any) -> Schema:
@@ -182,10 +181,3 @@ def config_schema(everywhere: Schema | None = None) -> Schema:
         "patternProperties": {"^[^.]+\\..": {"description": "A path with dots, as on the command line."}},
         "$defs": {"schedule": SCHEDULE},
     }
-
-
-def _written(value: Any) -> Any:
-    """Writes a default as a file has it."""
-    if isinstance(value, Schedule):
-        return write_schedule(value)
-    return list(value) if isinstance(value, tuple) else value

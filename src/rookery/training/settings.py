@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -10,10 +9,7 @@ from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.ppo import PPOConfig
 from rookery.core.config import Polymorphic
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import import_object
 from rookery.core.settings import AtStart, NonNegativeInt, PositiveFloat, PositiveInt, Settings, Structural, object_name
-from rookery.training.replay_sources import replay_values
 
 
 @dataclass(frozen=True)
@@ -159,22 +155,8 @@ SHORTHANDS = {
 }
 """Keywords of `Trainer` that stand for a path."""
 
-
-def algorithm_class(name: str) -> type[Settings]:
-    """The settings class of an algorithm, by its short name or by import path.
-
-    Raises:
-        ConfigError: If there is none of that name.
-    """
-    if ":" in name:
-        found: type[Settings] = import_object(name)
-        return found
-    if name not in ALGORITHMS:
-        raise ConfigError(
-            f"no such algorithm; there are {', '.join(ALGORITHMS)}"
-            f"{nearest(name, list(ALGORITHMS))}; or give the import path of a settings class, my.module:MyConfig"
-        )
-    return algorithm_class(ALGORITHMS[name])
+SECTIONS = ("sampling", "evaluation", "checkpoint", "stop", "logging", "device", "threads")
+"""Settings and sections of settings that `Trainer` takes as keywords."""
 
 
 def algorithm_name(cfg: Settings) -> str:
@@ -187,28 +169,3 @@ def algorithm_family(cfg: Settings) -> str:
     """The short name of the algorithm whose settings these are, or extend; empty if it is none of ours."""
     ours = {path: name for name, path in ALGORITHMS.items()}
     return next((ours[path] for cls in type(cfg).__mro__ if (path := object_name(cls)) in ours), "")
-
-
-def spread(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> dict[str, Any]:
-    """Keyword arguments as paths: shorthands, and whole sections.
-
-    Raises:
-        ConfigError: For a keyword that is neither; names the nearest.
-    """
-    values: dict[str, Any] = {}
-    wrong = []
-    for name, value in arguments.items():
-        if name == "model" and not isinstance(value, Settings):
-            values["algorithm.model.module"] = value
-        elif name in ("replay", "memory"):  # the second is what it was called before
-            values |= replay_values(value)
-        elif name in SHORTHANDS:
-            values[SHORTHANDS[name]] = value
-        elif known(name):
-            values[name] = value
-        else:
-            sections = [*SHORTHANDS, "sampling", "evaluation", "stop", "logging", "seed", "device", "threads"]
-            wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{nearest(name, sections)}")
-    if wrong:
-        raise ConfigError(*wrong)
-    return values

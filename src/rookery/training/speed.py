@@ -13,19 +13,14 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.core.errors import RookeryError
 from rookery.core.processor import usable_cores
-from rookery.core.runtime import torch_threads
 from rookery.core.seeding import Role
 from rookery.core.timers import Timers
 from rookery.envs.choice import random_rate
 from rookery.envs.make import env_name
-from rookery.rollout.mapping import EpisodeInfo
-from rookery.rollout.slots import Decisions, WorkerPolicy
 from rookery.training.settings import algorithm_name
 from rookery.training.trainer import Trainer
 
@@ -51,14 +46,16 @@ class Pace:
         iteration_seconds: Mean time of an iteration.
         iterations: How many were timed.
         shares: Part of the time each of `PARTS` took, by its name, and ``other``; in [0, 1].
-        learner: Env steps a second that learning alone would allow.
     """
 
     steps_per_second: float
     iteration_seconds: float
     iterations: int
     shares: dict[str, float]
-    learner: float
+
+    def limit(self, part: str) -> float:
+        """Env steps a second that a part would allow if nothing else took time; infinite for one that took none."""
+        return self.steps_per_second / self.shares[part] if self.shares[part] else float("inf")
 
 
 @dataclass(frozen=True)
@@ -67,8 +64,8 @@ class Limits:
 
     Attributes:
         environment: Stepping with random actions.
-        inference: Forward passes over rows that are there already.
-        learner: Updates from experience that is there already.
+        inference: Acting.
+        learner: Updates from experience.
     """
 
     environment: float
@@ -152,61 +149,20 @@ def measure_pace(trainer: Trainer, seconds: float) -> Pace:
     parts = {name: after[name] - spent[name] for name in after}
     shares = {name: part / total for name, part in parts.items()}
     shares["other"] = max(0.0, 1.0 - sum(shares.values()))
-    stepped = trainer.env_steps - steps
-    learner = stepped / parts["learning"] if parts["learning"] else float("inf")
-    return Pace(stepped / total, total / iterations, iterations, shares, learner)
+    return Pace((trainer.env_steps - steps) / total, total / iterations, iterations, shares)
 
 
 def measure_limits(trainer: Trainer, pace: Pace, seconds: float) -> Limits:
-    """Measures the limits of a training's parts.
+    """Measures what the environment allows, and takes what the other parts allow from the pace.
 
     Args:
         trainer: A fresh trainer; its environments are played in, so that nothing should be trained with it afterwards.
-        pace: What such a trainer reached as a whole, which says what the learner allows.
-        seconds: Time to spend, half of it on the environment.
+        pace: What such a trainer reached as a whole.
+        seconds: Time to spend on the environment.
     """
-    inference = inference_limit(trainer, seconds / 2)
     seeds, rng = trainer.streams.episodes(Role.ENV), np.random.default_rng(trainer.seed)
-    return Limits(random_rate(trainer.env, seeds, seconds / 2, rng), inference, pace.learner)
-
-
-def inference_limit(trainer: Trainer, seconds: float) -> float:
-    """Env steps a second if nothing were done but one forward pass of every policy over its agents' rows."""
-    batches = _first_rows(trainer)
-    began = perf_counter()
-    calls = 0
-    with torch_threads(trainer.pool.threads):
-        while not calls or perf_counter() - began < seconds:
-            for policy, decisions, noise, memory in batches:
-                policy.act(decisions, noise, memory)
-            calls += 1
-    return calls * trainer.env.num_lanes / (perf_counter() - began)
-
-
-def _first_rows(trainer: Trainer) -> list[tuple[WorkerPolicy, Decisions, Tensor, np.ndarray | None]]:
-    """For each policy, the rows it must act on after a reset, random numbers, and what it remembers there."""
-    shown = trainer.env.reset(trainer.streams.episodes(Role.ENV))
-    batches = []
-    for kind, rows in zip(trainer.env.kinds, shown.rows, strict=True):
-        waiting = np.flatnonzero(rows.waiting)
-        lanes, columns = np.divmod(waiting, len(kind.agents))
-        players = np.array(
-            [
-                trainer.mapping(kind.agents[column], EpisodeInfo(lane, 0, trainer.streams))
-                for lane, column in zip(lanes.tolist(), columns.tolist(), strict=True)
-            ]
-        )
-        for name in dict.fromkeys(players.tolist()):
-            worker, mine = trainer.pool.worker, waiting[players == name]
-            if name not in worker.policies:  # a mapping function has just named it
-                trainer.introduce({name: kind})
-            player = worker.policies[name]
-            decisions = Decisions.on({path: array[mine] for path, array in rows.obs.items()}, kind.obs, kind.action)
-            noise = torch.rand(len(mine), player.policy.noise.width, device=player.noise.device)
-            width = player.policy.memory_size + player.policy.exploration_size
-            memory = np.zeros((len(mine), width), dtype=np.float32) if width else None
-            batches.append((player, decisions, noise, memory))
-    return batches
+    environment = random_rate(trainer.env, seeds, seconds, rng)
+    return Limits(environment, pace.limit("acting"), pace.limit("learning"))
 
 
 def _seconds_of_parts(timers: Timers) -> dict[str, float]:

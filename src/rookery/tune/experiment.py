@@ -15,7 +15,7 @@ from secrets import randbits
 from typing import Any
 
 from rookery.core.config import resolve
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError
 from rookery.core.files import write_file
 from rookery.core.layers import Layer, import_object, mapping_of, nested
 from rookery.core.processor import usable_cores
@@ -218,7 +218,7 @@ def settings_of(sections: Sequence[Layer]) -> TuneConfig:
         if isinstance(part := layer.values.get(name), Mapping) and (chosen := part.get("name")) in others
     )
     whole = [Layer(layer.source, {SECTION: layer.values}, layer.lines) for layer in sections]
-    found: TuneConfig = resolve(ExperimentFile, whole, settings_named).config.tune
+    found: TuneConfig = resolve(ExperimentFile, whole, SEARCHES | SCHEDULERS).config.tune
     return found
 
 
@@ -371,22 +371,6 @@ def new_folder(title: str) -> Path:
     usual = re.sub(r"[^\w.+-]+", "-", f"tune-{title}")
     names = (usual if number == 1 else f"{usual}-{number}" for number in itertools.count(1))
     return next(RUNS / name for name in names if not (RUNS / name).exists())
-
-
-def settings_named(name: str) -> type[Settings]:
-    """Returns the settings class of a search or scheduler.
-
-    Raises:
-        ConfigError: If there is none of that name.
-    """
-    known = SEARCHES | SCHEDULERS
-    if name not in known and ":" not in name:
-        raise ConfigError(
-            f"no such search or scheduler; there are {', '.join(known)}{nearest(name, list(known))}; or give the "
-            "import path of a settings class, my.module:MyConfig"
-        )
-    found: type[Settings] = import_object(known.get(name, name))
-    return found
 
 
 def make_executor(job: Job, cfg: TuneConfig) -> Executor:

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
@@ -19,7 +20,7 @@ from rookery.report.metrics_file import row_at
 from rookery.rollout.hooks import EpisodeListener
 from rookery.training.prepare import callbacks_of
 from rookery.training.results import result_of
-from rookery.training.settings import RunConfig, algorithm_class, algorithm_name
+from rookery.training.settings import RunConfig, algorithm_name
 from rookery.training.stopping import StopFunction, stop_rule
 from rookery.training.trainer import Trainer
 from rookery.tune.identity import training_spec
@@ -136,13 +137,13 @@ class TrainingJob(Job):
         others = [
             {**first, path: value} for path, values in tried.items() if path.endswith(".name") for value in values[1:]
         ]
-        settled = [resolve(RunConfig, self._layers(chosen), algorithm_class) for chosen in (first, *others)]
+        settled = [resolve(RunConfig, self._layers(chosen), ALGORITHMS) for chosen in (first, *others)]
         return frozenset(path for path in space if any(one.why_fixed(path) for one in settled))
 
     def _problems(self, chosen: Mapping[str, tuple[str, Any]]) -> tuple[str, ...]:
         """What is wrong with the settings of a trial."""
         try:
-            cfg = resolve(RunConfig, self._layers(chosen), algorithm_class).config
+            cfg = resolve(RunConfig, self._layers(chosen), ALGORITHMS).config
         except ConfigError as error:
             return error.problems
         known = ("iterations", *COLUMNS)
@@ -175,7 +176,7 @@ class TrainingJob(Job):
 
     def _try(self, chosen: Mapping[str, tuple[str, Any]]) -> None:
         layers = self._layers(chosen)
-        cfg = resolve(RunConfig, layers, algorithm_class).config
+        cfg = resolve(RunConfig, layers, ALGORITHMS).config
         small = {"sampling.warmup_steps": 0, "device": "cpu", "logging.console": "quiet"}
         if cfg.sampling.helpers is None and cfg.env.implementation == "auto":
             small["sampling.helpers"] = 0  # nothing is to be measured
