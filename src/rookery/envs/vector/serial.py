@@ -18,7 +18,7 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
-from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import NEW_API, RESTING, Agent, Breach, Lane, LaneStep, cause_of, picture, rests, shape_of
 from rookery.envs.snapshot import can_capture, capture, restore
@@ -33,17 +33,13 @@ IDLE_LIMIT = 10_000
 """Steps without anybody to act after which an episode counts as one that its environment forgot to end."""
 
 
-class SerialEnv:
+class SerialEnv(VectorBase):
     """A `VectorEnv` that steps its lanes in a Python loop.
 
     Attributes:
         single: Whether each lane is one agent, who always acts.
         history: The actions so far, where lanes need them; None where somebody else keeps them.
     """
-
-    kinds: tuple[Kind, ...]
-    notes: tuple[str, ...]
-    layout: int
 
     def __init__(
         self,
@@ -68,11 +64,7 @@ class SerialEnv:
         Raises:
             EnvError: If the environment's spaces cannot be used, or its first reset fails.
         """
-        self.num_lanes = num_lanes
-        self.name = name
-        self.exact = True
-        self.counters: dict[str, int] = {}
-        self.keep_infos: KeepInfos = "none"
+        super().__init__((), num_lanes, name, exact=True)
         self.agents = Layout(name) if agents is None else agents
         self._tolerance = tolerance
         self._first_lane = first_lane
@@ -80,7 +72,7 @@ class SerialEnv:
         self.single = isinstance(self._lanes[0], GymLane)
         self._calls = [lane.env.step for lane in self._lanes] if self.single else []
         self._infos: dict[int, Mapping[str, Any]] = {}
-        self.infos: Mapping[int, Mapping[str, Any]] = self._infos
+        self.infos = self._infos
         self._plan: SeedPlan | None = None
         self._seeds = [0] * num_lanes
         self._clock = 0
@@ -96,7 +88,6 @@ class SerialEnv:
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode; kept where there are logs
         self._writer = RowWriter(self._announce)
         self.slab = Slab.allocate((), num_lanes)
-        self.episode = self.slab.episode
         if agents is None:
             try:
                 self.agents.survey(self._lanes[0])

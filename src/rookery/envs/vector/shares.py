@@ -53,22 +53,16 @@ class Helper(Protocol):
     grown: bool
     infos: Mapping[int, Mapping[str, Any]]
 
-    def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
-        """Starts a step, with the actions of its waiting rows."""
+    def begin(self, task: str, *arguments: Any) -> None:
+        """Starts to call a method of the share, `SerialEnv.play` above all."""
 
-    def end_step(self) -> None:
-        """Waits until the step is over.
+    def end(self) -> Any:
+        """Waits for what it returns.
 
         Raises:
             EnvError: If an environment raised or broke the contract.
             HelperLost: If the helper is gone, or took too long.
         """
-
-    def begin(self, task: str, *arguments: Any) -> None:
-        """Starts to call a method of the share."""
-
-    def end(self) -> Any:
-        """Waits for what it returns; raises like `end_step`."""
 
     def move(self, slab: Slab, agents: Layout) -> None:
         """Starts to write into its part of another slab; `end` waits for it."""
@@ -196,26 +190,16 @@ class SharesEnv:
         if self._history is not None:
             self._history.add(given, waiting, self._sizes)
         (own, own_waiting), *others = self._split(given, waiting)
-        tasks = list(zip(self._helpers, others, strict=True))
+        tasks = dict(zip(self._helpers, others, strict=True))
         self._stepping = True
-        for helper, task in tasks:
-            helper.begin_step(*task)
-        problem: EnvError | None = None
         try:
-            self._first.play(own, own_waiting)
-        except EnvError as error:
-            problem = error
-        self._any_end = self._first.any_end
-        for helper, task in tasks:
-            try:
-                self._finish_step(helper, task)
-                self._any_end |= helper.any_end
-            except EnvError as error:
-                problem = problem or error
-        self._stepping = False
-        self._clock += 1
-        if problem is not None:
-            raise problem
+            self._everywhere(
+                lambda helper: helper.begin("play", *tasks[helper]), lambda: self._first.play(own, own_waiting)
+            )
+        finally:
+            self._stepping = False
+            self._clock += 1
+        self._any_end = self._first.any_end or any(helper.any_end for helper in self._helpers)
         self._losses_in_a_row = 0
         return self._settled()
 
@@ -299,14 +283,6 @@ class SharesEnv:
             except HelperLost as loss:
                 self._replace(helper, loss)
                 begin(helper)
-
-    def _finish_step(self, helper: Helper, task: tuple[list[np.ndarray], list[np.ndarray]]) -> None:
-        while True:
-            try:
-                return helper.end_step()
-            except HelperLost as loss:
-                self._replace(helper, loss)
-                helper.begin_step(*task)
 
     def _replace(self, helper: Helper, loss: HelperLost) -> None:
         """Puts a new helper in the place of a lost one, and its lanes where they were.
