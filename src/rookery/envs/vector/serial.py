@@ -43,7 +43,7 @@ class SerialEnv(VectorBase):
 
     def __init__(
         self,
-        factory: Callable[[], GymLane] | Callable[[], Lane],
+        factory: Callable[[], Lane],
         num_lanes: int,
         name: str,
         tolerance: Tolerance = STRICT,
@@ -455,16 +455,14 @@ class SerialEnv(VectorBase):
         earned = 0.0
         for action in where["actions"]:
             if self.single:
-                given = idle_actions(self.kinds[0], 1)[0] if action is None else deepcopy(action)
-                obs, reward, terminated, truncated, info = copied.env.step(given)
-                masks: dict[Agent, Any] = {AGENT: info[MASK]} if MASK in info else {}
-                over = bool(terminated or truncated)
-                shown = LaneStep({AGENT: obs}, {AGENT: reward}, masks=masks, ended=over, infos={AGENT: info})
+                acts: dict[Agent, Any] = {AGENT: deepcopy(action)}
+                if action is None:
+                    acts = {AGENT: idle_actions(self.kinds[0], 1)[0]}
             else:
                 acts = {self.agents.ids[k][column]: deepcopy(value) for k, column, value in action}
                 for k, column in sorted(self.agents.place[agent] for agent in shown.resting()):
                     acts[self.agents.ids[k][column]] = idle_actions(self.kinds[k], 1)[0]
-                shown = copied.step(acts)
+            shown = copied.step(acts)
             if shown.ended:
                 return False
             earned += sum(float(np.asarray(reward).item()) for reward in shown.reward.values())
