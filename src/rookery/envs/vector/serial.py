@@ -168,7 +168,11 @@ class SerialEnv(VectorBase):
         if self._infos:
             self.infos = self._infos = {}
         if self.single:
-            self._step_gym(with_idle(given[0], waiting[0], self.kinds[0], self.num_lanes))
+            actions = given[0]
+            if len(actions) < self.num_lanes:
+                actions = idle_actions(self.kinds[0], self.num_lanes)
+                actions[waiting[0]] = given[0]
+            self._step_gym(actions)
         else:
             self._step_agents(given, waiting)
         self._settle()
@@ -249,7 +253,11 @@ class SerialEnv(VectorBase):
                 for lane, column, action in zip(lanes.tolist(), columns.tolist(), answers, strict=True):
                     actions[lane][ids[column]] = action
         if self._writer.any_rest:
-            add_idle(actions, self.agents, self.slab)
+            for kind, ids, block in zip(self.kinds, self.agents.ids, self.slab.blocks, strict=True):
+                rows = np.flatnonzero(block.rows.resting)
+                for row, action in zip(rows.tolist(), idle_actions(kind, len(rows)), strict=True):
+                    lane, column = divmod(row, len(ids))
+                    actions[lane][ids[column]] = action
         self._actions = actions
         self._writer.nobody_waits()
         for lane, lane_actions in enumerate(actions):
@@ -525,31 +533,11 @@ class SerialEnv(VectorBase):
                 close()
 
 
-# -- what agents at rest are stepped on with: the environment must be given something, and ignores it --
-
-
 def idle_actions(kind: Kind, number: int) -> np.ndarray:
     """The environment's own actions ``[number, ...]`` of agents that rest: the first choice, the middle of a box.
 
-    They are the same whatever an agent did before, so that nothing has to be remembered for a rest.
+    The environment must be given something, and ignores it. They are the same whatever an agent did before, so that
+    nothing has to be remembered for a rest.
     """
     spec = kind.action
     return spec.to_env(np.zeros((number, *spec.shape), spec.dtype))
-
-
-def with_idle(given: np.ndarray, waiting: np.ndarray, kind: Kind, num_lanes: int) -> np.ndarray:
-    """An action for each of so many Gymnasium lanes, of which only those in `waiting` are given theirs."""
-    if len(given) == num_lanes:
-        return given
-    actions = idle_actions(kind, num_lanes)
-    actions[waiting] = given
-    return actions
-
-
-def add_idle(actions: list[dict[Agent, Any]], agents: Layout, slab: Slab) -> None:
-    """Adds those of agents that rest to the actions of each lane."""
-    for kind, ids, block in zip(agents.kinds, agents.ids, slab.blocks, strict=True):
-        rows = np.flatnonzero(block.rows.resting).tolist()
-        for row, action in zip(rows, idle_actions(kind, len(rows)), strict=True):
-            lane, column = divmod(row, len(ids))
-            actions[lane][ids[column]] = action

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.vector.faults import LOSSES_IN_A_ROW, Tolerance, check_counts, count_lost, foreign_state
 from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.layout import Layout
@@ -80,13 +80,8 @@ def deal(num_lanes: int, shares: int) -> list[range]:
     return [range(first, last) for first, last in itertools.pairwise(bounds)]
 
 
-class SharesEnv:
+class SharesEnv(VectorBase):
     """A `VectorEnv` that steps shares of its lanes at the same time."""
-
-    kinds: tuple[Kind, ...]
-    notes: tuple[str, ...]
-    layout: int
-    episode: np.ndarray
 
     def __init__(
         self,
@@ -108,14 +103,10 @@ class SharesEnv:
         Raises:
             EnvError: If a helper cannot build its copies.
         """
-        self.num_lanes = num_lanes
-        self.name = first.name
-        self.exact = True
-        self.counters: dict[str, int] = {}
-        self.infos: Mapping[int, Mapping[str, Any]] = {}
+        self._keep_infos: KeepInfos = "none"
+        super().__init__(first.kinds, num_lanes, first.name, exact=True)
         self._first, self._helpers, self._tolerance, self._make_slab = first, list(helpers), tolerance, make_slab
         self._first_lanes = range(first.num_lanes)
-        self._keep_infos: KeepInfos = "none"
         self._plan: SeedPlan | None = None
         self._playing = False  # whether there are episodes that a new helper would have to take up
         self._stepping = False
@@ -183,7 +174,9 @@ class SharesEnv:
         """Steps every lane once; see `VectorEnv.step`. Raises an EnvError too if helpers are lost too often."""
         if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset(seeds)")
-        waiting = self._waiting()
+        waiting = self._everyone
+        if not self._single or self._any_rest:
+            waiting = [np.flatnonzero(block.rows.waiting) for block in self._slab.blocks]
         given = [np.array(action) for action in actions]
         check_counts(self.name, given, waiting)
         self._prepare_for_loss()
@@ -202,11 +195,6 @@ class SharesEnv:
         self._any_end = self._first.any_end or any(helper.any_end for helper in self._helpers)
         self._losses_in_a_row = 0
         return self._settled()
-
-    def _waiting(self) -> list[np.ndarray]:
-        if self._single and not self._any_rest:
-            return self._everyone
-        return [np.flatnonzero(block.rows.waiting) for block in self._slab.blocks]
 
     def _split(
         self, given: list[np.ndarray], waiting: list[np.ndarray]
@@ -435,10 +423,11 @@ class SharesEnv:
 
     @keep_infos.setter
     def keep_infos(self, keep: KeepInfos) -> None:
-        """Tells all shares."""
-        self._keep_infos = self._first.keep_infos = keep
-        for helper in self._helpers:
-            self._ask(helper, "ask_for_infos", keep)
+        """Tells all shares, if it is news."""
+        if keep != self._keep_infos:
+            self._keep_infos = self._first.keep_infos = keep
+            for helper in self._helpers:
+                self._ask(helper, "ask_for_infos", keep)
 
     def render(self, lane: int) -> np.ndarray | None:
         """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
