@@ -478,7 +478,9 @@ def test_breaches_of_parallel_environments_are_named():
     findings = check(Vanishing)
     wrong = " | ".join(told(findings, "error"))
     assert "episode 0, step 1, agent 'x': left env.agents, expected it to be terminated or truncated" in wrong
-    assert "episode 0, step 1, agent 'y': is in env.agents but has no observation" in wrong
+    assert (
+        "episode 0, step 1, agent 'y': no observation for this agent, expected one because it is in env.agents" in wrong
+    )
     assert "agent 'x': acted but got no reward, which counts as 0" in " | ".join(told(findings, "warning"))
 
 

@@ -227,11 +227,11 @@ rewards(env, 3)
 print(*[process.pid for process in [helper._process for helper in env._helpers]], flush=True)
 if {stuck}:
     for helper in env._helpers:
-        helper.begin_step([np.ones(2, int)], [])
-        helper.end_step()
-        helper.begin_step([np.ones(2, int)], [])
-        helper.end_step()
-        helper.begin_step([np.ones(2, int)], [])
+        helper.begin("play", [np.ones(2, int)], [])
+        helper.end()
+        helper.begin("play", [np.ones(2, int)], [])
+        helper.end()
+        helper.begin("play", [np.ones(2, int)], [])
     print("stuck", flush=True)
 time.sleep(100)
 """

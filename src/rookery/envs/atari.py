@@ -21,8 +21,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
 from rookery.core.processor import usable_cores
-from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv
 
 SIZE = 84
@@ -231,22 +230,15 @@ def _shares(length: int) -> tuple[np.ndarray, np.ndarray]:
     """Which pixels of a side of `length` make up each of the `SIZE` pixels of the shrunk side, and in what shares.
 
     Returns:
-        Places ``[k, SIZE]`` in ascending order and shares ``[k, SIZE]`` float32 that sum to 1; k is the most pixels
-        that one has part in, and missing ones have share 0.
+        Places ``[k, SIZE]`` in ascending order and shares ``[k, SIZE]`` float32 that sum to 1; k is at least the most
+        pixels that one has part in, and missing ones have share 0.
     """
-    width = length / SIZE
-    parts: list[list[tuple[int, float]]] = []
-    for pixel in range(SIZE):
-        low, high = pixel * width, min((pixel + 1) * width, length)
-        inside = range(int(np.floor(low)), int(np.ceil(high)))
-        shares = [(place, min(place + 1, high) - max(place, low)) for place in inside]
-        parts.append([(place, share / (high - low)) for place, share in shares if share > 1e-3])
-    most = max(map(len, parts))
-    places, shares_of = np.zeros((most, SIZE), np.int64), np.zeros((most, SIZE), np.float32)
-    for pixel, part in enumerate(parts):
-        for k, (place, share) in enumerate(part):
-            places[k, pixel], shares_of[k, pixel] = place, share
-    return places, shares_of
+    edges = np.minimum(np.arange(SIZE + 1) * (length / SIZE), length)
+    low, high = edges[:-1], edges[1:]
+    places = np.floor(low).astype(np.int64) + np.arange(int(np.ceil(length / SIZE)) + 1)[:, None]
+    shares = np.minimum(places + 1, high) - np.maximum(places, low)
+    shares = np.where(shares > 1e-3, shares / (high - low), 0.0)
+    return np.minimum(places, length - 1), shares.astype(np.float32)
 
 
 def _shrunk(
@@ -294,9 +286,8 @@ class BatchedAtari(BatchedEnv):
             life_loss_info=rules.episodic_life,  # ALE's own `episodic_life` would begin a new game
             **{field.name: getattr(rules, field.name) for field in fields(rules) if field.name != "episodic_life"},
         )
-        action_space = spaces.Discrete(len(self._env.ale.get_action_set()))
-        kind = Kind(("agent",), obs_spec(rules.observation_space, action_space), action_spec(action_space))
-        super().__init__(num_lanes, kind, f"Atari {rules.game}, batched")
+        num_actions = len(self._env.ale.get_action_set())
+        super().__init__(num_lanes, rules.observation_space, num_actions, f"Atari {rules.game}, batched")
         self._lanes = np.arange(num_lanes)
         self._frames = np.zeros(num_lanes, dtype=np.int64)  # of the running game
         self._seeded = np.zeros(num_lanes, dtype=np.int64)  # the last seed a lane took

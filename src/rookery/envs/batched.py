@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from gymnasium import spaces
 
 from rookery.core.errors import EnvError
+from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
+from rookery.envs.gym_env import AGENT
 
 
 class BatchedEnv(VectorBase, ABC):
@@ -21,20 +24,31 @@ class BatchedEnv(VectorBase, ABC):
 
     saved: ClassVar[tuple[str, ...]]
 
-    def __init__(self, num_lanes: int, kind: Kind, name: str) -> None:
+    def __init__(
+        self,
+        num_lanes: int,
+        obs_space: spaces.Space[Any],
+        num_actions: int,
+        name: str,
+        agents: tuple[str, ...] = (AGENT,),
+    ) -> None:
         """Makes the slab of a vector env.
 
         Args:
             num_lanes: Number of copies.
-            kind: Agents of a copy; row ``lane * len(kind.agents) + agent`` is theirs.
+            obs_space: Space of what each agent observes.
+            num_actions: Number of actions that each agent can choose from.
             name: Name of the environment in messages.
+            agents: Agents of a copy; row ``lane * len(agents) + agent`` is theirs.
 
         Raises:
             ValueError: If `num_lanes` is no integer of at least 1.
         """
         check_least(type(self).__name__, 1, num_lanes=num_lanes)
+        action_space = spaces.Discrete(num_actions)
+        kind = Kind(agents, obs_spec(obs_space, action_space), action_spec(action_space))
         super().__init__((kind,), num_lanes, name, exact=True)
-        self._num_actions = kind.action.sizes[0]
+        self._num_actions = num_actions
         self._seeds: SeedPlan | None = None
         self._rows = Rows.allocate(kind, num_lanes)
         self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
@@ -111,6 +125,21 @@ class BatchedEnv(VectorBase, ABC):
             flags.fill(False)
         rows.final_index, rows.final_obs = self._no_rows, self._no_obs
         self._step.any_end = False
+
+    def _begin_next(self) -> None:
+        """Starts the next episodes where the agents of a lane were terminated or truncated, who all end together.
+
+        The slab holds what was observed last, and then what is observed first.
+        """
+        rows, ended, agents = self._rows, self._step.ended, len(self.kinds[0].agents)
+        self._step.any_end = True
+        np.logical_or(rows.terminated[::agents], rows.truncated[::agents], out=ended)
+        if True in rows.truncated.tobytes():
+            rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
+            rows.final_obs = {path: array[rows.final_index] for path, array in rows.obs.items()}
+        self.episode += ended
+        self._begin(ended.nonzero()[0])
+        self._show()
 
     def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:
         """Returns the actions of the one kind, if they can be played."""

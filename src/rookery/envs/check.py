@@ -21,9 +21,9 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
 from rookery.envs.base import VectorEnv
 from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import Agent, Breach
+from rookery.envs.lane import Agent, Breach, LaneStep
 from rookery.envs.make import env_name, is_vector, lane_maker, make_env, random_actions, random_answers
-from rookery.envs.probe import Finding, Findings, Probe, Shown
+from rookery.envs.probe import Finding, Findings, Probe
 from rookery.envs.snapshot import can_capture
 
 REPLAY = 200
@@ -129,7 +129,7 @@ class _Check:
             if shown.obs:
                 self.first_obs.add(_digest(next(iter(shown.obs.values()))))
         yield _moment(shown)
-        while not (shown.ended or shown.stuck or step == self.max_steps or idle == IDLE):
+        while not (shown.ended or probe.stuck or step == self.max_steps or idle == IDLE):
             actions = self.draw(probe, shown, rng)
             if actions is None:
                 return
@@ -147,7 +147,7 @@ class _Check:
         if looks:
             self.finish(probe, shown, step, idle)
 
-    def draw(self, probe: Probe, shown: Shown, rng: np.random.Generator) -> dict[Agent, Any] | None:
+    def draw(self, probe: Probe, shown: LaneStep, rng: np.random.Generator) -> dict[Agent, Any] | None:
         """A random allowed action for each agent that must act; None if one of them has no usable spaces."""
         actions = {}
         for agent, obs in shown.obs.items():
@@ -184,7 +184,7 @@ class _Check:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def look(self, probe: Probe, shown: Shown) -> None:
+    def look(self, probe: Probe, shown: LaneStep) -> None:
         """Checks all that a reset or a step showed."""
         for agent, obs, digest in self.kept:
             if _digest(obs) != digest:
@@ -226,7 +226,7 @@ class _Check:
         for path, problem in _doubts(layout.space, obs, ""):
             self.warn(f"observation {path or 'obs'}: {problem}", agent, sort=f"{path} {problem.split()[0]}")
 
-    def finish(self, probe: Probe, shown: Shown, step: int, idle: int) -> None:
+    def finish(self, probe: Probe, shown: LaneStep, step: int, idle: int) -> None:
         """Notes how an episode came out."""
         if idle == IDLE:
             text = f"nobody had to act for {IDLE} steps and the episode did not end"
@@ -235,7 +235,7 @@ class _Check:
         elif shown.ended:
             self.lengths.append(step)
             self.ends.append("truncated" if shown.truncated and not shown.terminated else "terminated")
-        elif not shown.stuck:
+        elif not probe.stuck:
             limit = "set truncated after as many as it should have, or, by id, env.config.max_episode_steps=1000"
             text = f"the episode did not end within {self.max_steps:,} steps; returns are of whole episodes: {limit}"
             self.warn(text, sort="endless")
@@ -353,7 +353,7 @@ def _doubts(space: spaces.Space[Any], obs: Any, path: str) -> Iterator[tuple[str
             yield path, f"value {worst:g} is outside the bounds {low:g} to {high:g} that the space gives"
 
 
-def _moment(shown: Shown) -> Moment:
+def _moment(shown: LaneStep) -> Moment:
     """What can be compared of a step."""
     moment: Moment = {}
     for agent in dict.fromkeys([*shown.obs, *shown.final, *shown.reward, *shown.terminated, *shown.truncated]):

@@ -15,8 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.seeding import generator_of, seed_words
-from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, SeedPlan, Step
+from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 
 GRAVITY = 9.8  # m / s^2
@@ -73,9 +72,7 @@ class BatchedCartPole(BatchedEnv):
         check_render_mode(type(self).__name__, render_mode)
         bound = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], dtype=np.float32)
         bound = bound if self.shows_velocities else bound[::2]
-        action_space = spaces.Discrete(2)
-        kind = Kind(("agent",), obs_spec(spaces.Box(-bound, bound), action_space), action_spec(action_space))
-        super().__init__(num_lanes, kind, f"{self.title}, batched")
+        super().__init__(num_lanes, spaces.Box(-bound, bound), 2, f"{self.title}, batched")
         self.max_episode_steps = int(max_episode_steps)
         self._rewards = (0.0, -1.0) if sutton_barto_reward else (1.0, 1.0)  # while it goes on, when it terminates
         self._coming: dict[tuple[int, int], np.ndarray] = {}  # of a lane and episode to come, the words of its seed
@@ -213,20 +210,13 @@ class BatchedCartPole(BatchedEnv):
 
     def _end(self) -> None:
         """Marks the lanes that fell or reached the time limit and starts their next episodes."""
-        rows, ended = self._rows, self._step.ended
+        rows = self._rows
         np.logical_or(self._fallen[0], self._fallen[1], rows.terminated)
         rows.reward[rows.terminated] = self._rewards[1]
-        ended[:] = rows.terminated
         if self._clock == self._deadline:
             np.equal(self._clock - self._began, self.max_episode_steps, out=rows.truncated)
-            ended |= rows.truncated
-            rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
-            rows.final_obs = {"obs": rows.obs["obs"][rows.final_index]}
-        self.episode += ended
-        self._begin(ended.nonzero()[0])
-        self._show()
+        self._begin_next()
         self._deadline = self._began.item(self._began.argmin()) + self.max_episode_steps
-        self._step.any_end = True
 
     def _show(self) -> None:
         self._obs_by_state[...] = self._state_by_obs

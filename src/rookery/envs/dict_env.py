@@ -13,18 +13,16 @@ from typing import Any
 import gymnasium
 from gymnasium import Space, spaces
 
-from rookery.envs.lane import Agent, Breach, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos
+from rookery.envs.lane import Agent, Breach, Lane, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos
 
 ALL = "__all__"
 
 
-class DictLane:
+class DictLane(Lane):
     """A dict-style environment as a lane."""
 
     def __init__(self, env: Any) -> None:
-        self.env = env
-        self.agents = _announced(env)
-        self.max_entities: int | None = None
+        super().__init__(env, _announced(env))
         self._alive: dict[Agent, None] = {}  # a dict, not a set, for its fixed order
 
     def spaces(self, agent: Agent) -> Spaces:
@@ -60,24 +58,25 @@ class DictLane:
 
     def reset(self, seed: int) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts."""
-        obs, infos = obs_and_infos(self.env.reset(seed=seed), "reset()")
+        obs, infos = obs_and_infos(self.env.reset(seed=seed), self.report)
         self._alive = dict.fromkeys(obs)
-        return LaneStep(dict(obs), masks=info_masks(infos), infos=infos)
+        return LaneStep(obs, masks=info_masks(infos), infos=infos)
 
-    def step(self, actions: dict[Agent, Any]) -> LaneStep:
-        """Steps once.
+    def read(self, given: Any) -> LaneStep:
+        """What is shown after a step that gave this.
 
         Raises:
-            Breach: If `step` does not return five dicts, or does not say whether the episode is over.
+            Breach: If it is not five dicts, or does not say whether the episode is over.
         """
-        obs, reward, terminateds, truncateds, infos = five_dicts(self.env.step(actions), "step()")
+        obs, reward, terminateds, truncateds, infos = five_dicts(given, self.report)
         if ALL not in terminateds:
-            raise Breach(f'terminateds has no "{ALL}", expected it to say whether the episode is over for everyone')
+            everyone = "expected it to say whether the episode is over for everyone"
+            self.report(Breach(f'terminateds has no "{ALL}", {everyone}'))
         if not any(terminateds.values()) and not any(truncateds.values()):  # most steps end nothing
             for agent in obs:
                 self._alive[agent] = None
             return LaneStep(obs, reward, masks=info_masks(infos), infos=infos)
-        over, cut = bool(terminateds[ALL]), bool(truncateds.get(ALL, False))
+        over, cut = bool(terminateds.get(ALL)), bool(truncateds.get(ALL, False))
         terminated = [agent for agent in self._alive if terminateds.get(agent)]
         truncated = [agent for agent in self._alive if truncateds.get(agent)]
         if over or cut:

@@ -1,6 +1,6 @@
 """Gymnasium environments: one agent, called ``agent``.
 
-The back end steps `GymLane.env` directly, because with one agent there is nothing to translate; see `vector/serial.py`.
+The back end plays `GymLane.env` directly, because with one agent there is nothing to translate; see `vector/serial.py`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ from typing import Any
 
 from gymnasium import spaces
 
-from rookery.core.spaces import MASK
-from rookery.envs.lane import NEW_API, Agent, Breach, LaneStep, Spaces, shape_of
+from rookery.envs.lane import NEW_API, Agent, Breach, Lane, LaneStep, Spaces, info_masks, shape_of
 
 AGENT = "agent"
 
 
-class GymLane:
+class GymLane(Lane):
     """A Gymnasium environment as a lane."""
 
     def __init__(self, env: Any) -> None:
-        self.env = env
-        self.agents: tuple[Agent, ...] = (AGENT,)
-        self.max_entities: int | None = None
+        super().__init__(env, (AGENT,))
 
     def spaces(self, agent: Agent) -> Spaces:
         """Observation and action space of the one agent.
@@ -45,11 +42,41 @@ class GymLane:
         except TypeError as error:
             if _takes_seed(self.env):
                 raise
-            raise Breach(f"reset() takes no seed, expected reset(seed=, options=); {NEW_API}", AGENT) from error
-        if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
-            raise Breach(f"reset() returned {shape_of(result)}, expected (obs, info); {NEW_API}", AGENT)
-        obs, info = result
-        return LaneStep({AGENT: obs}, masks={AGENT: info[MASK]} if MASK in info else {}, infos={AGENT: info})
+            breach = Breach(f"reset() takes no seed, expected reset(seed=, options=); {NEW_API}", AGENT)
+            breach.__cause__ = error
+            self.report(breach)
+            result = self.env.reset()
+        pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
+        if not pair:
+            self.report(Breach(f"reset() returned {shape_of(result)}, expected (obs, info); {NEW_API}", AGENT))
+        obs, info = result if pair else (result, {})
+        return LaneStep({AGENT: obs}, masks=info_masks({AGENT: info}), infos={AGENT: info})
+
+    def argument(self, actions: dict[Agent, Any]) -> Any:
+        """The action of the one agent."""
+        return actions[AGENT]
+
+    def read(self, given: Any) -> LaneStep:
+        """What is shown after a step that gave this; raises a Breach if it is neither the new form nor the old."""
+        if not isinstance(given, tuple) or len(given) != 5:
+            expected = "expected five: (obs, reward, terminated, truncated, info)"
+            breach = Breach(f"step() returned {shape_of(given)}, {expected}; {NEW_API}", AGENT)
+            if not isinstance(given, tuple) or len(given) != 4:
+                raise breach
+            self.report(breach)
+            given = (*given[:3], False, given[3])
+        obs, reward, terminated, truncated, info = given
+        over = bool(terminated or truncated)
+        return LaneStep(
+            {} if over else {AGENT: obs},
+            {AGENT: reward},
+            (AGENT,) if terminated else (),
+            (AGENT,) if truncated else (),
+            {AGENT: obs} if over else {},
+            info_masks({AGENT: info}),
+            over,
+            {AGENT: info},
+        )
 
 
 def _takes_seed(env: Any) -> bool:

@@ -1,15 +1,15 @@
 """One copy of an environment, whatever style it is written in: what the adapters offer and the back ends drive.
 
-`Lane` is implemented by `dict_env.DictLane`, `pettingzoo_env.ParallelLane` and `pettingzoo_env.AECLane`;
-`gym_env.GymLane` has all of it but `step`, because its one agent is stepped without dictionaries. Agents are named by
-the environment's own ids here.
+A `Lane` is a `gym_env.GymLane`, a `dict_env.DictLane`, a `pettingzoo_env.ParallelLane` or a `pettingzoo_env.AECLane`.
+Agents are named by the environment's own ids here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from gymnasium import Space
@@ -37,6 +37,11 @@ class Breach(Exception):
         super().__init__(problem)
         self.problem = problem
         self.agent = agent
+
+
+def refuse(breach: Breach) -> None:
+    """Raises a breach: what is done with those that a lane reports, unless somebody collects them."""
+    raise breach
 
 
 @dataclass
@@ -70,27 +75,41 @@ class LaneStep:
         return [agent for agent in self.obs if rests(self.infos.get(agent))]
 
 
-class Lane(Protocol):
+class Lane(ABC):
     """One copy of an environment.
 
     Attributes:
         env: The environment itself.
         agents: Those it announces, in its order; others may appear.
         max_entities: Room for the elements of a ``Sequence`` that agents observe; None: each must say it itself.
+        report: Is told of each Breach after which there is a way to go on; `refuse` unless somebody collects them.
     """
 
-    env: Any
-    agents: tuple[Agent, ...]
-    max_entities: int | None
+    def __init__(self, env: Any, agents: Iterable[Agent]) -> None:
+        self.env = env
+        self.agents = tuple(agents)
+        self.max_entities: int | None = None
+        self.report: Callable[[Breach], None] = refuse
 
+    @abstractmethod
     def spaces(self, agent: Agent) -> Spaces:
         """Observation and action space of an agent; raises a Breach if the environment does not know them."""
 
+    @abstractmethod
     def reset(self, seed: int) -> LaneStep:
         """Starts an episode; raises a Breach if the environment breaks the contract."""
 
     def step(self, actions: dict[Agent, Any]) -> LaneStep:
         """Steps once, with an action for each agent of the last `LaneStep.obs`; raises as `reset` does."""
+        return self.read(self.env.step(self.argument(actions)))
+
+    def argument(self, actions: dict[Agent, Any]) -> Any:
+        """What the environment's own `step` takes for these actions."""
+        return actions
+
+    @abstractmethod
+    def read(self, given: Any) -> LaneStep:
+        """What is shown after a step that gave this; raises as `reset` does."""
 
 
 def info_masks(infos: Any) -> dict[Agent, Any]:
@@ -105,22 +124,33 @@ def rests(info: Any) -> bool:
     return bool(info) and isinstance(info, Mapping) and bool(info.get(RESTING))
 
 
-def five_dicts(result: Any, call: str) -> tuple[dict[Agent, Any], ...]:
-    """The five dicts that a multi-agent `step` returns; raises a Breach if it returned anything else."""
-    names = "(observations, rewards, terminateds, truncateds, infos)"
+FIVE = ("observations", "rewards", "terminateds", "truncateds", "infos")
+"""What a multi-agent `step` returns."""
+
+
+def five_dicts(result: Any, report: Callable[[Breach], None]) -> tuple[dict[Agent, Any], ...]:
+    """The dicts `FIVE` that a multi-agent `step` returned; reports parts of another type, raises a Breach of less."""
     if not isinstance(result, tuple) or len(result) != 5:
-        raise Breach(f"{call} returned {shape_of(result)}, expected five dicts by agent {names}; {NEW_API}")
-    for name, part in zip(names.strip("()").split(", "), result, strict=True):
+        raise Breach(f"step() returned {shape_of(result)}, expected five dicts by agent ({', '.join(FIVE)}); {NEW_API}")
+    for name, part in zip(FIVE, result, strict=True):
         if not isinstance(part, Mapping):
-            raise Breach(f"{call} returned {name} as {type(part).__name__}, expected a dict by agent")
-    return result
+            report(Breach(f"step() returned {name} as {shape_of(part)}, expected a dict by agent"))
+            result = tuple(part if isinstance(part, Mapping) else {} for part in result)
+    dicts: tuple[dict[Agent, Any], ...] = result
+    return dicts
 
 
-def obs_and_infos(result: Any, call: str) -> tuple[dict[Agent, Any], Any]:
-    """The two dicts that a multi-agent `reset` returns; raises a Breach if it returned anything else."""
-    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Mapping):
-        raise Breach(f"{call} returned {shape_of(result)}, expected (observations, infos), dicts by agent; {NEW_API}")
-    return result
+def obs_and_infos(result: Any, report: Callable[[Breach], None]) -> tuple[dict[Agent, Any], Any]:
+    """The two dicts that a multi-agent `reset` returned; reports other forms, raises a Breach without observations."""
+    pair = isinstance(result, tuple) and len(result) == 2
+    obs, infos = result if pair else (result, {})
+    if not pair or not isinstance(obs, Mapping):
+        report(
+            Breach(f"reset() returned {shape_of(result)}, expected (observations, infos), dicts by agent; {NEW_API}")
+        )
+    if not isinstance(obs, Mapping):
+        raise Breach(f"reset() returned observations as {shape_of(obs)}, expected a dict by agent")
+    return dict(obs), infos
 
 
 NEW_API = (

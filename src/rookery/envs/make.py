@@ -453,7 +453,7 @@ def _build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exce
 
 def _lane(env: Any, name: str, max_entities: int | None) -> Any:
     """Puts `env` into the adapter for its style."""
-    lane: type[Lane] | type[GymLane]
+    lane: Callable[[Any], Lane]
     if callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "last", None)):
         lane = AECLane
     elif callable(getattr(env, "observation_space", None)):

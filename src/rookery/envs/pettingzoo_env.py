@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.envs.lane import Agent, Breach, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos
+from rookery.envs.lane import Agent, Breach, Lane, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos
 
 
-class _PettingZooLane:
+class _PettingZooLane(Lane):
     """What lanes of both kinds have in common."""
 
     def __init__(self, env: Any) -> None:
-        self.env = env
-        self.agents: tuple[Agent, ...] = tuple(getattr(env, "possible_agents", ()))
-        self.max_entities: int | None = None
+        super().__init__(env, getattr(env, "possible_agents", ()))
         self._alive: list[Agent] = []
 
     def spaces(self, agent: Agent) -> Spaces:
@@ -27,7 +25,8 @@ class _PettingZooLane:
     def _nobody_vanished(self, ended: set[Agent]) -> None:
         for agent in self._alive:
             if agent not in ended and agent not in self.env.agents:
-                raise Breach("left env.agents, expected it to be terminated or truncated with that step", agent)
+                problem = "left env.agents, expected it to be terminated or truncated with that step"
+                self.report(Breach(problem, agent))
 
 
 class ParallelLane(_PettingZooLane):
@@ -35,25 +34,31 @@ class ParallelLane(_PettingZooLane):
 
     def reset(self, seed: int) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts, or an agent has no observation."""
-        obs, infos = obs_and_infos(self.env.reset(seed=seed), "reset()")
+        obs, infos = obs_and_infos(self.env.reset(seed=seed), self.report)
         self._alive = list(self.env.agents)
-        return LaneStep(_observed(self._alive, obs), masks=info_masks(infos), infos=infos)
+        return LaneStep(self._observed(obs), masks=info_masks(infos), infos=infos)
 
-    def step(self, actions: dict[Agent, Any]) -> LaneStep:
-        """Steps once.
+    def read(self, given: Any) -> LaneStep:
+        """What is shown after a step that gave this.
 
         Raises:
-            Breach: If `step` does not return five dicts, an agent vanishes without an end, or one has no observation.
+            Breach: If it is not five dicts, an agent vanished without an end, or one has no observation.
         """
-        obs, reward, terminations, truncations, infos = five_dicts(self.env.step(actions), "step()")
+        obs, reward, terminations, truncations, infos = five_dicts(given, self.report)
         terminated = [agent for agent in self._alive if terminations.get(agent)]
         truncated = [agent for agent in self._alive if truncations.get(agent)]
         left = {*terminated, *truncated}
         self._nobody_vanished(left)
         self._alive = [agent for agent in self.env.agents if agent not in left]
         final = {agent: obs[agent] for agent in obs if agent in left}
-        acting = _observed(self._alive, obs)
+        acting = self._observed(obs)
         return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), not self._alive, infos)
+
+    def _observed(self, obs: dict[Agent, Any]) -> dict[Agent, Any]:
+        for agent in self._alive:
+            if agent not in obs:
+                self.report(Breach("no observation for this agent, expected one because it is in env.agents", agent))
+        return {agent: obs[agent] for agent in self._alive if agent in obs}
 
 
 class AECLane(_PettingZooLane):
@@ -69,15 +74,18 @@ class AECLane(_PettingZooLane):
         self._alive = list(self.env.agents)
         return self._on_turn({})
 
-    def step(self, actions: dict[Agent, Any]) -> LaneStep:
-        """Steps the agent on turn.
+    def argument(self, actions: dict[Agent, Any]) -> Any:
+        """The action of the agent on turn."""
+        (action,) = actions.values()
+        return action
+
+    def read(self, given: Any) -> LaneStep:
+        """What the environment shows after a step, which gives nothing.
 
         Raises:
-            Breach: If an agent vanishes without an end, or an ended one cannot be stepped out.
+            Breach: If an agent vanished without an end, or an ended one cannot be stepped out.
         """
         env = self.env
-        (action,) = actions.values()
-        env.step(action)
         # some environments never clear `rewards`; an agent that ended earlier must not be paid again
         reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
         terminated = [agent for agent in self._alive if env.terminations.get(agent)]
@@ -109,10 +117,3 @@ class AECLane(_PettingZooLane):
             raise Breach(f"env.agent_selection is {agent!r}, expected one of env.agents: {self._alive}", agent)
         masks = masks | info_masks({agent: env.infos.get(agent)})
         return LaneStep({agent: env.observe(agent)}, masks=masks, infos=dict(env.infos))
-
-
-def _observed(agents: list[Agent], obs: dict[Agent, Any]) -> dict[Agent, Any]:
-    for agent in agents:
-        if agent not in obs:
-            raise Breach("no observation for this agent, expected one because it is in env.agents", agent)
-    return {agent: obs[agent] for agent in agents}

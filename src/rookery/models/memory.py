@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, assert_never
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -124,69 +124,85 @@ class RecurrentLayer(nn.Module):
             self.recurrent = nn.Parameter(orthogonal(num_gates * size, size, gain=1.0, generator=generator))
 
 
+LayerWeights = tuple[Tensor, Any, Tensor]
+"""Weights of a layer on its input and on its own last output (None where it does not look back), and biases."""
+
+
 class Recurrent(Memory):
     """Cells on top of each other, each of which looks at what the one below gives and at its own past.
 
     Args:
         num_inputs: Width of what the trunk gives.
-        size: Width of each layer.
-        layers: Cells on top of each other.
-        num_gates: Vectors that each computes, gates and candidates.
-        num_states: Vectors that each remembers.
-        looks_back: Whether the gates look at the last output too.
+        cfg: Width and number of the layers, and the horizon of first biases.
         generator: Draws the weights.
+
+    Attributes:
+        num_gates: Vectors that a layer computes, gates and candidates.
+        num_states: Vectors that a layer remembers.
+        looks_back: Whether the gates look at the last output too.
+        fused: Torch's own pass of all layers over all decisions, if it has one: ``torch.lstm``, ``torch.gru``.
     """
 
-    def __init__(
-        self,
-        num_inputs: int,
-        *,
-        size: int,
-        layers: int,
-        num_gates: int,
-        num_states: int = 1,
-        looks_back: bool = True,
-        generator: torch.Generator,
-    ) -> None:
+    num_gates: ClassVar[int]
+    num_states: ClassVar[int] = 1
+    looks_back: ClassVar[bool] = True
+    fused: ClassVar[Callable[..., tuple[Tensor, ...]]]
+
+    def __init__(self, num_inputs: int, cfg: MemoryConfig, *, generator: torch.Generator) -> None:
         super().__init__()
-        self.num_features = size
-        self.size = layers * num_states * size
-        widths = [num_inputs] + [size] * (layers - 1)
+        self.num_features = cfg.size
+        self.size = cfg.layers * self.num_states * cfg.size
+        widths = [num_inputs] + [cfg.size] * (cfg.layers - 1)
+        gates, looks_back = self.num_gates, self.looks_back
         made = [
-            RecurrentLayer(width, size, num_gates=num_gates, looks_back=looks_back, generator=generator)
+            RecurrentLayer(width, cfg.size, num_gates=gates, looks_back=looks_back, generator=generator)
             for width in widths
         ]
         self.layers = nn.ModuleList(made)
         # at hand: to look weights up in modules takes as long as a small product
-        self._weights: tuple[tuple[Tensor, Any, Tensor], ...] = tuple(
+        self._weights: tuple[LayerWeights, ...] = tuple(
             (layer.input.weight, layer.recurrent, layer.input.bias) for layer in made
         )
+        with torch.no_grad():
+            for layer in made:
+                self._start(layer.input.bias, cfg.sequence_length)
 
-    def fused_pass(
-        self, fused: Callable[..., tuple[Tensor, ...]], x: Tensor, memory: Tensor, sequences: Sequences
-    ) -> tuple[Tensor, Tensor]:
-        """All layers over all decisions, in one call of torch's own pass; see `Memory.forward`.
+    @abstractmethod
+    def _start(self, bias: Tensor, horizon: int) -> None:
+        """Sets the first biases ``[num_gates * num_features]`` of a layer, zeros until then, for such a horizon."""
 
-        Args:
-            fused: ``torch.lstm`` or ``torch.gru``.
-            x: ``[N, F]``.
-            memory: ``[B, size]``.
-            sequences: How the rows lie in time.
+    @abstractmethod
+    def _cell(self, x: Tensor, states: tuple[Tensor, ...], weights: LayerWeights) -> tuple[Tensor, ...]:
+        """What a layer gives for N slots, and what it remembers from here on, of its input and of what it remembers.
+
+        All are ``[N, num_features]`` but the input of the first layer; of what is remembered there are `num_states`.
         """
+
+    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """One decision of N slots; see `Memory.advance`."""
+        after: list[Tensor] = []
+        states, num = memory.split(self.num_features, 1), self.num_states
+        for layer, weights in enumerate(self._weights):
+            x, *remembered = self._cell(x, states[num * layer : num * (layer + 1)], weights)
+            after += remembered
+        return x, torch.cat(after, 1)
+
+    def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
+        """All decisions of B sequences, in one call of `fused`; see `Memory.forward`."""
         pieces, layers = Pieces.of(sequences), len(self._weights)
-        num_states = self.size // (layers * self.num_features)
-        states = pieces.before(memory).unflatten(1, (layers, num_states, -1)).permute(2, 1, 0, 3).contiguous()
-        before = states[0] if num_states == 1 else states.unbind(0)
+        shape = (layers, self.num_states, -1)
+        states = pieces.before(memory).unflatten(1, shape).permute(2, 1, 0, 3).contiguous()
+        before = states[0] if self.num_states == 1 else states.unbind(0)
         flat: list[Tensor] = []
         for weight, recurrent, bias in self._weights:
             flat += [weight, recurrent, bias, torch.zeros_like(bias)]
         has_biases, dropout, bidirectional, batch_first = True, 0.0, False, False
         options: tuple[Any, ...] = (flat, has_biases, layers, dropout, torch.is_grad_enabled(), bidirectional)
         if pieces.in_order:
-            out, *after = fused(sequences.grid(x), before, *options, batch_first)
+            out, *after = self.fused(sequences.grid(x), before, *options, batch_first)
             out = out.flatten(0, 1)
         else:
-            out, *after = fused(pieces.pack(x), torch.tensor(pieces.counts), before, *options)
+            out, *after = self.fused(pieces.pack(x), torch.tensor(pieces.counts), before, *options)
         remembered = torch.stack(after, 2).index_select(1, pieces.last)  # [layers, B, num_states, size]
         return pieces.unpack(out), remembered.transpose(0, 1).flatten(1)
 
@@ -212,28 +228,19 @@ class LSTM(Recurrent):
     With gates i, f, g, o = ``W x + b + U h``, in the order of ``torch.nn.LSTM``:
     ``c = sigmoid(f) c + sigmoid(i) tanh(g)``, ``h = sigmoid(o) tanh(c)``. A layer remembers h, then c, and gives h. The
     bias of f starts at 1, so that it remembers before it has learned what to forget.
-
-    Arguments as of `Recurrent`.
     """
 
-    def __init__(self, num_inputs: int, *, size: int, layers: int, generator: torch.Generator) -> None:
-        super().__init__(num_inputs, size=size, layers=layers, num_gates=4, num_states=2, generator=generator)
-        with torch.no_grad():
-            for _, _, bias in self._weights:
-                bias[size : 2 * size] = 1.0
+    num_gates = 4
+    num_states = 2
+    fused = staticmethod(torch.lstm)
 
-    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision of N slots; see `Memory.advance`."""
-        after: list[Tensor] = []
-        remembered = memory.split(self.num_features, 1)
-        for layer, (weight, recurrent, bias) in enumerate(self._weights):
-            x, c = torch.lstm_cell(x, remembered[2 * layer : 2 * layer + 2], weight, recurrent, *biases(bias))
-            after += [x, c]
-        return x, torch.cat(after, 1)
+    def _start(self, bias: Tensor, horizon: int) -> None:
+        bias[self.num_features : 2 * self.num_features] = 1.0
 
-    def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences in one pass; see `Memory.forward`."""
-        return self.fused_pass(torch.lstm, x, memory, sequences)
+    def _cell(self, x: Tensor, states: tuple[Tensor, ...], weights: LayerWeights) -> tuple[Tensor, ...]:
+        weight, recurrent, bias = weights
+        h, c = torch.lstm_cell(x, states, weight, recurrent, *biases(bias))
+        return h, h, c
 
 
 class GRU(Recurrent):
@@ -241,27 +248,19 @@ class GRU(Recurrent):
 
     With r, z, n = ``W x + b`` and, of the last output, ``U h``: ``r = sigmoid(r + U_r h)``,
     ``z = sigmoid(z + U_z h)``, ``n = tanh(n + r * U_n h)``, ``h = (1 - z) n + z h``. A layer remembers h, and gives it.
-
-    Arguments as of `Recurrent`; at first the units of a layer forget within 2 to about `horizon` decisions.
+    At first the units of a layer forget within 2 to about `sequence_length` decisions.
     """
 
-    def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
-        super().__init__(num_inputs, size=size, layers=layers, num_gates=3, generator=generator)
-        with torch.no_grad():
-            for _, _, bias in self._weights:
-                bias[size : 2 * size] = spread_memories(size, horizon)
+    num_gates = 3
+    fused = staticmethod(torch.gru)
 
-    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision of N slots; see `Memory.advance`."""
-        after: list[Tensor] = []
-        for h, (weight, recurrent, bias) in zip(memory.split(self.num_features, 1), self._weights, strict=True):
-            x = torch.gru_cell(x, h, weight, recurrent, *biases(bias))
-            after.append(x)
-        return x, torch.cat(after, 1)
+    def _start(self, bias: Tensor, horizon: int) -> None:
+        bias[self.num_features : 2 * self.num_features] = spread_memories(self.num_features, horizon)
 
-    def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """All decisions of B sequences in one pass; see `Memory.forward`."""
-        return self.fused_pass(torch.gru, x, memory, sequences)
+    def _cell(self, x: Tensor, states: tuple[Tensor, ...], weights: LayerWeights) -> tuple[Tensor, ...]:
+        weight, recurrent, bias = weights
+        h = torch.gru_cell(x, states[0], weight, recurrent, *biases(bias))
+        return h, h
 
 
 class Scan(Recurrent):
@@ -274,26 +273,20 @@ class Scan(Recurrent):
     and candidates of either sign are fine.
 
     The tanh is not the paper's. Without it what one layer gives is linear in its candidates, and heads that are linear
-    too learn to tell a decision from those around it much later.
-
-    Arguments as of `Recurrent`; at first the units of a layer forget within 2 to about `horizon` decisions.
+    too learn to tell a decision from those around it much later. At first units forget as those of a `GRU`.
     """
 
-    def __init__(self, num_inputs: int, *, size: int, layers: int, horizon: int, generator: torch.Generator) -> None:
-        super().__init__(num_inputs, size=size, layers=layers, num_gates=2, looks_back=False, generator=generator)
-        with torch.no_grad():
-            for _, _, bias in self._weights:
-                bias[:size] = -spread_memories(size, horizon)
+    num_gates = 2
+    looks_back = False
 
-    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision of N slots; see `Memory.advance`."""
-        after: list[Tensor] = []
-        for h, (weight, _, bias) in zip(memory.split(self.num_features, 1), self._weights, strict=True):
-            gate, candidate = functional.linear(x, weight, bias).chunk(2, 1)
-            h = torch.lerp(h, candidate, gate.sigmoid())
-            after.append(h)
-            x = h.tanh()
-        return x, torch.cat(after, 1)
+    def _start(self, bias: Tensor, horizon: int) -> None:
+        bias[: self.num_features] = -spread_memories(self.num_features, horizon)
+
+    def _cell(self, x: Tensor, states: tuple[Tensor, ...], weights: LayerWeights) -> tuple[Tensor, ...]:
+        weight, _, bias = weights
+        gate, candidate = functional.linear(x, weight, bias).chunk(2, 1)
+        h = torch.lerp(states[0], candidate, gate.sigmoid())
+        return h.tanh(), h
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
         """All decisions of B sequences, one time step of all of them after the other; see `Memory.forward`."""
@@ -487,22 +480,26 @@ class Attention(Memory):
 
     Args:
         num_inputs: Width of what the trunk gives.
-        size: Width of each layer.
-        layers: How many.
-        heads: Of attention, a layer.
-        context: Decisions that a layer looks at, the present one included.
+        cfg: Width and number of the layers, heads of each, and decisions that a layer looks at.
         generator: Draws the weights.
+
+    Raises:
+        ConfigError: If the width cannot be split among the heads.
     """
 
-    def __init__(
-        self, num_inputs: int, *, size: int, layers: int, heads: int, context: int, generator: torch.Generator
-    ) -> None:
+    def __init__(self, num_inputs: int, cfg: MemoryConfig, *, generator: torch.Generator) -> None:
+        size, heads, context = cfg.size, cfg.heads, cfg.context
+        if size % heads:
+            raise ConfigError(
+                f"model.memory.heads: {heads} heads cannot share model.memory.size {size} evenly; take a size such as "
+                f"{-(-size // heads) * heads}, or a number of heads that divides {size}"
+            )
         super().__init__()
         self.num_features = size
         self.num_past = context - 1
-        self.size = layers * self.num_past * size + 1
+        self.size = cfg.layers * self.num_past * size + 1
         self.embedding = linear(num_inputs, size, gain=1.0, generator=generator)
-        made = [AttentionBlock(size, heads=heads, context=context, generator=generator) for _ in range(layers)]
+        made = [AttentionBlock(size, heads=heads, context=context, generator=generator) for _ in range(cfg.layers)]
         self.blocks = nn.ModuleList(made)
         self._blocks = tuple(made)
 
@@ -563,27 +560,13 @@ class Attention(Memory):
         return past.unbind(1), memory[:, -1:]
 
 
+CELLS: dict[str, type[LSTM | GRU | Scan | Attention]] = {"lstm": LSTM, "gru": GRU, "scan": Scan, "attention": Attention}
+
+
 def build_memory(cfg: MemoryConfig, num_features: int, generator: torch.Generator) -> Memory | None:
     """The memory that the settings ask for, or None if nothing that is learned.
 
     Raises:
         ConfigError: If the width of attention cannot be split among its heads.
     """
-    if cfg.kind == "none":
-        return None
-    size, layers, horizon = cfg.size, cfg.layers, cfg.sequence_length
-    if cfg.kind == "lstm":
-        return LSTM(num_features, size=size, layers=layers, generator=generator)
-    if cfg.kind == "gru":
-        return GRU(num_features, size=size, layers=layers, horizon=horizon, generator=generator)
-    if cfg.kind == "scan":
-        return Scan(num_features, size=size, layers=layers, horizon=horizon, generator=generator)
-    if cfg.kind == "attention":
-        heads, context = cfg.heads, cfg.context
-        if size % heads:
-            raise ConfigError(
-                f"model.memory.heads: {heads} heads cannot share model.memory.size {size} evenly; take a size such as "
-                f"{-(-size // heads) * heads}, or a number of heads that divides {size}"
-            )
-        return Attention(num_features, size=size, layers=layers, heads=heads, context=context, generator=generator)
-    assert_never(cfg.kind)
+    return None if cfg.kind == "none" else CELLS[cfg.kind](num_features, cfg, generator=generator)

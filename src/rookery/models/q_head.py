@@ -82,6 +82,7 @@ class EpsilonGreedy(Behavior):
         self.q = q if mask is None else torch.where(mask, q, -torch.inf)
         self.epsilon = epsilon
         self.mask = mask
+        self._greedy = self.q.argmax(-1)
 
     @property
     def noise(self) -> NoiseSpec:
@@ -90,23 +91,6 @@ class EpsilonGreedy(Behavior):
 
     def sample(self, noise: Tensor) -> Tensor:
         """The greedy action where the first uniform number is not below epsilon, else one by the second."""
-        return self._draw(noise, self.mode())
-
-    def mode(self) -> Tensor:
-        """The action of the highest value, the first of equals."""
-        return self.q.argmax(-1)
-
-    def log_prob(self, action: Tensor) -> Tensor:
-        """Log-probability of `action`, int64 ``[...]``; -inf of what cannot be chosen."""
-        return self._log_prob(action, self.mode())
-
-    def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """`sample` and `log_prob` of it."""
-        greedy = self.mode()
-        action = self._draw(noise, greedy)
-        return action, self._log_prob(action, greedy)
-
-    def _draw(self, noise: Tensor, greedy: Tensor) -> Tensor:
         whether, which = noise.unbind(-1)
         # a float32 number below 1 times a whole number stays below it after rounding
         if self.mask is None:
@@ -115,15 +99,20 @@ class EpsilonGreedy(Behavior):
             allowed = self.mask.cumsum(-1)
             other = (which.unsqueeze(-1) * allowed[..., -1:]).long()
             other = torch.searchsorted(allowed, other, right=True).squeeze(-1)
-        return torch.where(whether < self.epsilon, other, greedy)
+        return torch.where(whether < self.epsilon, other, self._greedy)
 
-    def _log_prob(self, action: Tensor, greedy: Tensor) -> Tensor:
+    def mode(self) -> Tensor:
+        """The action of the highest value, the first of equals."""
+        return self._greedy
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log-probability of `action`, int64 ``[...]``; -inf of what cannot be chosen."""
         if self.mask is None:
             even = self.epsilon / self.q.shape[-1]
         else:
             allowed = self.mask.gather(-1, action.unsqueeze(-1)).squeeze(-1)
             even = self.epsilon * allowed / self.mask.sum(-1)
-        return torch.where(action == greedy, even + (1.0 - self.epsilon), even).log()
+        return torch.where(action == self._greedy, even + (1.0 - self.epsilon), even).log()
 
 
 class Boltzmann(Categorical):

@@ -26,8 +26,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Step
+from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 
 AGENTS = ("agent1", "agent2")
@@ -232,9 +231,8 @@ class BatchedArena(BatchedEnv):
     ) -> None:
         """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`."""
         self.settings = ArenaSettings(width, height, max_timesteps, render_mode).updated(config)
-        action_space = spaces.Discrete(4)
-        kind = Kind(AGENTS, obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
-        super().__init__(num_lanes, kind, f"MultiAgentArena {self.settings.width}x{self.settings.height}, batched")
+        name = f"MultiAgentArena {self.settings.width}x{self.settings.height}, batched"
+        super().__init__(num_lanes, self.settings.observation_space(), len(MOVES), name, AGENTS)
         self.timestep = 0
 
         self._moves = _move_table(self.settings.width, self.settings.height)
@@ -294,7 +292,8 @@ class BatchedArena(BatchedEnv):
 
         self.timestep += 1
         if self.timestep == self.settings.max_timesteps:
-            self._end()
+            self._rows.truncated[:] = True
+            self._begin_next()
         return self._step
 
     def _begin(self, lanes: np.ndarray) -> None:
@@ -304,17 +303,6 @@ class BatchedArena(BatchedEnv):
         self._visited[:] = False
         self._returns[:] = 0.0
         self._place[0], self._place[1] = 0, 4 * (self.settings.num_tiles - 1)
-
-    def _end(self) -> None:
-        """Truncates all episodes and starts the next ones."""
-        rows = self._rows
-        rows.truncated[:] = True
-        rows.final_index = np.arange(len(rows.reward))
-        rows.final_obs = {"obs": rows.obs["obs"].copy()}
-        self._step.ended[:] = self._step.any_end = True
-        self.episode += 1
-        self._begin(np.arange(self.num_lanes))
-        self._show()
 
     def _show(self) -> None:
         self._own_tile[:] = self._other_tile[:] = self._place >> 2

@@ -18,8 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Step
+from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_render_mode
 
 UNASKED = -1
@@ -149,9 +148,8 @@ class BatchedTask(BatchedEnv):
     def __init__(self, num_lanes: int, **settings: Any) -> None:
         """Makes `num_lanes` copies with these settings of `task`; raises a ValueError if one is out of range."""
         self._one = self.task(**settings)
-        space, action_space = self._one.observation_space, self._one.action_space
-        kind = Kind(("agent",), obs_spec(space, action_space), action_spec(action_space))
-        super().__init__(num_lanes, kind, f"{self.task.__name__}, batched")
+        space, num_actions = self._one.observation_space, int(self._one.action_space.n)
+        super().__init__(num_lanes, space, num_actions, f"{self.task.__name__}, batched")
 
         self._lanes = np.arange(num_lanes)
         self._time, self._length = np.zeros((2, num_lanes), dtype=np.int64)  # of each lane's episode
@@ -171,9 +169,11 @@ class BatchedTask(BatchedEnv):
         np.copyto(self._rows.reward, np.where(action == answer, reward, -reward))
         self._rows.reward[answer == UNASKED] = 0.0
         self._time += 1
-        if (self._time == self._length).any():
-            self._end()
         self._show()
+        over = self._time == self._length
+        if over.any():
+            (self._rows.truncated if self._one.truncates else self._rows.terminated)[:] = over
+            self._begin_next()
         return self._step
 
     def _show(self) -> None:
@@ -186,21 +186,6 @@ class BatchedTask(BatchedEnv):
             self._shown[: length + 1, lane], self._answer[:length, lane] = script.obs, script.answer
             self._length[lane] = length
         self._time[lanes] = 0
-
-    def _end(self) -> None:
-        """Marks the lanes whose script is over and starts their next episodes."""
-        rows, ended = self._rows, self._step.ended
-        np.equal(self._time, self._length, out=ended)
-        lanes = np.flatnonzero(ended)
-        if self._one.truncates:
-            rows.truncated[:] = ended
-            rows.final_index = lanes
-            rows.final_obs = {"obs": self._shown[self._time[lanes], lanes]}
-        else:
-            rows.terminated[:] = ended
-        self._step.any_end = True
-        self.episode += ended
-        self._begin(lanes)
 
     def _timestep(self, lane: int) -> int:
         return int(self._time[lane])

@@ -21,8 +21,7 @@ from gymnasium import spaces
 
 from rookery.core.entity_set import EntitySet
 from rookery.core.errors import EnvError
-from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Step
+from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
@@ -181,9 +180,8 @@ class BatchedSorter(BatchedEnv):
     ) -> None:
         """Makes `num_lanes` sorters; the other arguments are those of `Sorter`."""
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)
-        action_space = spaces.Discrete(len(MOVES))
-        kind = Kind(("agent",), obs_spec(self.settings.observation_space(), action_space), action_spec(action_space))
-        super().__init__(num_lanes, kind, f"Sorter with up to {max_tiles} tiles, batched")
+        name = f"Sorter with up to {max_tiles} tiles, batched"
+        super().__init__(num_lanes, self.settings.observation_space(), len(MOVES), name)
 
         self._lanes = np.arange(num_lanes)
         self._span = np.float32(side - 1)
@@ -198,7 +196,9 @@ class BatchedSorter(BatchedEnv):
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once, with actions from 0 to 3; see `VectorEnv.step`."""
         action = self._checked(actions)
-        rows, ended, lanes = self._rows, self._step.ended, self._lanes
+        if self._step.any_end:
+            self._clear_ends()
+        rows, lanes = self._rows, self._lanes
         self._place += MOVES[action]
         np.clip(self._place, 0, self.settings.side - 1, out=self._place)
         self._steps += 1
@@ -211,16 +211,9 @@ class BatchedSorter(BatchedEnv):
         self._visited[right] += 1
         np.equal(self._visited, self._count, out=rows.terminated)
         np.greater_equal(self._steps, self.settings.max_steps, out=rows.truncated)
-        np.logical_or(rows.terminated, rows.truncated, out=ended)
-        self._step.any_end = bool(ended.any())
         self._show()
-        rows.final_index, rows.final_obs = self._no_rows, self._no_obs
-        if self._step.any_end:
-            rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
-            rows.final_obs = {path: array[rows.final_index] for path, array in rows.obs.items()}
-            self.episode += ended
-            self._begin(ended.nonzero()[0])
-            self._show()
+        if rows.terminated.any() or rows.truncated.any():
+            self._begin_next()
         return self._step
 
     def _begin(self, lanes: np.ndarray) -> None:

@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -87,10 +86,7 @@ class ShareServer:
     def _answer(self, task: str, arguments: tuple[Any, ...], files: list[int]) -> tuple[str, Any]:
         """Calls a method of this object, or of the share, and gives back what it returns or raises."""
         try:
-            own: dict[str, Callable[..., Any]] = {
-                "build": self.build, "move": self.move, "reset": self.reset, "take_up": self.take_up
-            }  # fmt: skip
-            result = (own.get(task) or getattr(self._share, task))(*arguments, *files)
+            result = getattr(self if hasattr(self, task) else self._share, task)(*arguments, *files)
             return "value", (result, self._share.any_end, self._share.layout != self._version)
         except EnvError as error:
             return "error", told(error)
@@ -106,7 +102,7 @@ class ShareServer:
         """Writes into its part of another slab from now on."""
         memory = SharedMemory(size, os.fdopen(file, "r+b", buffering=0))
         self._version = agents.version
-        self._share.attach(Slab.over(memory.map, agents.kinds, num_lanes).part(lanes), agents)
+        self._share.attach(Slab.over(memory, agents.kinds, num_lanes).part(lanes), agents)
 
     def reset(self, seeds: SeedPlan) -> None:
         """Starts episode 0 in every lane."""

@@ -43,11 +43,6 @@ LOSSES_IN_A_ROW = 3
 """So many helpers lost one after the other, without a step in between, stop the run."""
 
 
-def too_many_broken(broken: int, env_steps: int) -> bool:
-    """Whether more episodes broke than are borne in so many steps."""
-    return broken > BROKEN_PER_MILLION * (1 + env_steps // 1_000_000)
-
-
 class Missing(Exception):
     """The episode of a lane cannot be found again, so it is given up in the next step."""
 
@@ -68,7 +63,7 @@ def count_lost(slab: Slab, vector_steps: int, name: str) -> dict[str, int]:
     if not (np.count_nonzero(slab.broken) or np.count_nonzero(slab.discarded)):
         return {}
     broken, discarded = int(slab.broken.sum()), int(slab.discarded.sum())
-    if too_many_broken(broken, vector_steps * slab.num_lanes):
+    if broken > BROKEN_PER_MILLION * (1 + vector_steps * slab.num_lanes // 1_000_000):
         raise EnvError(
             f"{name}: raised in {broken} episodes, more than env.on_error=restart bears "
             f"({BROKEN_PER_MILLION} in a million environment steps); set env.on_error=stop to see the first"

@@ -19,7 +19,6 @@ from time import monotonic, sleep
 from typing import Any
 
 import cloudpickle
-import numpy as np
 
 from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import EnvError, RemoteError
@@ -63,26 +62,11 @@ def processes_env(
         for lanes in others:
             helpers.append(ProcessHelper(pickled, lanes, name, tolerance, spins=num_helpers < usable_cores()))
         first = SerialEnv(factory, len(own), name, tolerance)
-        return SharesEnv(first, helpers, num_lanes, tolerance, _shared_slab)
+        return SharesEnv(first, helpers, num_lanes, tolerance, Slab.shared)
     except BaseException:
         for helper in helpers:
-            helper.kill()
+            helper.close()
         raise
-
-
-class SharedSlab(Slab):
-    """A slab that other processes can map."""
-
-    memory: SharedMemory
-
-
-def _shared_slab(kinds: Sequence[Kind], num_lanes: int) -> SharedSlab:
-    memory = SharedMemory(Slab.size(kinds, num_lanes))
-    slab = SharedSlab.over(memory.map, kinds, num_lanes)
-    assert isinstance(slab, SharedSlab)
-    slab.memory = memory
-    slab.allow_all(kinds)
-    return slab
 
 
 class ProcessHelper:
@@ -125,48 +109,45 @@ class ProcessHelper:
         self._finalizer = weakref.finalize(self, _end_process, process, (bell, line), os.getpid())
         self.begin("build", sys.path, self._pickled, self.lanes, self._name, self._tolerance)
 
-    def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
-        """Starts a step."""
-        self._slab.put_actions(self._kinds, given)
-        self._command(channel.STEP, self._tolerance.step_timeout_seconds)
+    def begin(self, task: str, *arguments: Any) -> None:
+        """Starts to call a method of the share; the actions of a step go through the slab."""
+        if task == "play":
+            self._slab.put_actions(self._kinds, arguments[0])
+            self._command(channel.STEP, self._tolerance.step_timeout_seconds)
+        else:
+            self._talk((task, arguments))
 
     def _command(self, kind: int, seconds: float) -> None:
         """Tells the process what comes, and gives it some seconds to answer."""
-        self._words[channel.KIND] = kind
+        self._words[channel.KIND] = self._kind = kind
         self._number += 1
         self._busy = True
         self._commands.send(self._number)
         self._deadline = monotonic() + seconds
 
-    def end_step(self) -> None:
-        """Waits until the step is over; raises as `Helper.end_step` does."""
-        self._wait("a step", "sampling.step_timeout_seconds", self._tolerance.step_timeout_seconds)
-        status = self._words[STATUS]
-        self.any_end, self.grown = bool(status & channel.ENDS), bool(status & channel.GROWN)
-        self._busy = bool(status & channel.SPEAKS)
-        self.infos = self._receive() if self._busy else {}
-
-    def begin(self, task: str, *arguments: Any) -> None:
-        """Starts to call a method of the share."""
-        self._begin((task, arguments))
-
-    def _begin(self, message: Any, files: tuple[int, ...] = ()) -> None:
+    def _talk(self, message: Any, files: tuple[int, ...] = ()) -> None:
         self._command(channel.TALK, self._tolerance.reset_timeout_seconds)
         with suppress(Gone):  # `end` will see it
             send_frame(self._line, message, files)
 
     def end(self) -> Any:
-        """Waits for what it returns; raises like `end_step`."""
-        self._wait("a call", "sampling.reset_timeout_seconds", self._tolerance.reset_timeout_seconds)
-        result, self.any_end, self.grown = self._receive()
-        return result
+        """Waits for what it returns; raises as `Helper.end` does."""
+        self._wait()
+        if self._kind == channel.TALK:
+            result, self.any_end, self.grown = self._receive()
+            return result
+        status = self._words[STATUS]
+        self.any_end, self.grown = bool(status & channel.ENDS), bool(status & channel.GROWN)
+        self._busy = bool(status & channel.SPEAKS)
+        self.infos = self._receive() if self._busy else {}
+        return None
 
     def move(self, slab: Slab, agents: Layout) -> None:
         """Starts to write into its part of another slab."""
-        assert isinstance(slab, SharedSlab)
+        assert slab.memory is not None
         self._slab, self._kinds = slab.part(self.lanes), agents.kinds
         message = ("move", (slab.memory.size, slab.num_lanes, self.lanes, agents))
-        self._begin(message, (slab.memory.file.fileno(),))
+        self._talk(message, (slab.memory.file.fileno(),))
 
     def _receive(self) -> Any:
         try:
@@ -179,16 +160,18 @@ class ProcessHelper:
             raise EnvError(message) from (RemoteError(text) if text else None)
         return value
 
-    def _wait(self, what: str, setting: str, seconds: float) -> None:
+    def _wait(self) -> None:
+        step_seconds, seconds = self._tolerance.step_timeout_seconds, self._tolerance.reset_timeout_seconds
+        what, setting = "a call", "sampling.reset_timeout_seconds"
         try:
             if self._answers.wait(self._number, self._deadline):
                 return
-            if what == "a step" and self._words[RESETTING]:
-                later = self._deadline - self._tolerance.step_timeout_seconds + self._tolerance.reset_timeout_seconds
-                what, setting = "a reset", "sampling.reset_timeout_seconds"
-                seconds = self._tolerance.reset_timeout_seconds
-                if self._answers.wait(self._number, later):
+            if self._kind == channel.STEP and self._words[RESETTING]:
+                what = "a reset"
+                if self._answers.wait(self._number, self._deadline - step_seconds + seconds):
                     return
+            elif self._kind == channel.STEP:
+                what, setting, seconds = "a step", "sampling.step_timeout_seconds", step_seconds
         except Gone:
             raise self._lost() from None
         with suppress(ProcessLookupError):
@@ -211,16 +194,12 @@ class ProcessHelper:
         self._finalizer()
         self._start()
 
-    def kill(self) -> None:
-        """Ends the process at once."""
-        self._finalizer()
-
     def close(self) -> None:
         """Closes the copies and ends the process; by force if it does not come back, or is at something else."""
         if self._busy or not self._finalizer.alive:
             self._finalizer()
             return
-        self._begin(("close", ()))
+        self.begin("close")
         self._deadline = monotonic() + CLOSE_SECONDS
         try:
             self.end()

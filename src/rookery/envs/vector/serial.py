@@ -18,7 +18,7 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
-from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import NEW_API, RESTING, Agent, Breach, Lane, LaneStep, cause_of, picture, rests, shape_of
 from rookery.envs.snapshot import can_capture, capture, restore
@@ -33,7 +33,7 @@ IDLE_LIMIT = 10_000
 """Steps without anybody to act after which an episode counts as one that its environment forgot to end."""
 
 
-class SerialEnv:
+class SerialEnv(VectorBase):
     """A `VectorEnv` that steps its lanes in a Python loop.
 
     Attributes:
@@ -41,13 +41,9 @@ class SerialEnv:
         history: The actions so far, where lanes need them; None where somebody else keeps them.
     """
 
-    kinds: tuple[Kind, ...]
-    notes: tuple[str, ...]
-    layout: int
-
     def __init__(
         self,
-        factory: Callable[[], GymLane] | Callable[[], Lane],
+        factory: Callable[[], Lane],
         num_lanes: int,
         name: str,
         tolerance: Tolerance = STRICT,
@@ -68,11 +64,7 @@ class SerialEnv:
         Raises:
             EnvError: If the environment's spaces cannot be used, or its first reset fails.
         """
-        self.num_lanes = num_lanes
-        self.name = name
-        self.exact = True
-        self.counters: dict[str, int] = {}
-        self.keep_infos: KeepInfos = "none"
+        super().__init__((), num_lanes, name, exact=True)
         self.agents = Layout(name) if agents is None else agents
         self._tolerance = tolerance
         self._first_lane = first_lane
@@ -80,7 +72,7 @@ class SerialEnv:
         self.single = isinstance(self._lanes[0], GymLane)
         self._calls = [lane.env.step for lane in self._lanes] if self.single else []
         self._infos: dict[int, Mapping[str, Any]] = {}
-        self.infos: Mapping[int, Mapping[str, Any]] = self._infos
+        self.infos = self._infos
         self._plan: SeedPlan | None = None
         self._seeds = [0] * num_lanes
         self._clock = 0
@@ -96,7 +88,6 @@ class SerialEnv:
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode; kept where there are logs
         self._writer = RowWriter(self._announce)
         self.slab = Slab.allocate((), num_lanes)
-        self.episode = self.slab.episode
         if agents is None:
             try:
                 self.agents.survey(self._lanes[0])
@@ -177,7 +168,11 @@ class SerialEnv:
         if self._infos:
             self.infos = self._infos = {}
         if self.single:
-            self._step_gym(with_idle(given[0], waiting[0], self.kinds[0], self.num_lanes))
+            actions = given[0]
+            if len(actions) < self.num_lanes:
+                actions = idle_actions(self.kinds[0], self.num_lanes)
+                actions[waiting[0]] = given[0]
+            self._step_gym(actions)
         else:
             self._step_agents(given, waiting)
         self._settle()
@@ -258,7 +253,11 @@ class SerialEnv:
                 for lane, column, action in zip(lanes.tolist(), columns.tolist(), answers, strict=True):
                     actions[lane][ids[column]] = action
         if self._writer.any_rest:
-            add_idle(actions, self.agents, self.slab)
+            for kind, ids, block in zip(self.kinds, self.agents.ids, self.slab.blocks, strict=True):
+                rows = np.flatnonzero(block.rows.resting)
+                for row, action in zip(rows.tolist(), idle_actions(kind, len(rows)), strict=True):
+                    lane, column = divmod(row, len(ids))
+                    actions[lane][ids[column]] = action
         self._actions = actions
         self._writer.nobody_waits()
         for lane, lane_actions in enumerate(actions):
@@ -464,16 +463,14 @@ class SerialEnv:
         earned = 0.0
         for action in where["actions"]:
             if self.single:
-                given = idle_actions(self.kinds[0], 1)[0] if action is None else deepcopy(action)
-                obs, reward, terminated, truncated, info = copied.env.step(given)
-                masks: dict[Agent, Any] = {AGENT: info[MASK]} if MASK in info else {}
-                over = bool(terminated or truncated)
-                shown = LaneStep({AGENT: obs}, {AGENT: reward}, masks=masks, ended=over, infos={AGENT: info})
+                acts: dict[Agent, Any] = {AGENT: deepcopy(action)}
+                if action is None:
+                    acts = {AGENT: idle_actions(self.kinds[0], 1)[0]}
             else:
                 acts = {self.agents.ids[k][column]: deepcopy(value) for k, column, value in action}
                 for k, column in sorted(self.agents.place[agent] for agent in shown.resting()):
                     acts[self.agents.ids[k][column]] = idle_actions(self.kinds[k], 1)[0]
-                shown = copied.step(acts)
+            shown = copied.step(acts)
             if shown.ended:
                 return False
             earned += sum(float(np.asarray(reward).item()) for reward in shown.reward.values())
@@ -536,31 +533,11 @@ class SerialEnv:
                 close()
 
 
-# -- what agents at rest are stepped on with: the environment must be given something, and ignores it --
-
-
 def idle_actions(kind: Kind, number: int) -> np.ndarray:
     """The environment's own actions ``[number, ...]`` of agents that rest: the first choice, the middle of a box.
 
-    They are the same whatever an agent did before, so that nothing has to be remembered for a rest.
+    The environment must be given something, and ignores it. They are the same whatever an agent did before, so that
+    nothing has to be remembered for a rest.
     """
     spec = kind.action
     return spec.to_env(np.zeros((number, *spec.shape), spec.dtype))
-
-
-def with_idle(given: np.ndarray, waiting: np.ndarray, kind: Kind, num_lanes: int) -> np.ndarray:
-    """An action for each of so many Gymnasium lanes, of which only those in `waiting` are given theirs."""
-    if len(given) == num_lanes:
-        return given
-    actions = idle_actions(kind, num_lanes)
-    actions[waiting] = given
-    return actions
-
-
-def add_idle(actions: list[dict[Agent, Any]], agents: Layout, slab: Slab) -> None:
-    """Adds those of agents that rest to the actions of each lane."""
-    for kind, ids, block in zip(agents.kinds, agents.ids, slab.blocks, strict=True):
-        rows = np.flatnonzero(block.rows.resting).tolist()
-        for row, action in zip(rows, idle_actions(kind, len(rows)), strict=True):
-            lane, column = divmod(row, len(ids))
-            actions[lane][ids[column]] = action

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.vector.faults import LOSSES_IN_A_ROW, Tolerance, check_counts, count_lost, foreign_state
 from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.layout import Layout
@@ -53,22 +53,16 @@ class Helper(Protocol):
     grown: bool
     infos: Mapping[int, Mapping[str, Any]]
 
-    def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
-        """Starts a step, with the actions of its waiting rows."""
+    def begin(self, task: str, *arguments: Any) -> None:
+        """Starts to call a method of the share, `SerialEnv.play` above all."""
 
-    def end_step(self) -> None:
-        """Waits until the step is over.
+    def end(self) -> Any:
+        """Waits for what it returns.
 
         Raises:
             EnvError: If an environment raised or broke the contract.
             HelperLost: If the helper is gone, or took too long.
         """
-
-    def begin(self, task: str, *arguments: Any) -> None:
-        """Starts to call a method of the share."""
-
-    def end(self) -> Any:
-        """Waits for what it returns; raises like `end_step`."""
 
     def move(self, slab: Slab, agents: Layout) -> None:
         """Starts to write into its part of another slab; `end` waits for it."""
@@ -86,13 +80,8 @@ def deal(num_lanes: int, shares: int) -> list[range]:
     return [range(first, last) for first, last in itertools.pairwise(bounds)]
 
 
-class SharesEnv:
+class SharesEnv(VectorBase):
     """A `VectorEnv` that steps shares of its lanes at the same time."""
-
-    kinds: tuple[Kind, ...]
-    notes: tuple[str, ...]
-    layout: int
-    episode: np.ndarray
 
     def __init__(
         self,
@@ -114,14 +103,10 @@ class SharesEnv:
         Raises:
             EnvError: If a helper cannot build its copies.
         """
-        self.num_lanes = num_lanes
-        self.name = first.name
-        self.exact = True
-        self.counters: dict[str, int] = {}
-        self.infos: Mapping[int, Mapping[str, Any]] = {}
+        self._keep_infos: KeepInfos = "none"
+        super().__init__(first.kinds, num_lanes, first.name, exact=True)
         self._first, self._helpers, self._tolerance, self._make_slab = first, list(helpers), tolerance, make_slab
         self._first_lanes = range(first.num_lanes)
-        self._keep_infos: KeepInfos = "none"
         self._plan: SeedPlan | None = None
         self._playing = False  # whether there are episodes that a new helper would have to take up
         self._stepping = False
@@ -189,40 +174,27 @@ class SharesEnv:
         """Steps every lane once; see `VectorEnv.step`. Raises an EnvError too if helpers are lost too often."""
         if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset(seeds)")
-        waiting = self._waiting()
+        waiting = self._everyone
+        if not self._single or self._any_rest:
+            waiting = [np.flatnonzero(block.rows.waiting) for block in self._slab.blocks]
         given = [np.array(action) for action in actions]
         check_counts(self.name, given, waiting)
         self._prepare_for_loss()
         if self._history is not None:
             self._history.add(given, waiting, self._sizes)
         (own, own_waiting), *others = self._split(given, waiting)
-        tasks = list(zip(self._helpers, others, strict=True))
+        tasks = dict(zip(self._helpers, others, strict=True))
         self._stepping = True
-        for helper, task in tasks:
-            helper.begin_step(*task)
-        problem: EnvError | None = None
         try:
-            self._first.play(own, own_waiting)
-        except EnvError as error:
-            problem = error
-        self._any_end = self._first.any_end
-        for helper, task in tasks:
-            try:
-                self._finish_step(helper, task)
-                self._any_end |= helper.any_end
-            except EnvError as error:
-                problem = problem or error
-        self._stepping = False
-        self._clock += 1
-        if problem is not None:
-            raise problem
+            self._everywhere(
+                lambda helper: helper.begin("play", *tasks[helper]), lambda: self._first.play(own, own_waiting)
+            )
+        finally:
+            self._stepping = False
+            self._clock += 1
+        self._any_end = self._first.any_end or any(helper.any_end for helper in self._helpers)
         self._losses_in_a_row = 0
         return self._settled()
-
-    def _waiting(self) -> list[np.ndarray]:
-        if self._single and not self._any_rest:
-            return self._everyone
-        return [np.flatnonzero(block.rows.waiting) for block in self._slab.blocks]
 
     def _split(
         self, given: list[np.ndarray], waiting: list[np.ndarray]
@@ -299,14 +271,6 @@ class SharesEnv:
             except HelperLost as loss:
                 self._replace(helper, loss)
                 begin(helper)
-
-    def _finish_step(self, helper: Helper, task: tuple[list[np.ndarray], list[np.ndarray]]) -> None:
-        while True:
-            try:
-                return helper.end_step()
-            except HelperLost as loss:
-                self._replace(helper, loss)
-                helper.begin_step(*task)
 
     def _replace(self, helper: Helper, loss: HelperLost) -> None:
         """Puts a new helper in the place of a lost one, and its lanes where they were.
@@ -459,10 +423,11 @@ class SharesEnv:
 
     @keep_infos.setter
     def keep_infos(self, keep: KeepInfos) -> None:
-        """Tells all shares."""
-        self._keep_infos = self._first.keep_infos = keep
-        for helper in self._helpers:
-            self._ask(helper, "ask_for_infos", keep)
+        """Tells all shares, if it is news."""
+        if keep != self._keep_infos:
+            self._keep_infos = self._first.keep_infos = keep
+            for helper in self._helpers:
+                self._ask(helper, "ask_for_infos", keep)
 
     def render(self, lane: int) -> np.ndarray | None:
         """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""

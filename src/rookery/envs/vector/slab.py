@@ -16,6 +16,7 @@ import numpy as np
 from rookery.core.spaces import ActionSpec, Tree, flat_action, nested
 from rookery.envs.base import Kind, Rows
 from rookery.envs.lane import Agent
+from rookery.envs.vector.channel import SharedMemory
 
 FRESH, STALE, GIVEN_UP = 1, 2, 3
 """What a final observation is: of this step; of an earlier one, as the agent was not on turn; the last one before the
@@ -67,6 +68,7 @@ class Slab:
         episode: ``[lanes]`` its number.
         broken: ``[lanes]`` episodes so far that the environment broke off by raising.
         discarded: ``[lanes]`` steps so far of episodes that were given up.
+        memory: Where all of it lies; None on the heap, and of a part.
     """
 
     ended: np.ndarray
@@ -74,6 +76,7 @@ class Slab:
     episode: np.ndarray
     broken: np.ndarray
     discarded: np.ndarray
+    memory: SharedMemory | None = None
 
     def __init__(self, num_lanes: int, blocks: list[Block], lanes: dict[str, np.ndarray]) -> None:
         self.num_lanes = num_lanes
@@ -89,19 +92,28 @@ class Slab:
         return slab
 
     @classmethod
-    def over(cls, memory: Any, kinds: Sequence[Kind], num_lanes: int) -> Slab:
+    def shared(cls, kinds: Sequence[Kind], num_lanes: int) -> Slab:
+        """A slab like that of `allocate`, in `memory` that other processes can map."""
+        slab = cls.over(SharedMemory(cls._size(kinds, num_lanes)), kinds, num_lanes)
+        slab.allow_all(kinds)
+        return slab
+
+    @classmethod
+    def over(cls, memory: SharedMemory, kinds: Sequence[Kind], num_lanes: int) -> Slab:
         """The slab in `memory`, as it stands there; in zeroed memory only `allow_all` is missing from a new one."""
         used = 0
 
         def take(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
             nonlocal used
             start, used = used, used + _aligned(shape, dtype)
-            return np.frombuffer(memory, dtype, math.prod(shape), start).reshape(shape)
+            return np.frombuffer(memory.map, dtype, math.prod(shape), start).reshape(shape)
 
-        return cls._make(kinds, num_lanes, take)
+        slab = cls._make(kinds, num_lanes, take)
+        slab.memory = memory
+        return slab
 
     @staticmethod
-    def size(kinds: Sequence[Kind], num_lanes: int) -> int:
+    def _size(kinds: Sequence[Kind], num_lanes: int) -> int:
         """Bytes that `over` needs."""
         used = 0
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from queue import SimpleQueue
 from typing import Any
-
-import numpy as np
 
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
@@ -39,18 +38,14 @@ def threads_env(
 
 
 class ThreadHelper:
-    """A thread that steps a share. Of two locks, one is free when there is something to do, one when it is over."""
+    """A thread that steps a share."""
 
     can_be_lost = False
 
     def __init__(self, factory: Callable[[], Any], lanes: range, name: str, tolerance: Tolerance) -> None:
         self.lanes = lanes
-        self._begun, self._over = threading.Lock(), threading.Lock()
-        self._begun.acquire()
-        self._over.acquire()
-        self._task: Callable[[], Any] | None = None
-        self._result: Any = None
-        self._error: BaseException | None = None
+        self._tasks: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()  # None ends the thread
+        self._results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._busy = False  # somebody has yet to wait for the end of a task
         self._share: SerialEnv
         self._thread = threading.Thread(target=self._run, name=f"rookery lanes {lanes.start}-{lanes[-1]}", daemon=True)
@@ -65,27 +60,15 @@ class ThreadHelper:
         self._tell(build)
 
     def _run(self) -> None:
-        while True:
-            self._begun.acquire()
-            if self._task is None:
-                return
+        while task := self._tasks.get():
             try:
-                self._result, self._error = self._task(), None
+                self._results.put((task(), None))
             except BaseException as error:  # whoever waits gets it, an `exit()` too
-                self._error = error
-            self._over.release()
+                self._results.put((None, error))
 
     def _tell(self, task: Callable[[], Any] | None) -> None:
-        self._task, self._busy = task, True
-        self._begun.release()
-
-    def begin_step(self, given: list[np.ndarray], waiting: list[np.ndarray]) -> None:
-        """Starts a step."""
-        self._tell(lambda: self._share.play(given, waiting))
-
-    def end_step(self) -> None:
-        """Waits until the step is over."""
-        self.end()
+        self._busy = True
+        self._tasks.put(task)
 
     def begin(self, task: str, *arguments: Any) -> None:
         """Starts to call a method of the share."""
@@ -93,13 +76,13 @@ class ThreadHelper:
 
     def end(self) -> Any:
         """Waits for what it returns, and raises what it raises."""
-        self._over.acquire()
+        result, error = self._results.get()
         self._busy = False
-        if self._error is not None:
-            raise self._error
+        if error is not None:
+            raise error
         share = self._share
         self.any_end, self.grown, self.infos = share.any_end, share.layout != self._known, share.infos
-        return self._result
+        return result
 
     def move(self, slab: Slab, agents: Layout) -> None:
         """Starts to write into its part of `slab`."""
@@ -115,7 +98,7 @@ class ThreadHelper:
         """Closes the copies, if there are any yet, and ends the thread."""
         if self._thread.is_alive():
             if self._busy:  # what went wrong elsewhere kept the caller from waiting
-                self._over.acquire()
+                self._results.get()
             try:
                 if hasattr(self, "_share"):
                     self.begin("close")
