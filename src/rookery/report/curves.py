@@ -128,10 +128,10 @@ def new_figure(width: float, height: float, user: str) -> Figure:
         ConfigError: If matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        from matplotlib import figure
     except ImportError:
         raise ConfigError(f"{user} needs matplotlib: pip install 'rookery[plot]'") from None
-    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+    return figure.Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def save_figure(figure: Figure, target: Path, option: str) -> None:
@@ -150,6 +150,7 @@ def save_figure(figure: Figure, target: Path, option: str) -> None:
 def dress(axes: Axes) -> None:
     """Gives axes the look of all pictures: no box, a light grid, quiet numbers."""
     axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#999999")
     axes.grid(color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(color="#999999", labelcolor="#444444")

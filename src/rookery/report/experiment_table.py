@@ -11,21 +11,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from rookery.report.experiment import (
-    ExperimentSummary,
-    TrialSummary,
-    format_params,
-    format_value,
-    short_names,
-    varying_paths,
-)
+from rookery.report.experiment import ExperimentSummary, TrialSummary, format_params, format_value, thinned
 from rookery.report.live import LiveDisplay, console_style, write_line
 from rookery.report.panel import ASCII_LEVELS, LEVELS, dim, in_frame, number, progress_row, span, sparkline
 
@@ -205,21 +199,20 @@ def draw_table(
     shown, rest = (trials := in_order(summary))[:count], trials[count:]
     body = _head(summary, " | " if plain else " · ", framed)
     if shown:
-        body += [Text(), _rows(summary, shown, room, ASCII_LEVELS if plain else LEVELS)]
+        body += [Text(), _rows(summary, shown, console, room)]
     if rest:
         words = Text(f"{'...' if plain else '…'} {len(rest)} more: ", style="bright_black")
         body.append(words.append_text(_counts(rest, ", ")))
     for trial in failed:
         place = str(trial.folder / "error.txt")
-        problem = _cut(" ".join(trial.error.split()), max(room - len(trial.name) - len(place) - 3, 30))
-        line = Text.assemble((trial.name, "red"), f" {problem}  ", (place, "dim"))
+        problem = Text(" ".join(trial.error.split()))
+        problem.truncate(max(room - len(trial.name) - len(place) - 3, 30), overflow="ellipsis")
+        line = Text.assemble((trial.name, "red"), " ", problem, "  ", (place, "dim"))
         line.no_wrap, line.overflow = True, "ellipsis"
         body.append(line)
     if event:
         body.append(dim(event))
-    if not framed:
-        return Group(*body)
-    return in_frame(body, Text(summary.title, style="bold"), width)
+    return in_frame(body, Text(summary.title, style="bold"), width) if framed else Group(*body)
 
 
 def in_order(summary: ExperimentSummary[TrialSummary]) -> list[TrialSummary]:
@@ -248,63 +241,91 @@ def _head(summary: ExperimentSummary[TrialSummary], dot: str, framed: bool) -> l
         cores = f"{summary.running * summary.cpus:g} of {summary.cores} cores" if summary.cores else summary.running
         lines.append(dim(f"{cores} at work{dot}{span(summary.seconds)}{dot}{summary.folder}"))
     if summary.suggestions:
-        best, paths = summary.best, varying_paths([trial.params for trial in trials])
+        best = summary.best
         text = Text(f"best {best.name}: ", no_wrap=framed, overflow="ellipsis" if framed else "fold")
         values = zip(summary.metrics, best.scores, strict=True)
         text.append(", ".join(f"{metric} {number(value)}" for metric, value in values), style="bold")
-        params = format_params(best.params, paths, short_names(paths))
+        params = format_params(best.params, summary.varying)
         lines.append(text.append(f" with {params}" if params else ""))
     return lines
 
 
-def _rows(summary: ExperimentSummary[TrialSummary], shown: Sequence[TrialSummary], room: int, levels: str) -> Table:
+def _rows(
+    summary: ExperimentSummary[TrialSummary], shown: Sequence[TrialSummary], console: Console, room: int
+) -> Table:
     """The table itself: a column for each parameter that varies if they fit, else one for all.
 
     Where room is short, first more numbers give way, then the curve, then columns of single parameters.
     """
-    paths = varying_paths([trial.params for trial in summary.trials])
-    names = short_names(paths)
-    more = [name for name in dict.fromkeys(("env_steps", *summary.columns)) if name not in summary.metrics]
-    more = [name for name in more if any(trial.last.get(name) is not None for trial in shown)]
-    metrics = [_short_metric(metric) for metric in summary.metrics]
-    params = [[names[path] for path in paths], *([_shown(trial, path) for path in paths] for trial in shown)]
-    clock = ["iteration", "seconds"]
-    for columns, least in ((clock + more, CURVE // 3), (clock, CURVE // 3), (clock, 0), ([], 0)):
-        numbers = [[*(HEADS.get(name, name) for name in columns), *metrics]]
-        numbers += [[*_numbers(trial, columns), *map(number, trial.scores)] for trial in shown]
-        left = room - _width([["TRIAL", ""], *([trial.name, trial.status] for trial in shown)]) - _width(numbers)
-        free = left - _width(params)
-        fits = bool(columns) and free >= least
-        if fits or (not least and left > CURVE // 2):
-            break
-    if not fits:
-        width = max(left - 2, 10)
-        params = [["parameters"], *([_cut(format_params(trial.params, paths, names), width)] for trial in shown)]
-    curve = min(CURVE, free) if fits and least else 0
+    clock = ("iteration", "seconds")
+    more = (name for name in dict.fromkeys(("env_steps", *summary.columns)) if name not in summary.metrics)
+    rest = [name for name in more if any(trial.last.get(name) is not None for trial in shown)]
+    unbounded = console.options.update(max_width=10_000)
+    layouts = (((*clock, *rest), True, True), (clock, True, True), (clock, True, False), (clock, False, False))
+    for columns, apart, curve in layouts:
+        table, spare = _table(summary, shown, columns, apart, curve)
+        if console.measure(table, options=unbounded).maximum - spare <= room:
+            return table
+    return _table(summary, shown, (), apart=False, curve=False)[0]
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for place in range(2 + len(params[0]) + len(numbers[0])):
-        right = place > 1 and (fits or place > 2)
-        table.add_column(no_wrap=True, justify="right" if right else "left", overflow="ellipsis")
+
+def _table(
+    summary: ExperimentSummary[TrialSummary], shown: Sequence[TrialSummary], columns: Sequence[str], apart: bool,
+    curve: bool,
+) -> tuple[Table, int]:  # fmt: skip
+    """Returns the table with these columns, and the characters that rich may take from the one that can be narrower.
+
+    Args:
+        summary: Experiment to draw.
+        shown: Trials, a line each.
+        columns: Columns of a row between parameters and scores.
+        apart: Whether each parameter has a column.
+        curve: Whether curves are shown.
+    """
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(Text("TRIAL", style="bold not dim"), no_wrap=True)
     table.add_column(no_wrap=True)
-    heads = ["", *params[0], *numbers[0], "so far" if curve else ""]
-    table.add_row(Text("TRIAL", style="bold"), *(Text(head, style="dim") for head in heads))
+    for name in summary.varying.values() if apart else ():
+        table.add_column(name, justify="right", no_wrap=True, max_width=LONGEST, overflow="ellipsis")
+    if not apart:
+        table.add_column("parameters")
+    for name in (*(HEADS.get(column, column) for column in columns), *map(_short_metric, summary.metrics)):
+        table.add_column(name, justify="right", no_wrap=True)
+    if curve:
+        table.add_column("so far")
     best = summary.best if summary.suggestions else None
-    for trial, own, cells in zip(shown, params[1:], numbers[1:], strict=True):
-        values = _thinned([row.get(summary.metrics[0]) for row in trial.history], curve)
-        name = Text(trial.name, style="bold" if trial is best else "")
-        line = Text(sparkline(values, curve, levels) if curve else "", style="cyan")
-        score = Text(cells[-1], style="bold")
-        state = Text(str(trial.status), style=COLORS[trial.status])
-        table.add_row(name, state, *map(Text, own), *map(Text, cells[:-1]), score, line)
-    return table
+    spare = CURVE - CURVE // 3 if curve else 0
+    for trial in shown:
+        cells: list[RenderableType] = [Text(trial.name, style="bold" if trial is best else "")]
+        cells.append(Text(str(trial.status), style=COLORS[trial.status]))
+        words = format_params(trial.params, summary.varying)
+        if apart:
+            cells += [Text(format_value(trial.params.get(path, ""))) for path in summary.varying]
+        else:
+            cells.append(Text(words, no_wrap=True, overflow="ellipsis"))
+            spare = max(spare, len(words) - CURVE)
+        seconds = trial.last.get("seconds")
+        numbers = {**trial.last, "iteration": trial.iteration or None}
+        cells += [span(seconds) if name == "seconds" else number(numbers.get(name)) for name in columns]
+        cells += [Text(number(score), style="bold") for score in trial.scores]
+        cells += [_Curve([row.get(summary.metrics[0]) for row in trial.history])] if curve else []
+        table.add_row(*cells)
+    return table, spare
 
 
-def _numbers(trial: TrialSummary, columns: Sequence[str]) -> list[str]:
-    """The cells between parameters and scores."""
-    seconds = trial.last.get("seconds")
-    cells = {"iteration": str(trial.iteration or "-"), "seconds": "-" if seconds is None else span(seconds)}
-    return [cells[name] if name in cells else number(trial.last.get(name)) for name in columns]
+@dataclass(frozen=True)
+class _Curve:
+    """A learning curve of as many characters as there is room for."""
+
+    values: Sequence[float | None]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = min(options.max_width, CURVE)
+        levels = ASCII_LEVELS if options.ascii_only else LEVELS
+        yield Text(sparkline(thinned(self.values, width), width, levels), style="cyan")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(CURVE // 3, CURVE)
 
 
 def _counts(trials: Iterable[TrialSummary], dot: str) -> Text:
@@ -314,26 +335,6 @@ def _counts(trials: Iterable[TrialSummary], dot: str) -> Text:
     return Text(dot).join(words) if words else Text("none yet")
 
 
-def _shown(trial: TrialSummary, path: str) -> str:
-    return _cut(format_value(trial.params[path]), LONGEST) if path in trial.params else ""
-
-
 def _short_metric(metric: str) -> str:
     *_, above, last = ["", *metric.replace("evaluation/", "eval. ").split("/")]
     return f"{above} {last}" if above and last in ("min", "mean", "max") else last
-
-
-def _thinned(values: Sequence[float | None], width: int) -> Sequence[float | None]:
-    """At most `width` of the values, evenly spread, the last among them."""
-    if not width or len(values) <= width:
-        return values
-    return [values[round((place + 1) * len(values) / width) - 1] for place in range(width)]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def _width(rows: Sequence[Sequence[str]]) -> int:
-    """Characters that columns of these cells take, with the gaps behind them."""
-    return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))

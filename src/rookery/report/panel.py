@@ -371,8 +371,10 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if size >= 1000 else f"{value:.2f}" if size >= 1 else f"{value:.4f}"
 
 
-def span(seconds: float) -> str:
-    """Returns a duration as 0:42, 12:05 or 3:04:05."""
+def span(seconds: float | None) -> str:
+    """Returns a duration as 0:42, 12:05 or 3:04:05; a dash for None."""
+    if seconds is None:
+        return "-"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
