@@ -128,10 +128,10 @@ def new_figure(width: float, height: float, user: str) -> Figure:
         ConfigError: If matplotlib is not installed.
     """
     try:
-        from matplotlib import figure
+        import matplotlib.figure
     except ImportError:
         raise ConfigError(f"{user} needs matplotlib: pip install 'rookery[plot]'") from None
-    return figure.Figure(figsize=(width, height), dpi=150, layout="constrained")
+    return matplotlib.figure.Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def save_figure(figure: Figure, target: Path, option: str) -> None:
