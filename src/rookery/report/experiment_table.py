@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rookery.report.experiment import ExperimentSummary, TrialSummary, format_params, format_value, thinned
-from rookery.report.live import LiveDisplay, console_style, write_line
+from rookery.report.live import Listener, LiveDisplay, console_style, write_line
 from rookery.report.panel import ASCII_LEVELS, LEVELS, dim, in_frame, number, progress_row, span, sparkline
 
 COLORS = {"RUNNING": "cyan", "PENDING": "bright_black", "PAUSED": "yellow", "TERMINATED": "green", "ERROR": "red"}
@@ -49,7 +49,7 @@ Gather = Callable[[], Sequence[TrialSummary]]
 """Gives all trials as they stand."""
 
 
-class ProgressReporter:
+class ProgressReporter(Listener):
     """Hears of everything worth showing, and shows notes only."""
 
     def __init__(self) -> None:
@@ -65,13 +65,6 @@ class ProgressReporter:
 
     def result(self, trial: str, row: Mapping[str, Any]) -> None:
         """Hears of a row that a trial has reported."""
-
-    def event(self, text: str) -> None:
-        """Hears of what has happened to a trial: it begins, ends, fails, becomes a copy."""
-
-    def note(self, line: str) -> None:
-        """Shows what a user should know once."""
-        sys.stderr.write(f"note: {line}\n")
 
     def finish(self, gather: Gather) -> None:
         """Hears that the experiment has ended or stopped."""
@@ -99,6 +92,8 @@ class JsonProgress(ProgressReporter):
 class PlainProgress(ProgressReporter):
     """Writes a line an event, and the table now and then."""
 
+    note_to_output = True
+
     def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
         """Writes what is tried, and where its files are."""
         super().start(summary)
@@ -119,10 +114,6 @@ class PlainProgress(ProgressReporter):
         """Writes a line."""
         write_line(text)
 
-    def note(self, line: str) -> None:
-        """Writes a line."""
-        write_line(f"note: {line}")
-
     def finish(self, gather: Gather) -> None:
         """Writes the last table."""
         print_table(self.now(gather), SHOWN_AT_END)
@@ -131,9 +122,9 @@ class PlainProgress(ProgressReporter):
 class LiveTable(ProgressReporter):
     """Draws a table anew as trials go on; notes and its last state stay on the screen."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         super().__init__()
-        self._console = console
+        self._console = console or Console(highlight=False)
         self._event = ""
 
     def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
@@ -151,10 +142,6 @@ class LiveTable(ProgressReporter):
         """Keeps the latest event, for the line under the table."""
         self._event = text
 
-    def note(self, line: str) -> None:
-        """Writes a note above the table, where it stays."""
-        self._console.print(Text(f"note: {line}"))
-
     def finish(self, gather: Gather) -> None:
         """Leaves the last table on the screen."""
         self._display.finish(draw_table(self.now(gather), self._console, SHOWN_AT_END))
@@ -162,10 +149,8 @@ class LiveTable(ProgressReporter):
 
 def progress_reporter(style: str) -> ProgressReporter:
     """Makes the reporter for ``auto``, ``live``, ``plain``, ``quiet`` or ``json``."""
-    style = console_style(style)
-    if style == "live":
-        return LiveTable(Console(highlight=False))
-    return {"plain": PlainProgress, "quiet": ProgressReporter, "json": JsonProgress}[style]()
+    styles = {"live": LiveTable, "plain": PlainProgress, "quiet": ProgressReporter, "json": JsonProgress}
+    return styles[console_style(style)]()
 
 
 def print_table(summary: ExperimentSummary[TrialSummary], most: int) -> None:

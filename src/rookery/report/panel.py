@@ -78,11 +78,9 @@ class Panel:
         for name, value in [("", result.return_mean), *((n, p.return_mean) for n, p in result.policies.items())]:
             self._curves.setdefault(name, deque(maxlen=HISTORY)).append(value)
         self._clock.append(_amounts(result))
-        row = result.row()
-        for name in self.criteria:
-            value = row.get(name.replace(".", "/"))
+        for name, value in self._reached().items():
             if value is not None:
-                self._first.setdefault(name, value)
+                self._first.setdefault(name, 0.0 if name in self._clock[0] else value)
         if result.evaluation is not None:
             mean, (low, high) = result.evaluation.return_mean, result.evaluation.return_interval
             self._evaluations.append(mean)
@@ -100,26 +98,27 @@ class Panel:
 
         Criteria with a time come first, the nearest before the others.
         """
-        if self.result is None:
-            return []
-        row = self.result.row()
-        goals = []
-        for name, threshold in self.criteria.items():
-            now = _amounts(self.result).get(name)
-            if now is not None:
-                part = now / threshold if threshold > 0 else 1.0
-                goals.append((part, self._left(name, now, threshold), f"{name} {number(now)} / {number(threshold)}"))
-                continue
-            value = row.get(name.replace(".", "/"))
-            first = self._first.get(name, 0.0)
-            part = 0.0 if value is None or threshold <= first else (value - first) / (threshold - first)
-            shown = "none yet" if value is None else number(value)
-            goals.append((part, None, f"{name} {shown} / {number(threshold)}"))
-        goals.sort(key=lambda goal: float("inf") if goal[1] is None else goal[1])
-        return [(min(max(part, 0.0), 1.0), left, words) for part, left, words in goals]
+        goals: list[tuple[float, float | None, str]] = []
+        for name, now in self._reached().items():
+            threshold, first = self.criteria[name], self._first.get(name, 0.0)
+            part = 0.0 if now is None or threshold <= first else (now - first) / (threshold - first)
+            if now is not None and now >= threshold:
+                part = 1.0
+            shown = "none yet" if now is None else number(now)
+            goals.append((max(part, 0.0), self._left(name, now, threshold), f"{name} {shown} / {number(threshold)}"))
+        return sorted(goals, key=lambda goal: float("inf") if goal[1] is None else goal[1])
 
-    def _left(self, name: str, now: float, threshold: float) -> float | None:
-        """Returns the seconds until an amount is reached, at the latest speed; None if the amount does not grow."""
+    def _reached(self) -> dict[str, float | None]:
+        """Returns what each criterion looks at, as it stands; None where there is no number yet."""
+        if self.result is None:
+            return {}
+        row = self.result.row() | _amounts(self.result)
+        return {name: row.get(name.replace(".", "/")) for name in self.criteria}
+
+    def _left(self, name: str, now: float | None, threshold: float) -> float | None:
+        """Returns the seconds until an amount is reached, at the latest speed; None if it does not grow steadily."""
+        if now is None or name not in self._clock[0]:
+            return None
         if now >= threshold:
             return 0.0
         if name == "seconds":
@@ -190,14 +189,11 @@ class Panel:
         names = ["total", *policies]
         spark = min(HISTORY, max(brush.width - max(map(len, names)) - 34, 8))
         table = _table("RETURN", ["mean", "range", "last iterations"], left=3)
-        spread = ""
-        if result.return_min is not None and result.return_max is not None:
-            spread = f"{number(result.return_min)} to {number(result.return_max)}"
-        mean = number(result.return_mean)
+        spread = f"{number(result.return_min)} to {number(result.return_max)}"
         if result.return_mean is None:
             spread = f"no episode has ended; running length {result.running_length:.0f}"
         curve = Text(sparkline(self._curves.get("", ()), spark, brush.levels), style="cyan")
-        table.add_row(Text("total"), Text(mean, style="bold"), Text(spread, style="dim"), curve)
+        table.add_row(Text("total"), Text(number(result.return_mean), style="bold"), Text(spread, style="dim"), curve)
         for name in policies if total > 1 else ():
             line = Text(sparkline(self._curves.get(name, ()), spark, brush.levels), style="blue")
             table.add_row(Text(name), number(result.policies[name].return_mean), "", line)
