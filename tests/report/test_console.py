@@ -215,7 +215,7 @@ def test_a_sparkline_goes_from_lowest_to_highest():
     assert sparkline([None, 5.0, 1.0, None], 10, "abc") == " ca "
     assert sparkline([2, 2], 10, "abc") == "aa"
     assert sparkline(range(100), 3, "abc") == "abc"
-    assert sparkline([None], 10, "abc") == ""
+    assert sparkline([None], 10, "abc") == " "
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,8 @@ class LiveReporter(Reporter):
 
 def reporter(style: str) -> Reporter:
     """Makes the reporter of a style: ``live``, ``plain``, ``quiet``, ``json``, or what ``auto`` means here."""
-    styles = {"live": LiveReporter, "plain": PlainReporter, "quiet": Reporter, "json": JsonReporter}
-    return styles[console_style(style)]()
+    styles: dict[str, type[Reporter]] = {"live": LiveReporter, "plain": PlainReporter, "json": JsonReporter}
+    return styles.get(console_style(style), Reporter)()
 
 
 def opening(run: RunFacts) -> list[str]:

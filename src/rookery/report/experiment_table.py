@@ -11,17 +11,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rookery.report.experiment import ExperimentSummary, TrialSummary, format_params, format_value, thinned
+from rookery.report.experiment import ExperimentSummary, TrialSummary, format_params, format_value
 from rookery.report.live import Listener, LiveDisplay, console_style, write_line
-from rookery.report.panel import ASCII_LEVELS, LEVELS, dim, in_frame, number, progress_row, span, sparkline
+from rookery.report.panel import Sparkline, dim, in_frame, number, progress_row, span
 
 COLORS = {"RUNNING": "cyan", "PENDING": "bright_black", "PAUSED": "yellow", "TERMINATED": "green", "ERROR": "red"}
 """By status, in the order in which they are counted."""
@@ -149,8 +148,8 @@ class LiveTable(ProgressReporter):
 
 def progress_reporter(style: str) -> ProgressReporter:
     """Makes the reporter for ``auto``, ``live``, ``plain``, ``quiet`` or ``json``."""
-    styles = {"live": LiveTable, "plain": PlainProgress, "quiet": ProgressReporter, "json": JsonProgress}
-    return styles[console_style(style)]()
+    styles: dict[str, type[ProgressReporter]] = {"live": LiveTable, "plain": PlainProgress, "json": JsonProgress}
+    return styles.get(console_style(style), ProgressReporter)()
 
 
 def print_table(summary: ExperimentSummary[TrialSummary], most: int) -> None:
@@ -293,24 +292,10 @@ def _table(
         numbers = {**trial.last, "iteration": trial.iteration or None}
         cells += [span(seconds) if name == "seconds" else number(numbers.get(name)) for name in columns]
         cells += [Text(number(score), style="bold") for score in trial.scores]
-        cells += [_Curve([row.get(summary.metrics[0]) for row in trial.history])] if curve else []
+        if curve:
+            cells.append(Sparkline([row.get(summary.metrics[0]) for row in trial.history], CURVE, "cyan"))
         table.add_row(*cells)
     return table, spare
-
-
-@dataclass(frozen=True)
-class _Curve:
-    """A learning curve of as many characters as there is room for."""
-
-    values: Sequence[float | None]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = min(options.max_width, CURVE)
-        levels = ASCII_LEVELS if options.ascii_only else LEVELS
-        yield Text(sparkline(thinned(self.values, width), width, levels), style="cyan")
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(CURVE // 3, CURVE)
 
 
 def _counts(trials: Iterable[TrialSummary], dot: str) -> Text:

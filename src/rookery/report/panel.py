@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.panel import Panel as Frame
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from rookery.core.timers import Timers
+from rookery.report.experiment import thinned
 from rookery.report.results import IterationResult, Number
 
 HEALTHY: dict[str, tuple[float | None, float | None]] = {
@@ -148,7 +151,7 @@ class Panel:
             result, metrics = self.result, _metrics(self.result, height)
             body = self._progress(result, brush)
             shown = self._shown_policies(result, height, len(body) + (0 if metrics is None else metrics.row_count + 1))
-            for table in (self._returns(result, brush, shown), _learning(result, brush, shown), metrics):
+            for table in (self._returns(result, shown), _learning(result, brush, shown), metrics):
                 body += [] if table is None else [Text(), table]
             lines = sum(part.row_count if isinstance(part, Table) else 1 for part in body)
             body += [Text(), self._bottom(brush, timers, None if height is None else max(height - 4 - lines, 3))]
@@ -183,24 +186,22 @@ class Panel:
         lines.append(dim(f" {brush.dot} ".join(parts)))
         return lines
 
-    def _returns(self, result: IterationResult, brush: _Brush, policies: list[str]) -> Table:
+    def _returns(self, result: IterationResult, policies: list[str]) -> Table:
         """Returns the table of mean returns and their sparklines."""
         total = len(result.policies)
-        names = ["total", *policies]
-        spark = min(HISTORY, max(brush.width - max(map(len, names)) - 34, 8))
         table = _table("RETURN", ["mean", "range", "last iterations"], left=3)
+        table.columns[-1].no_wrap = False  # where room is short, curves give way
         spread = f"{number(result.return_min)} to {number(result.return_max)}"
         if result.return_mean is None:
             spread = f"no episode has ended; running length {result.running_length:.0f}"
-        curve = Text(sparkline(self._curves.get("", ()), spark, brush.levels), style="cyan")
+        curve = Sparkline(self._curves.get("", ()), HISTORY, "cyan")
         table.add_row(Text("total"), Text(number(result.return_mean), style="bold"), Text(spread, style="dim"), curve)
         for name in policies if total > 1 else ():
-            line = Text(sparkline(self._curves.get(name, ()), spark, brush.levels), style="blue")
-            table.add_row(Text(name), number(result.policies[name].return_mean), "", line)
+            curve = Sparkline(self._curves.get(name, ()), HISTORY, "blue")
+            table.add_row(Text(name), number(result.policies[name].return_mean), "", curve)
         if self._evaluations:
-            line = Text(sparkline(self._evaluations, spark, brush.levels), style="magenta")
-            shown = number(self._evaluations[-1])
-            table.add_row(Text("evaluation"), shown, Text(self._last_evaluation, style="dim"), line)
+            shown, curve = number(self._evaluations[-1]), Sparkline(self._evaluations, HISTORY, "magenta")
+            table.add_row(Text("evaluation"), shown, Text(self._last_evaluation, style="dim"), curve)
         if len(policies) < total:
             table.add_row(Text(f"{total - len(policies)} more policies", style="dim"))
         return table
@@ -229,7 +230,6 @@ class _Brush:
 
     def __init__(self, width: int, ascii_only: bool) -> None:
         self.width = width
-        self.levels = ASCII_LEVELS if ascii_only else LEVELS
         self.dot = "|" if ascii_only else "·"
         self.block = "#" if ascii_only else "█"
 
@@ -241,7 +241,7 @@ def _table(title: str, heads: Iterable[str], left: int = 0) -> Table:
     table.add_column(no_wrap=True, min_width=8)
     for place, _ in enumerate(heads, 1):
         table.add_column(justify="left" if left and place >= left else "right", no_wrap=True, overflow="crop")
-    table.add_row(Text(title, style="bold"), *(Text(head, style="dim") for head in heads))
+    table.add_row(Text(title, style="bold"), *(Text(head, style="dim", no_wrap=True) for head in heads))
     return table
 
 
@@ -331,19 +331,33 @@ def unhealthy(metric: str, value: Number) -> bool:
     return value is not None and ((low is not None and value < low) or (high is not None and value > high))
 
 
-def sparkline(values: Iterable[float | None], width: int, levels: str) -> str:
-    """Returns the last values as a character each; a space where there is no value.
+@dataclass(frozen=True)
+class Sparkline:
+    """Values as a character each; of more than there is room for, some that are evenly spread.
 
-    Args:
-        values: Values, oldest first.
-        width: Number of values that are shown, at most.
-        levels: Characters from the lowest value to the highest.
+    Attributes:
+        values: Values, oldest first; a space stands where there is none.
+        most: Characters, at most.
+        style: Colour of the characters.
     """
-    shown = list(values)[-width:]
+
+    values: Iterable[float | None]
+    most: int
+    style: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        levels = ASCII_LEVELS if options.ascii_only else LEVELS
+        yield Text(sparkline(self.values, min(options.max_width, self.most), levels), style=self.style)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, self.most)
+
+
+def sparkline(values: Iterable[float | None], width: int, levels: str) -> str:
+    """Returns values as at most so many characters, which go from the lowest level to the highest."""
+    shown = thinned(list(values), width)
     known = [value for value in shown if value is not None]
-    if not known:
-        return ""
-    low, high = min(known), max(known)
+    low, high = min(known, default=0.0), max(known, default=0.0)
     step = (high - low) / (len(levels) - 1)
     middle = levels[len(levels) // 2 - 1]
 
