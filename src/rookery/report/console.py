@@ -168,8 +168,9 @@ class LiveReporter(Reporter):
 
 def reporter(style: str) -> Reporter:
     """Makes the reporter of a style: ``live``, ``plain``, ``quiet``, ``json``, or what ``auto`` means here."""
-    styles: dict[str, type[Reporter]] = {"live": LiveReporter, "plain": PlainReporter, "json": JsonReporter}
-    return styles.get(console_style(style), Reporter)()
+    makers = {"live": LiveReporter, "plain": PlainReporter, "quiet": Reporter, "json": JsonReporter}
+    made: Reporter = makers[console_style(style)]()
+    return made
 
 
 def opening(run: RunFacts) -> list[str]:

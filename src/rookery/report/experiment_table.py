@@ -148,8 +148,9 @@ class LiveTable(ProgressReporter):
 
 def progress_reporter(style: str) -> ProgressReporter:
     """Makes the reporter for ``auto``, ``live``, ``plain``, ``quiet`` or ``json``."""
-    styles: dict[str, type[ProgressReporter]] = {"live": LiveTable, "plain": PlainProgress, "json": JsonProgress}
-    return styles.get(console_style(style), ProgressReporter)()
+    makers = {"live": LiveTable, "plain": PlainProgress, "quiet": ProgressReporter, "json": JsonProgress}
+    made: ProgressReporter = makers[console_style(style)]()
+    return made
 
 
 def print_table(summary: ExperimentSummary[TrialSummary], most: int) -> None:
