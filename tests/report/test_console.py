@@ -310,6 +310,15 @@ def test_the_live_panel_leaves_its_last_state_on_the_screen():
     assert file.getvalue().startswith("CartPole-v1")  # the opening lines stay above it
 
 
+def test_a_note_stands_above_the_live_panel_as_it_was_written():
+    file = io.StringIO()
+    live = LiveReporter(Console(file=file, width=60, force_terminal=True, color_system=None))
+    live.start(RunFacts("x", 1, 1, 0, {}, (), {}), Timers())
+    live.note("careful, [bold]not markup[/bold]")
+    live.finish()
+    assert re.search(r"note: careful, \[bold\]not markup\[/bold\]\n╭─ x, seed 0", file.getvalue())
+
+
 def test_the_panel_waits_a_quarter_of_a_second_and_a_hundred_times_its_own_cost(monkeypatch):
     now = [0.0]
     cost = [0.001]
