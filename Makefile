@@ -8,7 +8,7 @@ KERNELS = $(wildcard src/rookery/core/kernels/*.cpp src/rookery/core/kernels/*.h
 help:                         ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
-demo: $(VENV)/.stamp          ## trains two policies in the arena for about a minute, writes an animation
+demo: $(VENV)/.stamp          ## trains two policies in the arena for a few seconds, writes an animation
 	$(BIN)/python examples/arena.py
 
 # bytecode is kept: most of the collection, and much of each of the many processes, would be compiling

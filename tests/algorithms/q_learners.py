@@ -26,6 +26,24 @@ def learner(obs=NUMBERS, action=THREE, seed=0, **settings):
     return DQN(policy, cfg, Streams(seed), "hero")
 
 
+def fresh(length, **columns):
+    """A rollout of slots that all begin an episode in its first row.
+
+    Args:
+        length: Decisions of each slot.
+        columns: The rest of the rollout.
+    """
+    slots = len(length)
+    return Rollout(
+        **columns,
+        length=length,
+        slot=torch.arange(slots),
+        clock=torch.zeros(slots, dtype=torch.int64),
+        first=torch.ones(slots, dtype=torch.bool),
+        version=torch.zeros(slots, dtype=torch.int64),
+    )
+
+
 def fragments(T, F, seed=0, masked=False, ends=0.1, cuts=0.1, memory=None, length=None):
     """A rollout of random numbers, with ends of both sorts."""
     rng = np.random.default_rng(seed)
@@ -43,7 +61,8 @@ def fragments(T, F, seed=0, masked=False, ends=0.1, cuts=0.1, memory=None, lengt
     length = torch.full((F,), T) if length is None else torch.tensor(length)
     valid = torch.arange(T).unsqueeze(1) < length
     boot = (truncated & valid).nonzero()
-    return Rollout(
+    return fresh(
+        length,
         obs=seen(T, F),
         action=torch.from_numpy(rng.integers(3, size=(T, F))),
         logp=torch.full((T, F), -math.log(3)),
@@ -53,11 +72,6 @@ def fragments(T, F, seed=0, masked=False, ends=0.1, cuts=0.1, memory=None, lengt
         last_obs=seen(F),
         final_obs=seen(len(boot)),
         boot_index=boot,
-        slot=torch.arange(F),
-        clock=torch.zeros(F, dtype=torch.int64),
-        length=length,
-        first=torch.ones(F, dtype=torch.bool),
-        version=torch.zeros(F, dtype=torch.int64),
         memory=memory,
         memory_every=T if memory is not None else 1,
     )

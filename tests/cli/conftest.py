@@ -6,7 +6,7 @@ import shutil
 import sys
 
 import pytest
-from commands import TINY
+from commands import TINY, train_into
 
 from rookery.cli.main import main
 
@@ -44,14 +44,7 @@ def finished_runs(tmp_path_factory):
     cart = "CartPole-v1 --run-id cart --seed 3 --stop env_steps=640 algorithm.gamma=0.9"
     arena = "MultiAgentArena --run-id arena --seed 1 --stop env_steps=256 policies.pol1.lr=3e-4 policies.pol2.lr=4e-4"
     arena += " policy_mapping.agent1=pol1 policy_mapping.agent2=pol2"
-    argv, path = sys.argv, list(sys.path)
-    for words in (cart, arena):
-        sys.argv = ["rookery", "train", *words.split(), *TINY, "--evaluate", "0", "--quiet", "--run-dir", str(folder)]
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code
-    sys.argv, sys.path[:] = argv, path
-    return folder
+    return train_into(folder, *([*words.split(), *TINY, "--evaluate", "0"] for words in (cart, arena)))
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 import pytest
+from commands import train_into
 from PIL import Image
 
-from rookery.cli.main import main
 from rookery.cli.runs import in_runs
 from rookery.core.files import read_manifest
 
@@ -22,15 +22,9 @@ DQN = ["--algo", "dqn", "--preset", "none", "--evaluate", "0", *SIZES]
 def remembering_runs(tmp_path_factory):
     """A folder with three runs that have memories: two of one environment, and one of another."""
     folder = tmp_path_factory.mktemp("remembering")
-    argv, path = sys.argv, list(sys.path)
-    for name, env in (("a", "CartPole-v1"), ("b", "CartPole-v1"), ("car", "MountainCar-v0")):
-        words = ["train", env, *DQN, "--run-id", name, "--seed", "3", "--stop", "env_steps=200", "--quiet"]
-        sys.argv = ["rookery", *words, "--run-dir", str(folder)]
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code
-    sys.argv, sys.path[:] = argv, path
-    return folder
+    names = {"a": "CartPole-v1", "b": "CartPole-v1", "car": "MountainCar-v0"}
+    words = [*DQN, "--seed", "3", "--stop", "env_steps=200"]
+    return train_into(folder, *([env, "--run-id", name, *words] for name, env in names.items()))
 
 
 @pytest.fixture

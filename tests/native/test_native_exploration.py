@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from test_native_actor import noise_for
 
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
@@ -49,13 +50,6 @@ def seen(rows, masked=False):
         tree[MASK] = rng.random((rows, 5)) < 0.4
         tree[MASK][:, 3] = True
     return tree
-
-
-def noise_for(policy, rows):
-    rng = np.random.default_rng(1)
-    uniform = rng.random((rows, policy.noise.uniform), dtype=np.float32)
-    normal = rng.standard_normal((rows, policy.noise.normal), dtype=np.float32)
-    return torch.from_numpy(np.concatenate((uniform, normal), axis=1))
 
 
 def same(policy, masked=False):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from q_learners import fresh
 from test_loss_gradients import replaced
 from torch import nn
 
@@ -16,7 +17,6 @@ from rookery.algorithms.a2c import A2C
 from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.ppo import PPO
 from rookery.algorithms.reinforce import Reinforce
-from rookery.core.batch import Rollout
 from rookery.core.flat import flatten
 from rookery.core.native import SWITCH, best_build
 from rookery.core.optim import Adam, apply_gradients
@@ -97,7 +97,8 @@ def rollout(algo, seed, *, cut=True):
     truncated &= torch.arange(length).unsqueeze(1) < lengths
     truncated[3, 1], terminated[3, 1] = True, False
     index = truncated.nonzero()
-    return Rollout(
+    return fresh(
+        lengths,
         obs=obs,
         action=action.view(length, slots, *action.shape[1:]),
         logp=logp.view(length, slots) + 0.2 * torch.from_numpy(rng.standard_normal((length, slots), dtype=np.float32)),
@@ -107,11 +108,6 @@ def rollout(algo, seed, *, cut=True):
         last_obs=seen(slots),
         final_obs=seen(len(index)),
         boot_index=index,
-        slot=torch.arange(slots),
-        clock=torch.zeros(slots, dtype=torch.int64),
-        length=lengths,
-        first=torch.ones(slots, dtype=torch.bool),
-        version=torch.zeros(slots, dtype=torch.int64),
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from test_loss_gradients import Learning, cases, replaced
+from test_loss_gradients import PPO_SETTINGS, Learning, cases, replaced
 
 from rookery import ModelConfig, PPOConfig
 from rookery.algorithms.actor_critic import ActorCritic
@@ -20,16 +20,6 @@ from rookery.native.ppo import ppo_kernel
 from rookery.policies.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("kernels")
-
-
-SETTINGS = {
-    "as it comes": {},
-    "advantages as they are": {"normalize_advantage": False},
-    "no entropy bonus": {"entropy_coef": 0.0},
-    "no value loss": {"value_coef": 0.0},
-    "values clipped": {"value_clip": 0.3},
-    "narrow": {"clip": 0.02, "entropy_coef": 0.1, "value_coef": 1.0, "value_clip": 1.0},
-}
 
 
 class Outputs32(Learning):
@@ -81,7 +71,7 @@ class Outputs32(Learning):
         return found
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize("settings", PPO_SETTINGS.values(), ids=PPO_SETTINGS.keys())
 @pytest.mark.parametrize(("name", "masked"), cases())
 def test_the_loss_of_ppo_in_one_call_is_its_closed_form_and_autograd(name, masked, settings):
     cfg = PPOConfig(**settings)

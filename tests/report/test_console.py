@@ -215,7 +215,7 @@ def test_a_sparkline_goes_from_lowest_to_highest():
     assert sparkline([None, 5.0, 1.0, None], 10, "abc") == " ca "
     assert sparkline([2, 2], 10, "abc") == "aa"
     assert sparkline(range(100), 3, "abc") == "abc"
-    assert sparkline([None], 10, "abc") == ""
+    assert sparkline([None], 10, "abc") == " "
 
 
 @pytest.mark.parametrize(
@@ -308,6 +308,15 @@ def test_the_live_panel_leaves_its_last_state_on_the_screen():
     assert "iteration 3 ·" in last
     assert last.rstrip().endswith("stopped: iterations 3 reached 3")
     assert file.getvalue().startswith("CartPole-v1")  # the opening lines stay above it
+
+
+def test_a_note_stands_above_the_live_panel_as_it_was_written():
+    file = io.StringIO()
+    live = LiveReporter(Console(file=file, width=60, force_terminal=True, color_system=None))
+    live.start(RunFacts("x", 1, 1, 0, {}, (), {}), Timers())
+    live.note("careful, [bold]not markup[/bold]")
+    live.finish()
+    assert re.search(r"note: careful, \[bold\]not markup\[/bold\]\n╭─ x, seed 0", file.getvalue())
 
 
 def test_the_panel_waits_a_quarter_of_a_second_and_a_hundred_times_its_own_cost(monkeypatch):

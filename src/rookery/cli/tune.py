@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 from rookery.cli.runs import NEWEST, ROOT, find_experiment
@@ -126,13 +125,11 @@ def show(
 
     rookery tune show runs/lr -o report.html
     """
-    from rookery.report.experiment_table import draw_table
+    from rookery.report.experiment_table import print_table
     from rookery.tune.analysis import Analysis, write_report
 
     analysis = Analysis(find_experiment(folder), metric, mode, scope)
-    console = Console(highlight=False)
-    summary = analysis.summary()
-    console.print(draw_table(summary, console, len(analysis) + NEWEST, framed=False))
+    print_table(analysis.summary(), len(analysis) + NEWEST)
     typer.echo(f"\n{analysis.outcome()}")
     if output is not None:
         write_report(analysis, output)

@@ -6,7 +6,6 @@ They are given plain data: `RunFacts` when the run starts, then an `IterationRes
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rookery.core.timers import Timers
-from rookery.report.live import LiveDisplay, console_style, write_line
+from rookery.report.live import Listener, LiveDisplay, console_style, write_line
 from rookery.report.panel import Panel, span
 from rookery.report.results import IterationResult
 
@@ -66,7 +65,7 @@ class RunFacts:
     criteria: Mapping[str, float]
 
 
-class Reporter:
+class Reporter(Listener):
     """A reporter is told of everything in a run that is worth showing; this one shows notes only."""
 
     def start(self, run: RunFacts, timers: Timers) -> None:
@@ -81,13 +80,6 @@ class Reporter:
 
     def iteration(self, result: IterationResult) -> None:
         """Reports an iteration that is over."""
-
-    def event(self, text: str) -> None:
-        """Reports that something has happened: a checkpoint was written, say."""
-
-    def note(self, line: str) -> None:
-        """Writes something that a user should know once to standard error."""
-        sys.stderr.write(f"note: {line}\n")
 
     def finish(self) -> None:
         """Ends the report, after a criterion was reached, an error or Ctrl-C."""
@@ -104,11 +96,11 @@ class JsonReporter(Reporter):
 class PlainReporter(Reporter):
     """A reporter that writes a line an iteration, at most one a second, and the timer tree at the end."""
 
+    note_to_output = True
+
     def __init__(self) -> None:
         self._shown = 0.0
         self._event = ""
-        self._criteria: Mapping[str, float] = {}
-        self._timers = Timers()
 
     def start(self, run: RunFacts, timers: Timers) -> None:
         """Writes what is trained, and until when."""
@@ -128,10 +120,6 @@ class PlainReporter(Reporter):
         """Keeps the latest event for the end of the next line."""
         self._event = text
 
-    def note(self, line: str) -> None:
-        """Writes a note."""
-        write_line(f"note: {line}")
-
     def finish(self) -> None:
         """Writes the last event, and the timer tree."""
         if self._event:
@@ -142,9 +130,8 @@ class PlainReporter(Reporter):
 class LiveReporter(Reporter):
     """A reporter that draws a panel anew as the run goes on; notes and the last panel stay on the screen."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._timers = Timers()
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
         self._panel = Panel("", {})
         self._display: LiveDisplay | None = None
 
@@ -166,10 +153,6 @@ class LiveReporter(Reporter):
         self._panel.event(text)
         self._draw()
 
-    def note(self, line: str) -> None:
-        """Writes a note above the panel, where it stays."""
-        self._console.print(Text(f"note: {line}"))
-
     def finish(self) -> None:
         """Leaves the whole panel on the screen."""
         if self._display is not None:
@@ -184,15 +167,10 @@ class LiveReporter(Reporter):
 
 
 def reporter(style: str) -> Reporter:
-    """Makes the reporter of a style.
-
-    Args:
-        style: ``live``, ``plain``, ``quiet``, ``json``, or ``auto``: live at a terminal, else plain.
-    """
-    style = console_style(style)
-    if style == "live":
-        return LiveReporter(Console(highlight=False))
-    return {"plain": PlainReporter, "quiet": Reporter, "json": JsonReporter}[style]()
+    """Makes the reporter of a style: ``live``, ``plain``, ``quiet``, ``json``, or what ``auto`` means here."""
+    makers = {"live": LiveReporter, "plain": PlainReporter, "quiet": Reporter, "json": JsonReporter}
+    made: Reporter = makers[console_style(style)]()
+    return made
 
 
 def opening(run: RunFacts) -> list[str]:
@@ -221,18 +199,15 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
     budget = criteria.get("env_steps")
     if budget:
         steps += f"/{budget:,.0f} ({100 * min(1.0, result.env_steps / budget):.0f} %)"
-    mean = "no episode finished yet" if result.return_mean is None else f"return {result.return_mean:.2f}"
-    if result.return_mean is None:
-        mean += f" (running length {result.running_length:.0f})"
+    mean = f"no episode finished yet (running length {result.running_length:.0f})"
+    if result.return_mean is not None:
+        mean = f"return {result.return_mean:.2f}"
     parts = [f"iteration {result.iteration}", f"steps {steps}", mean]
-    if len(result.policies) > 1:
-        parts += [
-            f"{name} {policy.return_mean:.2f}"
-            for name, policy in result.policies.items()
-            if policy.return_mean is not None
-        ]
+    several = len(result.policies) > 1
+    means = {name: policy.return_mean for name, policy in result.policies.items() if several}
+    parts += [f"{name} {mean:.2f}" for name, mean in means.items() if mean is not None]
     for name, policy in result.policies.items():
-        label, learning = "" if len(result.policies) == 1 else f"{name} ", policy.learning
+        label, learning = f"{name} " if several else "", policy.learning
         if learning.get("gradient_steps") is not None:
             ratio = learning.get("updates_per_env_step")
             pace = "" if ratio is None else f" ({ratio:.3g} an env step)"

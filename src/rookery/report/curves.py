@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import flow
+from rookery.report.experiment import format_params, short_names, varying_paths
 from rookery.report.results import interval
 
 if TYPE_CHECKING:
@@ -88,22 +89,20 @@ def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
         if alike is None:
             groups.append(alike := [])
         alike.append(curve)
-    paths = dict.fromkeys(path for known in groups for path in known[0].settings)
-    differing = [path for path in paths if len({repr(known[0].settings.get(path)) for known in groups}) > 1]
-    # what policies inherit says the same again
-    again = {
-        path
-        for path in differing
-        if path.startswith("policies.") and f"algorithm.{path.split('.', 2)[-1]}" in differing
-    }
-    differing = [path for path in differing if path not in again]
+    differing = varying_paths([known[0].settings for known in groups]) if len(groups) > 1 else []
+
+    def is_inherited(path: str) -> bool:
+        """Says whether a policy's setting differs only as the setting of all policies does."""
+        return path.startswith("policies.") and f"algorithm.{path.split('.', 2)[-1]}" in differing
+
     named = ("env.name", "algorithm.name")
+    names = short_names(path for path in differing if path not in named and not is_inherited(path))
     labels: dict[str, list[Curve]] = {}
     for known in groups:
         settings = known[0].settings
-        what = " ".join(str(settings.get(path)).rpartition(":")[2] for path in named)
-        own = [f"{path.rpartition('.')[2]} {flow(settings.get(path))}" for path in differing if path not in named]
-        label = ", ".join([what, *own[:3]])
+        label = " ".join(str(settings.get(path)).rpartition(":")[2] for path in named)
+        own = format_params(settings, dict(islice(names.items(), 3)))
+        label += f", {own}" if own else ""
         if len(known) > 1:
             label += f" ({len(known)} seeds)"
         while label in labels:
@@ -128,10 +127,10 @@ def new_figure(width: float, height: float, user: str) -> Figure:
         ConfigError: If matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure
     except ImportError:
         raise ConfigError(f"{user} needs matplotlib: pip install 'rookery[plot]'") from None
-    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+    return matplotlib.figure.Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def save_figure(figure: Figure, target: Path, option: str) -> None:
@@ -150,6 +149,7 @@ def save_figure(figure: Figure, target: Path, option: str) -> None:
 def dress(axes: Axes) -> None:
     """Gives axes the look of all pictures: no box, a light grid, quiet numbers."""
     axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#999999")
     axes.grid(color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(color="#999999", labelcolor="#444444")

@@ -153,16 +153,23 @@ class ExperimentSummary(Generic[T]):
         groups: dict[int, list[T]] = {}
         for trial in self.trials:
             groups.setdefault(trial.number, []).append(trial)
-        found: list[tuple[int, float, Suggestion[T]]] = []
+        found: list[Suggestion[T]] = []
         for number, trials in groups.items():
             columns = zip(*(trial.scores for trial in trials), strict=True)
-            known = [[score for score in column if score is not None] for column in columns]
+            known = [tuple(score for score in column if score is not None) for column in columns]
             if all(known):
                 values = tuple(math.fsum(scores) / len(scores) for scores in known)
-                intervals = tuple(interval(tuple(scores)) for scores in known)
-                one = Suggestion(number, trials[0].params, tuple(trials), values, intervals)
-                found.append((-len(known[0]), -_worth(values[0], self.modes[0]), one))
-        return [one for _, _, one in sorted(found, key=lambda each: each[:2])]
+                found.append(Suggestion(number, trials[0].params, tuple(trials), values, tuple(map(interval, known))))
+
+        def place(one: Suggestion[T]) -> tuple[int, float]:
+            return -sum(trial.score is not None for trial in one.trials), -_worth(one.score, self.modes[0])
+
+        return sorted(found, key=place)
+
+    @cached_property
+    def varying(self) -> dict[str, str]:
+        """Paths of the parameters whose values differ between trials, each with its short name."""
+        return short_names(varying_paths([trial.params for trial in self.trials]))
 
     @property
     def best(self) -> T:
@@ -225,6 +232,16 @@ def format_value(value: Any) -> str:
     return value if isinstance(value, str) else flow(value)
 
 
-def format_params(params: Mapping[str, Any], paths: Sequence[str], names: Mapping[str, str]) -> str:
-    """Writes the parameters of these paths, with these names, in one line: ``lr 0.0005, hidden 64,64``."""
-    return ", ".join(f"{names[path]} {format_value(params[path])}" for path in paths if path in params)
+def format_params(params: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """Writes the parameters of the paths that have a name in one line: ``lr 0.0005, hidden 64,64``."""
+    return ", ".join(f"{name} {format_value(params[path])}" for path, name in names.items() if path in params)
+
+
+Item = TypeVar("Item")
+
+
+def thinned(values: Sequence[Item], most: int) -> Sequence[Item]:
+    """Returns at most so many of the values, evenly spread, the last among them."""
+    if len(values) <= most:
+        return values
+    return [values[round((place + 1) * len(values) / most) - 1] for place in range(most)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import io
 import math
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from rookery import __version__
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import write_file
 from rookery.core.layers import flow
-from rookery.report.curves import COLORS, Curve, draw_mean, dress, label_x
+from rookery.report.curves import COLORS, Curve, draw_mean, dress, label_x, new_figure
 from rookery.report.experiment import (
     ExperimentSummary,
     Stage,
@@ -32,13 +33,13 @@ from rookery.report.experiment import (
     format_value,
     is_number,
     short_names,
-    varying_paths,
+    thinned,
 )
 from rookery.report.panel import number, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.figure import FigureBase
 
 WIDTH = 10.0
 """Inches."""
@@ -68,6 +69,9 @@ ENDS = {
 }
 """How trials end: words and colours."""
 
+Part = tuple[Stage, float, float]
+"""A stage, and the ages between which it counts."""
+
 
 @dataclass(frozen=True)
 class ExperimentFigure:
@@ -93,27 +97,25 @@ def figures(summary: ExperimentSummary[TrialSummary]) -> list[ExperimentFigure]:
         ConfigError: If no trial has a number yet.
     """
     made = FigureDrawer(summary)
-    rows, few = made.grid_of(len(made.paths))[0], len(summary.trials)
     found = [ExperimentFigure("Learning curves", made.curves_caption(), 5.2, made.curves)]
     if made.paths and len(made.scored) > 1:
         caption = "A line a trial, from its parameters to its score; brighter is better, the best is orange."
         found.append(ExperimentFigure("Parameters and score", caption, 4.2, made.parallel))
-        caption = "A dot a trial; the best is orange."
-        found.append(ExperimentFigure("Score against each parameter", caption, 2.6 * rows + 0.2, made.multiples))
+        caption, height = "A dot a trial; the best is orange.", 2.6 * grid_of(made.paths)[0] + 0.2
+        found.append(ExperimentFigure("Score against each parameter", caption, height, made.multiples))
     if len(summary.metrics) > 1:
         caption = "A dot a suggestion; the orange line joins those that no other beats in both."
         found.append(ExperimentFigure("Aims against each other", caption, 4.2, made.front))
     if made.changed:
         caption = "A line a trial: what its parameter was at each age. Orange: the way to the best trial, through all "
-        height = 2.6 * math.ceil(min(len(made.changed), MOST_MULTIPLES) / 2) + 0.3
-        title = "Schedules that the population found"
+        title, height = "Schedules that the population found", 2.6 * grid_of(made.changed)[0] + 0.3
         found.append(ExperimentFigure(title, f"{caption}of its ancestors.", height, made.schedules))
         caption = "A line a trial. An arrow leads from a donor to the trial that went on as its copy. Orange: the "
-        height = min(max(0.16 * few + 1.2, 2.4), 9.0)
+        height = min(max(0.16 * len(summary.trials) + 1.2, 2.4), 9.0)
         found.append(ExperimentFigure("Family tree", f"{caption}ancestors of the best trial.", height, made.tree))
     elif any(end_of(trial) == "stopped" for trial in summary.trials):
         caption = "A bar a trial, the best at the top; a dashed line where the scheduler has stopped several."
-        height = min(max(0.11 * min(few, MOST_BARS) + 1.2, 2.4), 8.0)
+        height = min(max(0.11 * min(len(summary.trials), MOST_BARS) + 1.2, 2.4), 8.0)
         found.append(ExperimentFigure("How far trials came", caption, height, made.ages))
     return found
 
@@ -132,11 +134,11 @@ class FigureDrawer:
         self.scored = [(trial, trial.score) for trial in summary.trials if trial.score is not None]
         self.clock = str(summary.settings.get("scheduler", {}).get("time", "iteration"))
         self.changed = changed_paths(summary.stages)
-        self.paths = varying_paths([trial.params for trial in summary.trials]) if len(summary.trials) > 1 else []
+        self.paths = list(summary.varying) if len(summary.trials) > 1 else []
         self.names = short_names([*self.paths, *self.changed])
         rows = [row for trial in summary.trials for row in trial.history]
         self.axis = "env_steps" if rows and all(is_number(row.get("env_steps")) for row in rows) else "iteration"
-        self.scale = line_scale([summary.worth(trial) for trial, _ in self.scored], log=False)
+        self.scale = line_scale([summary.worth(trial) for trial, _ in self.scored])
 
     def color(self, trial: TrialSummary) -> Any:
         """Returns the colour of a trial's score; orange for the best."""
@@ -148,18 +150,6 @@ class FigureDrawer:
     def scale_of(self, path: str, params: Iterable[Mapping[str, Any]]) -> Scale:
         """Returns the axis of a parameter."""
         return scale(self.summary.space.get(path, {}), [each.get(path) for each in params])
-
-    def label(self, name: str, params: Mapping[str, Any]) -> str:
-        """Returns what a curve is called: its name, and what sets it apart."""
-        words = format_params(params, self.paths, self.names)
-        return f"{name}  {words if len(words) < 110 else words[:108] + '…'}" if words else name
-
-    @staticmethod
-    def grid_of(count: int) -> tuple[int, int]:
-        """Returns rows and columns of so many small pictures side by side."""
-        shown = max(min(count, MOST_MULTIPLES), 1)
-        columns = shown if shown <= 4 else 3
-        return math.ceil(shown / columns), columns
 
     # --- learning curves ----------------------------------------------------------------------------------------------
 
@@ -175,17 +165,17 @@ class FigureDrawer:
         axes = figure.add_subplot()
         dress(axes)
         suggestions = self.summary.suggestions
-        named, others = suggestions[:NAMED], suggestions[NAMED:]
+        lines = [[self.points(trial) for trial in one.trials] for one in suggestions]
         faint = max(0.25, min(0.9, 30 / (len(suggestions) + 1)))
-        for trial in (trial for one in others for trial in one.trials):
-            x, y = self.points(trial)
+        for x, y in (line for group in lines[NAMED:] for line in group):
             axes.plot(x, y, color=GREY, linewidth=0.9, alpha=faint, zorder=1, marker="." if len(x) == 1 else "")
         colors = [BEST, *(known for known in COLORS if known != BEST)]
-        for place, one in reversed(list(enumerate(named))):
-            alone = len(one.trials) == 1
-            points = [(x, y) if alone else _sorted(x, y) for x, y in map(self.points, one.trials) if x]
-            known = [Curve(x, y, settings={}) for x, y in points]
-            label = self.label(one.trials[0].name if alone else f"{one.number:05d}", one.params)
+        for place, (one, group) in reversed(list(enumerate(zip(suggestions[:NAMED], lines, strict=False)))):
+            alone = len(group) == 1
+            known = [Curve(*(line if alone else _sorted(*line)), settings={}) for line in group if line[0]]
+            words = format_params(one.params, {path: self.names[path] for path in self.paths})
+            label = one.trials[0].name if alone else f"{one.number:05d}"
+            label += f"  {words if len(words) < 110 else words[:108] + '…'}" if words else ""
             label += f" ({len(known)} seeds)" if len(known) > 1 else ""
             draw_mean(axes, known, label, colors[place], 2.4 if place == 0 else 1.5, order=10 - place)
         handles, labels = axes.get_legend_handles_labels()
@@ -193,10 +183,10 @@ class FigureDrawer:
         axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize=8.5, labelcolor=INK, loc="upper left",
                     bbox_to_anchor=(0.0, -0.13), borderaxespad=0.0, ncols=columns)  # fmt: skip
         axes.margins(x=0.01)
-        values, shown = ([value for one in group for trial in one.trials for value in self.points(trial)[1]
-                          if not math.isnan(value)] for group in (suggestions, named))  # fmt: skip
-        low, high = np.percentile(values, [5, 95])  # a grey curve that diverged is not shown whole
-        low, high = min(float(low), min(shown)), max(float(high), max(shown))
+        values = [value for group in lines for _, y in group for value in y]
+        shown = [value for group in lines[:NAMED] for _, y in group for value in y]
+        low, high = np.nanpercentile(values, [5, 95])  # a grey curve that diverged is not shown whole
+        low, high = min(low, np.nanmin(shown)), max(high, np.nanmax(shown))
         room = 0.06 * (high - low) or 1.0
         axes.set_ylim(low - room, high + room)
         label_x(axes, "environment steps" if self.axis == "env_steps" else self.axis)
@@ -206,25 +196,21 @@ class FigureDrawer:
         """Returns a trial's curve, thinned; a gap where it became a copy of one that was not as far."""
         x: list[float] = []
         y: list[float] = []
-        for row in trial.history:
-            if is_number(row.get(self.metric)) and is_number(row.get(self.axis)):
-                if x and row[self.axis] <= x[-1]:
-                    x.append(math.nan)
-                    y.append(math.nan)
-                x.append(float(row[self.axis]))
-                y.append(float(row[self.metric]))
-        step = max(1, len(x) // MOST_POINTS)
-        kept = [place for place in range(len(x)) if (len(x) - 1 - place) % step == 0 or math.isnan(x[place])]
-        return [x[place] for place in kept], [y[place] for place in kept]
+        for row in thinned([row for row in trial.history if is_number(row.get(self.metric))], MOST_POINTS):
+            if x and row[self.axis] <= x[-1]:
+                x.append(math.nan)
+                y.append(math.nan)
+            x.append(float(row[self.axis]))
+            y.append(float(row[self.metric]))
+        return x, y
 
     # --- parameters ---------------------------------------------------------------------------------------------------
 
     def parallel(self, figure: FigureBase) -> None:
         """Draws parallel coordinates: an axis for each parameter, and the score at the right."""
         axes = figure.add_subplot()
-        params = [trial.params for trial, _ in self.scored]
-        scales = [*(self.scale_of(path, params) for path in self.paths),
-                  line_scale([score for _, score in self.scored], log=False)]  # fmt: skip
+        params, scores = zip(*((trial.params, score) for trial, score in self.scored), strict=True)
+        scales = [*(self.scale_of(path, params) for path in self.paths), line_scale(scores)]
         last = len(self.paths)
         ease = np.linspace(0, 1, 24)
         ease_y = ease * ease * (3 - 2 * ease)
@@ -232,22 +218,21 @@ class FigureDrawer:
         for trial, score in sorted(self.scored, key=lambda pair: self.summary.worth(pair[0])):
             values = [*(trial.params.get(path) for path in self.paths), score]
             places = [axis.place(value) for axis, value in zip(scales, values, strict=True)]
-            look: dict[str, Any] = (
-                {"linewidth": 2.6, "zorder": 5} if trial is self.best else {"linewidth": 1.1, "alpha": faint}
-            )
+            width, order, alpha = (2.6, 5, 1.0) if trial is self.best else (1.1, 2, faint)
             for at, (here, there) in enumerate(pairwise(places)):
                 if here is not None and there is not None:
-                    axes.plot(at + ease, here + (there - here) * ease_y, color=self.color(trial),
-                              solid_capstyle="round", **look)  # fmt: skip
+                    axes.plot(at + ease, here + (there - here) * ease_y, color=self.color(trial), linewidth=width,
+                              alpha=alpha, zorder=order, solid_capstyle="round")  # fmt: skip
         halo = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.75}
-        for at, (axis, head) in enumerate(zip(scales, [*map(self.names.get, self.paths), self.metric], strict=True)):
+        heads = [*(self.names[path] for path in self.paths), self.metric]
+        for at, (axis, head) in enumerate(zip(scales, heads, strict=True)):
             axes.plot([at, at], [0, 1], color=INK, linewidth=1.0, zorder=3)
             side, align = (-6, "right") if at < last else (6, "left")
             for place, word in axis.ticks():
                 axes.plot([at - 0.004 * last, at + 0.004 * last], [place, place], color=INK, linewidth=1.0, zorder=3)
                 axes.annotate(word, (at, place), (side, 0), textcoords="offset points", fontsize=8, color=INK,
-                              ha=align, va="center", zorder=6, bbox=dict(halo))  # fmt: skip
-            axes.annotate(str(head), (at, 1.0), (0, 12), textcoords="offset points", ha="center", fontsize=9.5,
+                              ha=align, va="center", zorder=6, bbox=halo)  # fmt: skip
+            axes.annotate(head, (at, 1.0), (0, 12), textcoords="offset points", ha="center", fontsize=9.5,
                           fontweight="bold", color=INK)  # fmt: skip
         axes.set_xlim(-0.06 * last - 0.05, last + 0.06 * last)
         axes.set_ylim(-0.04, 1.09)
@@ -255,28 +240,21 @@ class FigureDrawer:
 
     def multiples(self, figure: FigureBase) -> None:
         """Draws the score against each parameter."""
-        paths = self.paths[:MOST_MULTIPLES]
-        rows, columns = self.grid_of(len(paths))
-        grid = figure.subplots(rows, columns, squeeze=False, sharey=True).flat
-        for place, (axes, path) in enumerate(zip(grid, paths, strict=False)):
-            dress(axes)
+        for axes, path in small_axes(figure, self.paths, sharey=True):
             drawn = self.scale_of(path, [trial.params for trial, _ in self.scored])
             for trial, score in self.scored:
                 at = drawn.place(trial.params.get(path))
                 if at is None:
                     continue
                 if drawn.choices:  # dots of one choice side by side, always the same
-                    at += (spread(trial.name) - 0.5) * 0.4 / len(drawn.choices)
+                    at += (zlib.crc32(trial.name.encode()) / 2**32 - 0.5) * 0.4 / len(drawn.choices)
                 size, order = (7.0, 4) if trial is self.best else (4.5, 3)
                 axes.plot([at], [score], "o", color=self.color(trial), markersize=size, zorder=order,
                           markeredgecolor="white", markeredgewidth=0.6)  # fmt: skip
             axes.set_xticks(*zip(*drawn.ticks(), strict=True))
             axes.set_xlim(-0.04, 1.04)
             axes.set_xlabel(self.names[path], color=INK, fontweight="bold")
-            if place % columns == 0:
-                axes.set_ylabel(self.metric, color=INK)
-        for axes in list(grid)[len(paths) :]:
-            axes.axis("off")
+        figure.supylabel(self.metric, color=INK, fontsize="medium")
 
     def front(self, figure: FigureBase) -> None:
         """Draws the first two metrics against each other, and the Pareto front."""
@@ -295,50 +273,38 @@ class FigureDrawer:
     # --- schedulers ---------------------------------------------------------------------------------------------------
 
     @cached_property
-    def ancestors(self) -> list[tuple[Stage, float, float]]:
+    def parts(self) -> list[Part]:
+        """All stages of all trials, whole."""
+        return [(stage, stage.begin, stage.end) for life in self.summary.stages.values() for stage in life]
+
+    @cached_property
+    def ancestors(self) -> list[Part]:
         """What led to the best trial."""
         return ancestry(self.summary.stages[self.best.name][-1])
 
     def schedules(self, figure: FigureBase) -> None:
         """Draws each parameter that changed, over the age of its trials."""
-        paths = self.changed[:MOST_MULTIPLES]
-        columns = min(len(paths), 2)
-        grid = figure.subplots(math.ceil(len(paths) / columns), columns, squeeze=False, sharex=True).flat
-        everything = [stage for life in self.summary.stages.values() for stage in life]
-        for place, (axes, path) in enumerate(zip(grid, paths, strict=False)):
-            dress(axes)
-            drawn = self.scale_of(path, [stage.params for stage in everything])
-
-            def draw(parts: Iterable[tuple[Stage, float, float]], path: str = path, drawn: Scale = drawn,
-                     axes: Axes = axes, **look: Any) -> list[tuple[float, float, float]]:  # fmt: skip
-                """Draws parts of lives; gives where they lie."""
-                places = [(begin, end, at) for stage, begin, end in parts
-                          if end > begin and (at := drawn.place(stage.params.get(path))) is not None]  # fmt: skip
-                for begin, end, at in places:
-                    axes.plot([begin, end], [at, at], solid_capstyle="butt", **look)
-                return places
-
-            draw([(stage, stage.begin, stage.end) for stage in everything], color=DARK, linewidth=1.0, alpha=0.55)
-            for (_, _, before), (begin, _, at) in pairwise(draw(self.ancestors, color=BEST, linewidth=2.6)):
-                axes.plot([begin, begin], [before, at], color=BEST, linewidth=1.2)
+        for axes, path in small_axes(figure, self.changed):
+            drawn = self.scale_of(path, [stage.params for stage, _, _ in self.parts])
+            for line in ([part] for part in self.parts):
+                axes.plot(*steps(line, path, drawn), color=DARK, linewidth=1.0, alpha=0.55)
+            axes.plot(*steps(self.ancestors, path, drawn), color=BEST, linewidth=2.6, solid_joinstyle="miter")
             axes.set_yticks(*zip(*drawn.ticks(), strict=True))
             axes.set_title(self.names[path], loc="left", fontsize=9.5, fontweight="bold", color=INK)
-            label_x(axes, self.clock.replace("_", " ") if place >= len(paths) - columns else "")
-        for axes in list(grid)[len(paths) :]:
-            axes.axis("off")
+            label_x(axes, self.clock.replace("_", " "))
 
     def tree(self, figure: FigureBase) -> None:
         """Draws the lives of trials side by side, with arrows from donors to their copies."""
         rows = {name: place for place, name in enumerate(self.summary.stages)}
         axes = self._lanes(figure, len(rows))
         chosen = {id(stage) for stage, _, _ in self.ancestors}
-        for stage in (stage for life in self.summary.stages.values() for stage in life):
-            axes.plot([stage.begin, stage.end], [rows[stage.trial]] * 2, color=GREY, linewidth=1.6, zorder=1)
+        for stage, begin, end in self.parts:
+            axes.plot([begin, end], [rows[stage.trial]] * 2, color=GREY, linewidth=1.6, zorder=1)
             if stage.parent is not None:
                 color, width, order = (BEST, 1.6, 3) if id(stage) in chosen else (DARK, 0.7, 2)
                 arrow = {"arrowstyle": "-|>", "color": color, "linewidth": width, "mutation_scale": 8, "shrinkA": 0,
                          "shrinkB": 1, "connectionstyle": "arc3,rad=0.25"}  # fmt: skip
-                axes.annotate("", (stage.begin, rows[stage.trial]), (stage.begin, rows[stage.parent.trial]),
+                axes.annotate("", (begin, rows[stage.trial]), (begin, rows[stage.parent.trial]),
                               arrowprops=arrow, zorder=order)  # fmt: skip
         for stage, begin, end in self.ancestors:
             axes.plot([begin, end], [rows[stage.trial]] * 2, color=BEST, linewidth=3.0, zorder=4, solid_capstyle="butt")
@@ -353,19 +319,19 @@ class FigureDrawer:
         shown = trials[:: max(1, math.ceil(len(trials) / MOST_BARS))]
         axes = self._lanes(figure, len(shown))
         for place, trial in enumerate(shown):
-            best = trial is self.best
-            color = ENDS[end_of(trial)][1]
-            axes.barh(place, reached[trial.name], color=color, height=0.72, zorder=2, alpha=1.0 if best else 0.8)
+            color, weight, alpha = (BEST, "bold", 1.0) if trial is self.best else (INK, "normal", 0.8)
+            words, bar = ENDS[end_of(trial)]
+            axes.barh(place, reached[trial.name], color=bar, height=0.72, zorder=2, alpha=alpha, label=words)
             if trial.score is not None and len(shown) <= 40:
                 axes.annotate(f"{trial.name}  {format_value(float(trial.score))}", (reached[trial.name], place), (4, 0),
-                              textcoords="offset points", va="center", fontsize=7,
-                              color=BEST if best else INK, fontweight="bold" if best else "normal")  # fmt: skip
-        stops = [reached[trial.name] for trial in trials if end_of(trial) == "stopped"]
-        for age in {age for age in stops if stops.count(age) > 1}:
+                              textcoords="offset points", va="center", fontsize=7, color=color,
+                              fontweight=weight)  # fmt: skip
+        stops = Counter(reached[trial.name] for trial in trials if end_of(trial) == "stopped")
+        for age in (age for age, count in stops.items() if count > 1):
             axes.axvline(age, color=DARK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
-        for words, color in dict.fromkeys(ENDS[end_of(trial)] for trial in shown):
-            axes.barh([0], [0], color=color, label=words)
-        axes.legend(frameon=False, fontsize=8.5, labelcolor=INK, loc="lower right")
+        handles, labels = axes.get_legend_handles_labels()
+        named = dict(zip(labels, handles, strict=True))
+        axes.legend(named.values(), named.keys(), frameon=False, fontsize=8.5, labelcolor=INK, loc="lower right")
         axes.set_yticks([])
 
     def _lanes(self, figure: FigureBase, count: int) -> Axes:
@@ -378,6 +344,30 @@ class FigureDrawer:
         return axes
 
 
+def grid_of(paths: Sequence[str]) -> tuple[int, int]:
+    """Returns rows and columns of small pictures side by side, one for each path."""
+    count = min(len(paths), MOST_MULTIPLES)
+    columns = count if count <= 4 else 3
+    return math.ceil(count / columns), columns
+
+
+def small_axes(figure: FigureBase, paths: Sequence[str], sharey: bool = False) -> Iterable[tuple[Axes, str]]:
+    """Makes axes for each path, side by side."""
+    grid = figure.subplots(*grid_of(paths), squeeze=False, sharey=sharey).flat
+    for axes in grid[len(paths) :]:
+        axes.remove()
+    for axes in grid[: len(paths)]:
+        dress(axes)
+    return zip(grid, paths, strict=False)
+
+
+def steps(parts: Iterable[Part], path: str, drawn: Scale) -> tuple[list[float], list[float]]:
+    """Returns the line of a parameter through parts of lives: from begin to end of each at the same height."""
+    places = [(begin, end, drawn.place(stage.params.get(path))) for stage, begin, end in parts if end > begin]
+    known = [(age, at) for begin, end, at in places for age in (begin, end) if at is not None]
+    return [age for age, _ in known], [at for _, at in known]
+
+
 def end_of(trial: TrialSummary) -> str:
     """Says how a trial ended: a key of `ENDS`."""
     if trial.status == "ERROR":
@@ -387,7 +377,7 @@ def end_of(trial: TrialSummary) -> str:
     return "stopped" if "scheduler" in trial.reason else "ended"
 
 
-def ancestry(stage: Stage) -> list[tuple[Stage, float, float]]:
+def ancestry(stage: Stage) -> list[Part]:
     """Returns the stages whose learning is in a stage's weights, oldest first, each with the ages it counts between."""
     found = [(stage, stage.begin, stage.end)]
     while (parent := found[0][0].parent) is not None:
@@ -399,11 +389,6 @@ def changed_paths(stages: Mapping[str, Sequence[Stage]]) -> list[str]:
     """Returns the paths of parameters that have changed within the life of a trial."""
     changes = ((stage.params, life[0].params) for life in stages.values() for stage in life[1:])
     return list(dict.fromkeys(path for now, before in changes for path in now if now[path] != before.get(path)))
-
-
-def spread(name: str) -> float:
-    """Returns a number in [0, 1) that a name always has."""
-    return sum((place + 1) * 37 * ord(letter) for place, letter in enumerate(name)) % 97 / 97
 
 
 def _sorted(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -445,18 +430,15 @@ class Scale:
 
     def ticks(self) -> list[tuple[float, str]]:
         """Returns places worth a word, and the word."""
-        from matplotlib.ticker import LogLocator, MaxNLocator
+        from matplotlib.ticker import Locator, LogLocator, MaxNLocator
 
         if self.choices:
             return [((place + 0.5) / len(self.choices), word) for place, word in enumerate(self.choices)]
         if self.high <= self.low:
             return [(0.5, format_value(self.low))]
-        few = self.log and self.high / self.low < 100
-        locator = (
-            LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=7)
-            if self.log
-            else MaxNLocator(nbins=6, steps=[1, 2, 5, 10])
-        )
+        locator: Locator = MaxNLocator(nbins=6, steps=[1, 2, 5, 10])
+        if self.log:
+            locator = LogLocator(subs=(1.0, 2.0, 5.0) if self.high / self.low < 100 else (1.0,), numticks=7)
         places = [(self.place(value), value) for value in map(float, locator.tick_values(self.low, self.high))]
         inside = [(at, format_value(value)) for at, value in places if at is not None and -1e-9 <= at <= 1 + 1e-9]
         return inside if len(inside) > 1 else [(0.0, format_value(self.low)), (1.0, format_value(self.high))]
@@ -484,7 +466,7 @@ def scale(description: Mapping[str, Any], values: Iterable[Any]) -> Scale:
     return line_scale(known, bool(known) and min(known) > 0 and max(known) / min(known) > 50)
 
 
-def line_scale(values: Sequence[float], log: bool) -> Scale:
+def line_scale(values: Sequence[float], log: bool = False) -> Scale:
     """Returns the axis from the smallest to the largest of some numbers."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     return Scale(low, high, log and low > 0)
@@ -493,13 +475,6 @@ def line_scale(values: Sequence[float], log: bool) -> Scale:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 KINDS = (".html", ".png")
-
-LOOK: dict[Any, Any] = {
-    "font.size": 9.5,
-    "axes.edgecolor": "#999999",
-    "svg.fonttype": "path",
-    "svg.hashsalt": "rookery",
-}
 
 LONGEST_ERROR = 6000
 """Characters of tracebacks that a trial shows, the last ones."""
@@ -566,13 +541,8 @@ def write_page(summary: ExperimentSummary[TrialSummary], target: str | Path) -> 
     kind = target.suffix.lower()
     if kind not in KINDS:
         raise ConfigError(f"-o {target}: must end with {' or '.join(KINDS)}{nearest(kind, list(KINDS))}")
-    try:
-        from matplotlib import rc_context
-    except ImportError:
-        raise ConfigError("a report needs matplotlib: pip install 'rookery[plot]'") from None
-    with rc_context(LOOK):
-        shown = figures(summary)
-        content = page(summary, shown).encode() if kind == ".html" else png(shown, summary.folder)
+    shown = figures(summary)
+    content = page(summary, shown).encode() if kind == ".html" else png(shown, summary.folder)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_file(target, content)
@@ -582,32 +552,28 @@ def write_page(summary: ExperimentSummary[TrialSummary], target: str | Path) -> 
 
 def svg(shown: ExperimentFigure) -> str:
     """Draws a picture as an element of HTML."""
-    figure = _figure(shown.height)
+    figure = new_figure(WIDTH, shown.height, "a report")
+    from matplotlib import rc_context
+
     shown.draw(figure)
     written = io.StringIO()
-    figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    text = written.getvalue()
-    return text[text.index("<svg") :]
+    with rc_context({"svg.hashsalt": "rookery"}):  # the same picture, the same text
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return written.getvalue()[written.getvalue().index("<svg") :]
 
 
 def png(shown: Sequence[ExperimentFigure], title: str) -> bytes:
     """Draws all pictures, one under the other."""
     heights = [each.height + 0.45 for each in shown]
-    figure = _figure(sum(heights) + 0.5)
+    figure = new_figure(WIDTH, sum(heights) + 0.5, "a report")
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
     parts = figure.subfigures(len(shown), 1, height_ratios=heights, squeeze=False).flat
     for each, part in zip(shown, parts, strict=True):
         part.suptitle(each.title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
         each.draw(part)
     written = io.BytesIO()
-    figure.savefig(written, format="png", dpi=130)
+    figure.savefig(written, format="png")
     return written.getvalue()
-
-
-def _figure(height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
 def page(summary: ExperimentSummary[TrialSummary], shown: Iterable[ExperimentFigure]) -> str:
@@ -634,7 +600,6 @@ def _section(title: str, caption: str, content: str) -> str:
 def _facts(summary: ExperimentSummary[TrialSummary]) -> str:
     """What was tried, how it was judged, and the best."""
     best, leading, settings = summary.best, summary.suggestions[0], summary.settings
-    paths = varying_paths([trial.params for trial in summary.trials])
     counts = Counter(str(trial.status) for trial in summary.trials)
     spent = sum(float(trial.last.get("seconds") or 0.0) for trial in summary.trials)
     scores = {f"best {_text(summary.metrics[0])}, trial {best.name}": _text(number(best.score))}
@@ -645,7 +610,7 @@ def _facts(summary: ExperimentSummary[TrialSummary]) -> str:
     scores |= {"trials": str(len(summary.trials)), "time of all trials together": span(spent)}
     judged = zip(summary.metrics, summary.modes, strict=True)
     facts = {
-        "Best parameters": format_params(best.params, paths or list(best.params), short_names(best.params)) or "-",
+        "Best parameters": format_params(best.params, summary.varying or short_names(best.params)) or "-",
         "Judged by": ", ".join(f"{metric} ({mode}, {summary.scope} of a trial)" for metric, mode in judged),
         "Trials": ", ".join(f"{count} {status}" for status, count in counts.items()),
         "Search": _part(settings.get("search")),
@@ -676,12 +641,11 @@ def _domain(description: Mapping[str, Any]) -> str:
 
 def _trials(summary: ExperimentSummary[TrialSummary]) -> str:
     """The table, the best first."""
-    paths = varying_paths([trial.params for trial in summary.trials])
-    heads = ["iteration", "time", "env steps", *summary.metrics]
-    heads = [*short_names(paths).values(), *heads]
+    heads = [*summary.varying.values(), "iteration", "time", "env steps", *summary.metrics]
     numeric = "".join(f'<th class="n">{_text(head)}</th>' for head in heads)
     trials = sorted(summary.trials, key=summary.worth, reverse=True)
-    body = "".join(_row(trial, paths, summary.metrics[0], trial is summary.best) for trial in trials)
+    body = "".join(f'<tr class="{"best" if trial is summary.best else ""}">{_row(summary, trial)}</tr>'
+                   for trial in trials)  # fmt: skip
     table = (
         f'<div class="wide"><table><thead><tr><th>trial</th><th>status</th>{numeric}<th>so far</th><th>ended by</th>'
         f"</tr></thead><tbody>{body}</tbody></table></div>"
@@ -689,22 +653,22 @@ def _trials(summary: ExperimentSummary[TrialSummary]) -> str:
     return _section("Trials", "A click on a head sorts.", table)
 
 
-def _row(trial: TrialSummary, paths: Sequence[str], metric: str, best: bool) -> str:
-    """A line of the table."""
-    status = f'<span class="status {trial.status}">{trial.status}</span>'
+def _row(summary: ExperimentSummary[TrialSummary], trial: TrialSummary) -> str:
+    """The cells of a trial."""
     end = f'<span class="caption">{_text(trial.reason)}</span>'
     if trial.error:
         log = trial.folder / "error.txt"
         trace = log.read_text(encoding="utf-8", errors="replace")[-LONGEST_ERROR:] if log.exists() else trial.error
         end = f"<details><summary>{_text(trial.error)}</summary><pre>{_text(trace)}</pre></details>"
     seconds, steps = trial.last.get("seconds"), trial.last.get("env_steps")
+    params = [(trial.params.get(path), format_value(trial.params.get(path, ""))) for path in summary.varying]
+    counts = [(trial.iteration, str(trial.iteration)), (seconds, span(seconds)), (steps, number(steps))]
+    scores = [(score, number(score)) for score in trial.scores]
+    status = f'<span class="status {trial.status}">{trial.status}</span>'
     cells = [_cell(trial.name, _text(trial.name)), _cell(str(trial.status), status)]
-    cells += [_cell(trial.params.get(path), _text(format_value(trial.params.get(path, ""))), "n") for path in paths]
-    cells += [_cell(trial.iteration, str(trial.iteration), "n")]
-    cells += [_cell(seconds, "-" if seconds is None else span(seconds), "n"), _cell(steps, number(steps), "n")]
-    cells += [_cell(score, number(score), "n") for score in trial.scores]
-    cells += [_cell("", _curve([row.get(metric) for row in trial.history])), _cell(trial.error or trial.reason, end)]
-    return f'<tr class="{"best" if best else ""}">{"".join(cells)}</tr>'
+    cells += [_cell(key, _text(shown), "n") for key, shown in (*params, *counts, *scores)]
+    curve = _curve([row.get(summary.metrics[0]) for row in trial.history])
+    return "".join([*cells, _cell("", curve), _cell(trial.error or trial.reason, end)])
 
 
 def _cell(key: Any, shown: str, style: str = "") -> str:
@@ -718,7 +682,7 @@ def _curve(values: Sequence[Any]) -> str:
     known = [(place, float(value)) for place, value in enumerate(values) if is_number(value)]
     if len(known) < 2:
         return ""
-    known = known[:: max(1, len(known) // 60)] + known[-1:]
+    known = [known[0], *thinned(known[1:], 60)]
     low, high = min(value for _, value in known), max(value for _, value in known)
     size, begin, length = (high - low) or 1.0, known[0][0], known[-1][0] - known[0][0]
     points = " ".join(f"{1 + 88 * (x - begin) / length:.1f},{18 - 16 * (y - low) / size:.1f}" for x, y in known)

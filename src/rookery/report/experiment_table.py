@@ -18,16 +18,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rookery.report.experiment import (
-    ExperimentSummary,
-    TrialSummary,
-    format_params,
-    format_value,
-    short_names,
-    varying_paths,
-)
-from rookery.report.live import LiveDisplay, console_style, write_line
-from rookery.report.panel import ASCII_LEVELS, LEVELS, dim, in_frame, number, progress_row, span, sparkline
+from rookery.report.experiment import ExperimentSummary, TrialSummary, format_params, format_value
+from rookery.report.live import Listener, LiveDisplay, console_style, write_line
+from rookery.report.panel import Sparkline, dim, in_frame, number, progress_row, span
 
 COLORS = {"RUNNING": "cyan", "PENDING": "bright_black", "PAUSED": "yellow", "TERMINATED": "green", "ERROR": "red"}
 """By status, in the order in which they are counted."""
@@ -55,7 +48,7 @@ Gather = Callable[[], Sequence[TrialSummary]]
 """Gives all trials as they stand."""
 
 
-class ProgressReporter:
+class ProgressReporter(Listener):
     """Hears of everything worth showing, and shows notes only."""
 
     def __init__(self) -> None:
@@ -71,13 +64,6 @@ class ProgressReporter:
 
     def result(self, trial: str, row: Mapping[str, Any]) -> None:
         """Hears of a row that a trial has reported."""
-
-    def event(self, text: str) -> None:
-        """Hears of what has happened to a trial: it begins, ends, fails, becomes a copy."""
-
-    def note(self, line: str) -> None:
-        """Shows what a user should know once."""
-        sys.stderr.write(f"note: {line}\n")
 
     def finish(self, gather: Gather) -> None:
         """Hears that the experiment has ended or stopped."""
@@ -105,6 +91,8 @@ class JsonProgress(ProgressReporter):
 class PlainProgress(ProgressReporter):
     """Writes a line an event, and the table now and then."""
 
+    note_to_output = True
+
     def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
         """Writes what is tried, and where its files are."""
         super().start(summary)
@@ -125,10 +113,6 @@ class PlainProgress(ProgressReporter):
         """Writes a line."""
         write_line(text)
 
-    def note(self, line: str) -> None:
-        """Writes a line."""
-        write_line(f"note: {line}")
-
     def finish(self, gather: Gather) -> None:
         """Writes the last table."""
         print_table(self.now(gather), SHOWN_AT_END)
@@ -137,9 +121,9 @@ class PlainProgress(ProgressReporter):
 class LiveTable(ProgressReporter):
     """Draws a table anew as trials go on; notes and its last state stay on the screen."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         super().__init__()
-        self._console = console
+        self._console = console or Console(highlight=False)
         self._event = ""
 
     def start(self, summary: ExperimentSummary[TrialSummary]) -> None:
@@ -157,10 +141,6 @@ class LiveTable(ProgressReporter):
         """Keeps the latest event, for the line under the table."""
         self._event = text
 
-    def note(self, line: str) -> None:
-        """Writes a note above the table, where it stays."""
-        self._console.print(Text(f"note: {line}"))
-
     def finish(self, gather: Gather) -> None:
         """Leaves the last table on the screen."""
         self._display.finish(draw_table(self.now(gather), self._console, SHOWN_AT_END))
@@ -168,10 +148,9 @@ class LiveTable(ProgressReporter):
 
 def progress_reporter(style: str) -> ProgressReporter:
     """Makes the reporter for ``auto``, ``live``, ``plain``, ``quiet`` or ``json``."""
-    style = console_style(style)
-    if style == "live":
-        return LiveTable(Console(highlight=False))
-    return {"plain": PlainProgress, "quiet": ProgressReporter, "json": JsonProgress}[style]()
+    makers = {"live": LiveTable, "plain": PlainProgress, "quiet": ProgressReporter, "json": JsonProgress}
+    made: ProgressReporter = makers[console_style(style)]()
+    return made
 
 
 def print_table(summary: ExperimentSummary[TrialSummary], most: int) -> None:
@@ -205,21 +184,20 @@ def draw_table(
     shown, rest = (trials := in_order(summary))[:count], trials[count:]
     body = _head(summary, " | " if plain else " · ", framed)
     if shown:
-        body += [Text(), _rows(summary, shown, room, ASCII_LEVELS if plain else LEVELS)]
+        body += [Text(), _rows(summary, shown, console, room)]
     if rest:
         words = Text(f"{'...' if plain else '…'} {len(rest)} more: ", style="bright_black")
         body.append(words.append_text(_counts(rest, ", ")))
     for trial in failed:
         place = str(trial.folder / "error.txt")
-        problem = _cut(" ".join(trial.error.split()), max(room - len(trial.name) - len(place) - 3, 30))
-        line = Text.assemble((trial.name, "red"), f" {problem}  ", (place, "dim"))
+        problem = Text(" ".join(trial.error.split()))
+        problem.truncate(max(room - len(trial.name) - len(place) - 3, 30), overflow="ellipsis")
+        line = Text.assemble((trial.name, "red"), " ", problem, "  ", (place, "dim"))
         line.no_wrap, line.overflow = True, "ellipsis"
         body.append(line)
     if event:
         body.append(dim(event))
-    if not framed:
-        return Group(*body)
-    return in_frame(body, Text(summary.title, style="bold"), width)
+    return in_frame(body, Text(summary.title, style="bold"), width) if framed else Group(*body)
 
 
 def in_order(summary: ExperimentSummary[TrialSummary]) -> list[TrialSummary]:
@@ -248,63 +226,77 @@ def _head(summary: ExperimentSummary[TrialSummary], dot: str, framed: bool) -> l
         cores = f"{summary.running * summary.cpus:g} of {summary.cores} cores" if summary.cores else summary.running
         lines.append(dim(f"{cores} at work{dot}{span(summary.seconds)}{dot}{summary.folder}"))
     if summary.suggestions:
-        best, paths = summary.best, varying_paths([trial.params for trial in trials])
+        best = summary.best
         text = Text(f"best {best.name}: ", no_wrap=framed, overflow="ellipsis" if framed else "fold")
         values = zip(summary.metrics, best.scores, strict=True)
         text.append(", ".join(f"{metric} {number(value)}" for metric, value in values), style="bold")
-        params = format_params(best.params, paths, short_names(paths))
+        params = format_params(best.params, summary.varying)
         lines.append(text.append(f" with {params}" if params else ""))
     return lines
 
 
-def _rows(summary: ExperimentSummary[TrialSummary], shown: Sequence[TrialSummary], room: int, levels: str) -> Table:
+def _rows(
+    summary: ExperimentSummary[TrialSummary], shown: Sequence[TrialSummary], console: Console, room: int
+) -> Table:
     """The table itself: a column for each parameter that varies if they fit, else one for all.
 
     Where room is short, first more numbers give way, then the curve, then columns of single parameters.
     """
-    paths = varying_paths([trial.params for trial in summary.trials])
-    names = short_names(paths)
-    more = [name for name in dict.fromkeys(("env_steps", *summary.columns)) if name not in summary.metrics]
-    more = [name for name in more if any(trial.last.get(name) is not None for trial in shown)]
-    metrics = [_short_metric(metric) for metric in summary.metrics]
-    params = [[names[path] for path in paths], *([_shown(trial, path) for path in paths] for trial in shown)]
-    clock = ["iteration", "seconds"]
-    for columns, least in ((clock + more, CURVE // 3), (clock, CURVE // 3), (clock, 0), ([], 0)):
-        numbers = [[*(HEADS.get(name, name) for name in columns), *metrics]]
-        numbers += [[*_numbers(trial, columns), *map(number, trial.scores)] for trial in shown]
-        left = room - _width([["TRIAL", ""], *([trial.name, trial.status] for trial in shown)]) - _width(numbers)
-        free = left - _width(params)
-        fits = bool(columns) and free >= least
-        if fits or (not least and left > CURVE // 2):
-            break
-    if not fits:
-        width = max(left - 2, 10)
-        params = [["parameters"], *([_cut(format_params(trial.params, paths, names), width)] for trial in shown)]
-    curve = min(CURVE, free) if fits and least else 0
+    clock = ("iteration", "seconds")
+    more = (name for name in dict.fromkeys(("env_steps", *summary.columns)) if name not in summary.metrics)
+    rest = [name for name in more if any(trial.last.get(name) is not None for trial in shown)]
+    unbounded = console.options.update(max_width=10_000)
+    layouts = (((*clock, *rest), True, True), (clock, True, True), (clock, True, False), (clock, False, False))
+    for columns, apart, curve in layouts:
+        table, spare = _table(summary, shown, columns, apart, curve)
+        if console.measure(table, options=unbounded).maximum - spare <= room:
+            return table
+    return _table(summary, shown, (), apart=False, curve=False)[0]
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for place in range(2 + len(params[0]) + len(numbers[0])):
-        right = place > 1 and (fits or place > 2)
-        table.add_column(no_wrap=True, justify="right" if right else "left", overflow="ellipsis")
+
+def _table(
+    summary: ExperimentSummary[TrialSummary], shown: Sequence[TrialSummary], columns: Sequence[str], apart: bool,
+    curve: bool,
+) -> tuple[Table, int]:  # fmt: skip
+    """Returns the table with these columns, and the characters that rich may take from the one that can be narrower.
+
+    Args:
+        summary: Experiment to draw.
+        shown: Trials, a line each.
+        columns: Columns of a row between parameters and scores.
+        apart: Whether each parameter has a column.
+        curve: Whether curves are shown.
+    """
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(Text("TRIAL", style="bold not dim"), no_wrap=True)
     table.add_column(no_wrap=True)
-    heads = ["", *params[0], *numbers[0], "so far" if curve else ""]
-    table.add_row(Text("TRIAL", style="bold"), *(Text(head, style="dim") for head in heads))
+    for name in summary.varying.values() if apart else ():
+        table.add_column(name, justify="right", no_wrap=True, max_width=LONGEST, overflow="ellipsis")
+    if not apart:
+        table.add_column("parameters")
+    for name in (*(HEADS.get(column, column) for column in columns), *map(_short_metric, summary.metrics)):
+        table.add_column(name, justify="right", no_wrap=True)
+    if curve:
+        table.add_column("so far")
     best = summary.best if summary.suggestions else None
-    for trial, own, cells in zip(shown, params[1:], numbers[1:], strict=True):
-        values = _thinned([row.get(summary.metrics[0]) for row in trial.history], curve)
-        name = Text(trial.name, style="bold" if trial is best else "")
-        line = Text(sparkline(values, curve, levels) if curve else "", style="cyan")
-        score = Text(cells[-1], style="bold")
-        state = Text(str(trial.status), style=COLORS[trial.status])
-        table.add_row(name, state, *map(Text, own), *map(Text, cells[:-1]), score, line)
-    return table
-
-
-def _numbers(trial: TrialSummary, columns: Sequence[str]) -> list[str]:
-    """The cells between parameters and scores."""
-    seconds = trial.last.get("seconds")
-    cells = {"iteration": str(trial.iteration or "-"), "seconds": "-" if seconds is None else span(seconds)}
-    return [cells[name] if name in cells else number(trial.last.get(name)) for name in columns]
+    spare = CURVE - CURVE // 3 if curve else 0
+    for trial in shown:
+        cells: list[RenderableType] = [Text(trial.name, style="bold" if trial is best else "")]
+        cells.append(Text(str(trial.status), style=COLORS[trial.status]))
+        words = format_params(trial.params, summary.varying)
+        if apart:
+            cells += [Text(format_value(trial.params.get(path, ""))) for path in summary.varying]
+        else:
+            cells.append(Text(words, no_wrap=True, overflow="ellipsis"))
+            spare = max(spare, len(words) - CURVE)
+        seconds = trial.last.get("seconds")
+        numbers = {**trial.last, "iteration": trial.iteration or None}
+        cells += [span(seconds) if name == "seconds" else number(numbers.get(name)) for name in columns]
+        cells += [Text(number(score), style="bold") for score in trial.scores]
+        if curve:
+            cells.append(Sparkline([row.get(summary.metrics[0]) for row in trial.history], CURVE, "cyan"))
+        table.add_row(*cells)
+    return table, spare
 
 
 def _counts(trials: Iterable[TrialSummary], dot: str) -> Text:
@@ -314,26 +306,6 @@ def _counts(trials: Iterable[TrialSummary], dot: str) -> Text:
     return Text(dot).join(words) if words else Text("none yet")
 
 
-def _shown(trial: TrialSummary, path: str) -> str:
-    return _cut(format_value(trial.params[path]), LONGEST) if path in trial.params else ""
-
-
 def _short_metric(metric: str) -> str:
     *_, above, last = ["", *metric.replace("evaluation/", "eval. ").split("/")]
     return f"{above} {last}" if above and last in ("min", "mean", "max") else last
-
-
-def _thinned(values: Sequence[float | None], width: int) -> Sequence[float | None]:
-    """At most `width` of the values, evenly spread, the last among them."""
-    if not width or len(values) <= width:
-        return values
-    return [values[round((place + 1) * len(values) / width) - 1] for place in range(width)]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def _width(rows: Sequence[Sequence[str]]) -> int:
-    """Characters that columns of these cells take, with the gaps behind them."""
-    return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))

@@ -19,6 +19,22 @@ COST = 0.01
 """Share of the time that drawing takes at most."""
 
 
+class Listener:
+    """A listener hears of what happens in a training or an experiment; this one shows notes only."""
+
+    note_to_output = False
+    """Whether notes stand on standard output, between other lines."""
+
+    def event(self, text: str) -> None:
+        """Hears that something has happened: a checkpoint was written, a trial begins, ends, fails."""
+
+    def note(self, line: str) -> None:
+        """Writes what a user should know once; while a picture is drawn, rich writes it above that."""
+        stream = sys.stdout if self.note_to_output else sys.stderr
+        stream.write(f"note: {line}\n")
+        stream.flush()
+
+
 class LiveDisplay:
     """Draws a picture in place."""
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.panel import Panel as Frame
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from rookery.core.timers import Timers
+from rookery.report.experiment import thinned
 from rookery.report.results import IterationResult, Number
 
 HEALTHY: dict[str, tuple[float | None, float | None]] = {
@@ -78,11 +81,9 @@ class Panel:
         for name, value in [("", result.return_mean), *((n, p.return_mean) for n, p in result.policies.items())]:
             self._curves.setdefault(name, deque(maxlen=HISTORY)).append(value)
         self._clock.append(_amounts(result))
-        row = result.row()
-        for name in self.criteria:
-            value = row.get(name.replace(".", "/"))
+        for name, value in self._reached().items():
             if value is not None:
-                self._first.setdefault(name, value)
+                self._first.setdefault(name, 0.0 if name in self._clock[0] else value)
         if result.evaluation is not None:
             mean, (low, high) = result.evaluation.return_mean, result.evaluation.return_interval
             self._evaluations.append(mean)
@@ -100,26 +101,27 @@ class Panel:
 
         Criteria with a time come first, the nearest before the others.
         """
-        if self.result is None:
-            return []
-        row = self.result.row()
-        goals = []
-        for name, threshold in self.criteria.items():
-            now = _amounts(self.result).get(name)
-            if now is not None:
-                part = now / threshold if threshold > 0 else 1.0
-                goals.append((part, self._left(name, now, threshold), f"{name} {number(now)} / {number(threshold)}"))
-                continue
-            value = row.get(name.replace(".", "/"))
-            first = self._first.get(name, 0.0)
-            part = 0.0 if value is None or threshold <= first else (value - first) / (threshold - first)
-            shown = "none yet" if value is None else number(value)
-            goals.append((part, None, f"{name} {shown} / {number(threshold)}"))
-        goals.sort(key=lambda goal: float("inf") if goal[1] is None else goal[1])
-        return [(min(max(part, 0.0), 1.0), left, words) for part, left, words in goals]
+        goals: list[tuple[float, float | None, str]] = []
+        for name, now in self._reached().items():
+            threshold, first = self.criteria[name], self._first.get(name, 0.0)
+            part = 0.0 if now is None or threshold <= first else (now - first) / (threshold - first)
+            if now is not None and now >= threshold:
+                part = 1.0
+            shown = "none yet" if now is None else number(now)
+            goals.append((max(part, 0.0), self._left(name, now, threshold), f"{name} {shown} / {number(threshold)}"))
+        return sorted(goals, key=lambda goal: float("inf") if goal[1] is None else goal[1])
 
-    def _left(self, name: str, now: float, threshold: float) -> float | None:
-        """Returns the seconds until an amount is reached, at the latest speed; None if the amount does not grow."""
+    def _reached(self) -> dict[str, float | None]:
+        """Returns what each criterion looks at, as it stands; None where there is no number yet."""
+        if self.result is None:
+            return {}
+        row = self.result.row() | _amounts(self.result)
+        return {name: row.get(name.replace(".", "/")) for name in self.criteria}
+
+    def _left(self, name: str, now: float | None, threshold: float) -> float | None:
+        """Returns the seconds until an amount is reached, at the latest speed; None if it does not grow steadily."""
+        if now is None or name not in self._clock[0]:
+            return None
         if now >= threshold:
             return 0.0
         if name == "seconds":
@@ -149,7 +151,7 @@ class Panel:
             result, metrics = self.result, _metrics(self.result, height)
             body = self._progress(result, brush)
             shown = self._shown_policies(result, height, len(body) + (0 if metrics is None else metrics.row_count + 1))
-            for table in (self._returns(result, brush, shown), _learning(result, brush, shown), metrics):
+            for table in (self._returns(result, shown), _learning(result, brush, shown), metrics):
                 body += [] if table is None else [Text(), table]
             lines = sum(part.row_count if isinstance(part, Table) else 1 for part in body)
             body += [Text(), self._bottom(brush, timers, None if height is None else max(height - 4 - lines, 3))]
@@ -184,27 +186,22 @@ class Panel:
         lines.append(dim(f" {brush.dot} ".join(parts)))
         return lines
 
-    def _returns(self, result: IterationResult, brush: _Brush, policies: list[str]) -> Table:
+    def _returns(self, result: IterationResult, policies: list[str]) -> Table:
         """Returns the table of mean returns and their sparklines."""
         total = len(result.policies)
-        names = ["total", *policies]
-        spark = min(HISTORY, max(brush.width - max(map(len, names)) - 34, 8))
         table = _table("RETURN", ["mean", "range", "last iterations"], left=3)
-        spread = ""
-        if result.return_min is not None and result.return_max is not None:
-            spread = f"{number(result.return_min)} to {number(result.return_max)}"
-        mean = number(result.return_mean)
+        table.columns[-1].no_wrap = False  # where room is short, curves give way
+        spread = f"{number(result.return_min)} to {number(result.return_max)}"
         if result.return_mean is None:
             spread = f"no episode has ended; running length {result.running_length:.0f}"
-        curve = Text(sparkline(self._curves.get("", ()), spark, brush.levels), style="cyan")
-        table.add_row(Text("total"), Text(mean, style="bold"), Text(spread, style="dim"), curve)
+        curve = Sparkline(self._curves.get("", ()), HISTORY, "cyan")
+        table.add_row(Text("total"), Text(number(result.return_mean), style="bold"), Text(spread, style="dim"), curve)
         for name in policies if total > 1 else ():
-            line = Text(sparkline(self._curves.get(name, ()), spark, brush.levels), style="blue")
-            table.add_row(Text(name), number(result.policies[name].return_mean), "", line)
+            curve = Sparkline(self._curves.get(name, ()), HISTORY, "blue")
+            table.add_row(Text(name), number(result.policies[name].return_mean), "", curve)
         if self._evaluations:
-            line = Text(sparkline(self._evaluations, spark, brush.levels), style="magenta")
-            shown = number(self._evaluations[-1])
-            table.add_row(Text("evaluation"), shown, Text(self._last_evaluation, style="dim"), line)
+            shown, curve = number(self._evaluations[-1]), Sparkline(self._evaluations, HISTORY, "magenta")
+            table.add_row(Text("evaluation"), shown, Text(self._last_evaluation, style="dim"), curve)
         if len(policies) < total:
             table.add_row(Text(f"{total - len(policies)} more policies", style="dim"))
         return table
@@ -233,7 +230,6 @@ class _Brush:
 
     def __init__(self, width: int, ascii_only: bool) -> None:
         self.width = width
-        self.levels = ASCII_LEVELS if ascii_only else LEVELS
         self.dot = "|" if ascii_only else "·"
         self.block = "#" if ascii_only else "█"
 
@@ -245,7 +241,7 @@ def _table(title: str, heads: Iterable[str], left: int = 0) -> Table:
     table.add_column(no_wrap=True, min_width=8)
     for place, _ in enumerate(heads, 1):
         table.add_column(justify="left" if left and place >= left else "right", no_wrap=True, overflow="crop")
-    table.add_row(Text(title, style="bold"), *(Text(head, style="dim") for head in heads))
+    table.add_row(Text(title, style="bold"), *(Text(head, style="dim", no_wrap=True) for head in heads))
     return table
 
 
@@ -335,19 +331,33 @@ def unhealthy(metric: str, value: Number) -> bool:
     return value is not None and ((low is not None and value < low) or (high is not None and value > high))
 
 
-def sparkline(values: Iterable[float | None], width: int, levels: str) -> str:
-    """Returns the last values as a character each; a space where there is no value.
+@dataclass(frozen=True)
+class Sparkline:
+    """Values as a character each; of more than there is room for, some that are evenly spread.
 
-    Args:
-        values: Values, oldest first.
-        width: Number of values that are shown, at most.
-        levels: Characters from the lowest value to the highest.
+    Attributes:
+        values: Values, oldest first; a space stands where there is none.
+        most: Characters, at most.
+        style: Colour of the characters.
     """
-    shown = list(values)[-width:]
+
+    values: Iterable[float | None]
+    most: int
+    style: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        levels = ASCII_LEVELS if options.ascii_only else LEVELS
+        yield Text(sparkline(self.values, min(options.max_width, self.most), levels), style=self.style)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, self.most)
+
+
+def sparkline(values: Iterable[float | None], width: int, levels: str) -> str:
+    """Returns values as at most so many characters, which go from the lowest level to the highest."""
+    shown = thinned(list(values), width)
     known = [value for value in shown if value is not None]
-    if not known:
-        return ""
-    low, high = min(known), max(known)
+    low, high = min(known, default=0.0), max(known, default=0.0)
     step = (high - low) / (len(levels) - 1)
     middle = levels[len(levels) // 2 - 1]
 
@@ -371,8 +381,10 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if size >= 1000 else f"{value:.2f}" if size >= 1 else f"{value:.4f}"
 
 
-def span(seconds: float) -> str:
-    """Returns a duration as 0:42, 12:05 or 3:04:05."""
+def span(seconds: float | None) -> str:
+    """Returns a duration as 0:42, 12:05 or 3:04:05; a dash for None."""
+    if seconds is None:
+        return "-"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -146,11 +146,8 @@ class IterationResult:
         }  # fmt: skip
         row |= {f"agents/{name}/return_mean": value for name, value in self.agents.items()}
         for name, policy in self.policies.items():
-            own = {
-                key: getattr(policy, key)
-                for key in ("return_mean", "episodes", "decisions", "valid_rows", "cut_fragments")
-            }
-            row |= {f"policies/{name}/{key}": value for key, value in {**own, **policy.learning}.items()}
+            own = {key: value for key, value in vars(policy).items() if key != "learning"} | dict(policy.learning)
+            row |= {f"policies/{name}/{key}": value for key, value in own.items()}
         row |= {f"counters/{name}": count for name, count in self.counters.items()}
         for name, values in self.metrics.items():
             row |= {f"metrics/{name}/{what}": value for what, value in zip(("min", "mean", "max"), values, strict=True)}

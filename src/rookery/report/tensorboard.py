@@ -58,11 +58,13 @@ class TensorBoard:
         log = self._session(status=self._session.START)
         self._add(self._event(wall_time=time.time(), step=step + 1, session_log=log))
 
-    def add_hparams(self, tag: str, content: bytes) -> None:
-        """Writes a serialized message under a tag for the HParams page, which nobody draws."""
-        value = self._summary.Value(tag=tag)
+    def add_hparams(self, kind: str, message: Any) -> None:
+        """Writes a message for the HParams page: ``experiment``, ``session_start_info`` or ``session_end_info``."""
+        from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+        value = self._summary.Value(tag=f"_hparams_/{kind}")
         value.metadata.plugin_data.plugin_name = "hparams"
-        value.metadata.plugin_data.content = content
+        value.metadata.plugin_data.content = HParamsPluginData(version=0, **{kind: message}).SerializeToString()
         value.tensor.dtype = 1  # DT_FLOAT, of no elements: the value itself says nothing
         value.tensor.tensor_shape.dim.add(size=0)
         self._add_values([value], 0)
@@ -130,12 +132,9 @@ def _masked(content: bytes) -> int:
 @cache
 def _table() -> list[int]:
     """Returns the CRC-32C of each byte (Castagnoli's polynomial, bits reversed)."""
-    table = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-        table.append(crc)
+    table = list(range(256))
+    for _ in range(8):
+        table = [(crc >> 1) ^ (0x82F63B78 if crc & 1 else 0) for crc in table]
     return table
 
 
@@ -149,7 +148,6 @@ def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metri
         FileError: If the disk is full.
     """
     from tensorboard.plugins.hparams.api_pb2 import DataType, Experiment, HParamInfo, MetricInfo, MetricName
-    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     message = Experiment(time_created_secs=time.time())
     for path, name in short_names(space).items():
@@ -158,14 +156,13 @@ def write_experiment(folder: Path, space: Mapping[str, Mapping[str, Any]], metri
         info = HParamInfo(name=name, description=path)
         info.type = DataType.DATA_TYPE_FLOAT64 if numeric else DataType.DATA_TYPE_STRING
         for value in arguments if kind in ("choice", "grid_search") else ():
-            one = {"number_value": value} if numeric else {"string_value": format_value(value)}
-            info.domain_discrete.values.add(**one)
+            _set(info.domain_discrete.values.add(), value, numeric)
         if "uniform" in kind or "randint" in kind:
             info.domain_interval.min_value, info.domain_interval.max_value = arguments[:2]
         message.hparam_infos.append(info)
     for metric in metrics:
         message.metric_infos.append(MetricInfo(name=MetricName(tag=metric.replace(".", "/")), display_name=metric))
-    _write(folder, {"experiment": HParamsPluginData(version=0, experiment=message)})
+    _write(folder, {"experiment": message})
 
 
 def write_session(
@@ -177,23 +174,25 @@ def write_session(
         FileError: If the disk is full.
     """
     from tensorboard.plugins.hparams.api_pb2 import Status
-    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
+    from tensorboard.plugins.hparams.plugin_data_pb2 import SessionEndInfo, SessionStartInfo
 
     began = (folder / "params.json").stat().st_mtime
     start = SessionStartInfo(group_name=f"{number:05d}", start_time_secs=began)
     for path, name in short_names(space).items():
         if path in params:
-            if _is_numeric(space[path]) and is_number(params[path]):
-                start.hparams[name].number_value = params[path]
-            else:
-                start.hparams[name].string_value = format_value(params[path])
+            _set(start.hparams[name], params[path], _is_numeric(space[path]))
     status = Status.STATUS_FAILURE if failed else Status.STATUS_SUCCESS
     end = SessionEndInfo(status=status, end_time_secs=time.time())
-    messages = {
-        "session_start_info": HParamsPluginData(version=0, session_start_info=start),
-        "session_end_info": HParamsPluginData(version=0, session_end_info=end),
-    }
-    _write(folder, messages, [] if any(folder.glob("events.out.tfevents.*")) else read_rows(folder))
+    rows = [] if any(folder.glob("events.out.tfevents.*")) else read_rows(folder)
+    _write(folder, {"session_start_info": start, "session_end_info": end}, rows)
+
+
+def _set(target: Any, value: Any, numeric: bool) -> None:
+    """Gives a value to a message that holds a number or a text."""
+    if numeric and is_number(value):
+        target.number_value = value
+    else:
+        target.string_value = format_value(value)
 
 
 def _is_numeric(description: Mapping[str, Any]) -> bool:
@@ -205,8 +204,8 @@ def _is_numeric(description: Mapping[str, Any]) -> bool:
 def _write(folder: Path, messages: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> None:
     try:
         board = TensorBoard(folder)
-        for tag, message in messages.items():
-            board.add_hparams(f"_hparams_/{tag}", message.SerializeToString())
+        for kind, message in messages.items():
+            board.add_hparams(kind, message)
         for row in rows:
             board.add_row({**row, "env_steps": row.get("env_steps", row["iteration"])})
         board.close()

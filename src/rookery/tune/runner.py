@@ -309,7 +309,7 @@ class Runner:
             trial = self.state.trials[name]
             if isinstance(action, Exploit):
                 self.adopt(trial)
-                params = format_params(trial.params, list(trial.params), short_names(trial.params))
+                params = format_params(trial.params, short_names(trial.params))
                 self.reporter.event(f"{name} goes on as a copy of {action.donor}, with {params}")
             elif action is Action.STOP:
                 self.finish(trial, Status.TERMINATED)
