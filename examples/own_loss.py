@@ -22,9 +22,8 @@ def spo_loss(outputs, batch, cfg):
     loss = policy_loss + cfg.value_coef * value_loss
     if cfg.entropy_coef:
         loss = loss - cfg.entropy_coef * outputs.distribution.entropy().mean()
-    with torch.no_grad():  # what is only reported needs no graph
-        kl = change - log_ratio  # of each row; means are taken once an update
-    return loss, {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach(), "kl": kl}
+    kl = change - log_ratio  # of each row: the mean is taken once an update
+    return loss, {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach(), "kl": kl.detach()}
 
 
 class SPO(PPO):

@@ -164,7 +164,7 @@ MINIBATCHES = {
     ),
     "a2c": (
         A2CConfig(fragment_length=32),
-        Cost(ops=140, tensors=55, bytes_written=96_552, calls=509),
+        Cost(ops=139, tensors=57, bytes_written=97_580, calls=507),
         Cost(ops=302, tensors=143, bytes_written=3_068_142, calls=517),
     ),
 }
