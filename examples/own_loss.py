@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch.nn import functional
 
 from rookery import PPO, PPOConfig
 
@@ -12,16 +13,17 @@ def spo_loss(outputs, batch, cfg):
     """Surrogate with a quadratic price on leaving the old policy, value error, entropy bonus."""
     deviation, mean = torch.std_mean(batch.advantage)
     advantage = (batch.advantage - mean) / (deviation + 1e-8)
+    price = advantage.abs() / (2 * cfg.clip)
     log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
     ratio = log_ratio.exp()
-    policy_loss = -(ratio * advantage - advantage.abs() * (ratio - 1).square() / (2 * cfg.clip)).mean()
-    value_loss = (outputs.value - batch.value_target).square().mean()
+    change = ratio - 1
+    policy_loss = (price * change.square() - ratio * advantage).mean()
+    value_loss = functional.mse_loss(outputs.value, batch.value_target)
     loss = policy_loss + cfg.value_coef * value_loss
     if cfg.entropy_coef:
         loss = loss - cfg.entropy_coef * outputs.distribution.entropy().mean()
-    with torch.no_grad():  # what is only reported needs no graph
-        kl = (ratio - 1 - log_ratio).mean()
-    return loss, {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach(), "kl": kl}
+    kl = change - log_ratio  # of each row: the mean is taken once an update
+    return loss, {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach(), "kl": kl.detach()}
 
 
 class SPO(PPO):

@@ -160,12 +160,12 @@ MINIBATCHES = {
     "ppo": (
         PPOConfig(minibatch_size=256),
         Cost(ops=8, tensors=4, bytes_written=39_693, calls=44),
-        Cost(ops=200, tensors=119, bytes_written=2_272_661, calls=171),
+        Cost(ops=196, tensors=121, bytes_written=2_272_665, calls=168),
     ),
     "a2c": (
         A2CConfig(fragment_length=32),
-        Cost(ops=140, tensors=55, bytes_written=96_552, calls=509),
-        Cost(ops=302, tensors=143, bytes_written=3_068_142, calls=517),
+        Cost(ops=139, tensors=57, bytes_written=97_580, calls=507),
+        Cost(ops=300, tensors=145, bytes_written=3_068_146, calls=503),
     ),
 }
 """Of each the settings, and what learning from a minibatch may cost on kernels and by torch."""

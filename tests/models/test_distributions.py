@@ -43,6 +43,19 @@ def test_categorical_agrees_with_torch():
     assert torch.equal(mine.mode(), theirs.mode)
 
 
+def test_log_probabilities_of_rows_and_of_tables_of_rows_are_the_same_bits():
+    logits, weight = torch.randn(12, 5, requires_grad=True), torch.randn(12)
+    action = torch.randint(5, (12,))
+    found = []
+    for shape in ((12,), (4, 3)):
+        logp = Categorical(logits.view(*shape, 5)).log_prob(action.view(shape)).flatten()
+        found.append((logp, *torch.autograd.grad(logp @ weight, logits)))
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+    for wrong in (-1, 5):
+        with pytest.raises(IndexError):
+            Categorical(logits).log_prob(torch.full((12,), wrong))
+
+
 def test_masked_categorical_is_the_softmax_over_the_allowed_choices():
     logits, mask = randn(4, 6), torch.tensor([True, False, True, True, False, True])
     dist, subset = Categorical(logits, mask.expand(4, 6)), Categorical(logits[:, mask])

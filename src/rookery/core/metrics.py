@@ -41,7 +41,7 @@ class Means(Stateful):
             for at, value in enumerate(values):
                 if isinstance(value, Tensor) and value.ndim == 0:
                     places.append((values, at))
-                    scalars.append(value.float())
+                    scalars.append(value)
         if scalars:  # all of them are read at once
             for (values, at), number in zip(places, torch.stack(scalars).tolist(), strict=True):
                 values[at] = number

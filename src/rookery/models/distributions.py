@@ -146,6 +146,8 @@ class Categorical(Distribution):
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Log-probability of `action`, int64 ``[...]``."""
+        if action.ndim == 1:  # the same bits, by fewer and cheaper operations on the way back
+            return -functional.nll_loss(self.log_probs, action, reduction="none")
         return self.log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
@@ -395,8 +397,8 @@ class DiagonalGaussian(Distribution):
 
     def _log_density(self, standard: Tensor) -> Tensor:
         """Log-density of the point that lies `standard` standard deviations from the mean."""
-        constant = self.log_std.sum(-1) + 0.5 * self.mean.shape[-1] * LOG_2PI
-        return -0.5 * standard.square().sum(-1) - constant
+        highest = -0.5 * self.mean.shape[-1] * LOG_2PI - self.log_std.sum(-1)
+        return torch.sub(highest, standard.square().sum(-1), alpha=0.5)
 
 
 class Composite(Distribution):
