@@ -25,7 +25,7 @@ def refuse(problems: Iterable[str]) -> None:
 
 
 def check_arguments(folder: Any, env: Any, preset: Any, stop: Any, objects: Mapping[str, Any]) -> None:
-    """Refuses arguments of a wrong type; `make_search` looks at searches that came as objects."""
+    """Refuses arguments of a wrong type; `Suggestions` looks at searches that came as objects."""
     wrong = []
     if not (folder is None or isinstance(folder, str | os.PathLike)) or folder == "":
         wrong.append(f"code: folder = {show(folder)}: must be a path, such as 'runs/lr', or None for a new one")

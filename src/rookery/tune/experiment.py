@@ -53,7 +53,7 @@ from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, Journal, read
 from rookery.tune.names import EXECUTORS, SCHEDULERS, SEARCHES
 from rookery.tune.runner import TRIALS, Experiment, Runner
-from rookery.tune.search import make_search
+from rookery.tune.search import Suggestions
 from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
 from rookery.tune.space import Domain, grid_size
 from rookery.tune.spec import domains_in, outline, read_layer, split_layers
@@ -315,7 +315,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     }  # fmt: skip
     streams = Streams(int(record["seed"]))
     experiment = Experiment(absolute, cfg, space, streams, record["trial_seed"])
-    search = make_search(
+    search = Suggestions(
         plan.objects.get("search", cfg.search), space, experiment.modes, cfg.num_samples, cfg.points, streams,
         plan.config, before["tune"]["num_samples"] if before else None,
     )  # fmt: skip
