@@ -15,7 +15,7 @@ from secrets import randbits
 from typing import Any
 
 from rookery.core.config import resolve
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.core.files import write_file
 from rookery.core.layers import Layer, import_object, mapping_of, nested
 from rookery.core.processor import usable_cores
@@ -36,7 +36,6 @@ from rookery.tune.checks import (
     check_keywords,
     check_trainable,
     check_variety,
-    refuse,
 )
 from rookery.tune.executor import Executor
 from rookery.tune.identity import (
@@ -298,7 +297,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         force: Whether to replace what is there.
     """
     job, cfg, space = plan.job, plan.cfg, plan.space
-    check_columns(cfg, *job.columns)
+    check_columns(cfg, job.columns)
     if job.repeats_exactly and "search" not in plan.objects:
         check_variety(cfg, space)
     job.check(space)

@@ -70,12 +70,12 @@ class Job(ABC):
     """What all trials of an experiment have in common. It survives cloudpickle, and is made once in each process.
 
     Attributes:
-        columns: Names of numbers that rows will hold, and what other names begin with; both empty if nobody knows.
+        columns: Names of numbers that rows will hold, beside those in groups (`jobs/rows.py`); empty if nobody knows.
         repeats_exactly: Whether trials with the same parameters and seed are the same.
         metrics: Columns worth showing beside the metric, in this order.
     """
 
-    columns: ClassVar[tuple[tuple[str, ...], tuple[str, ...]]] = ((), ())
+    columns: ClassVar[tuple[str, ...]] = ()
     repeats_exactly: ClassVar[bool] = False
     metrics: ClassVar[tuple[str, ...]] = ()
 

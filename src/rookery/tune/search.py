@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.core.layers import import_object, nested
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, show
-from rookery.tune.space import Computed, Domain, Grid, cell, drawn, grid_size, stream
-from rookery.tune.spec import known, takes
+from rookery.tune.space import Computed, Domain, Grid, cell, drawn, grid_size, stream, takes
+from rookery.tune.spec import known
 
 
 class AskTell(Protocol):
@@ -189,9 +189,7 @@ class Suggestions:
         where = f"search = {type(self.search).__name__}: suggestion {number}"
         if not isinstance(suggested, Mapping):
             raise ConfigError(f"{where} is {show(suggested)}; ask must give parameters by path, or None")
-        missing = [f"{where}: {path} is missing" for path in searched(self.space) if path not in suggested]
-        if missing:
-            raise ConfigError(*missing)
+        refuse(f"{where}: {path} is missing" for path in searched(self.space) if path not in suggested)
         return _adopted(suggested, searched(self.space), where)
 
     def _completed(self, params: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -216,10 +214,8 @@ def searched(space: Mapping[str, Domain]) -> dict[str, Domain]:
 
 def refuse_grids(space: Mapping[str, Domain], search: str) -> None:
     """Refuses grids, for searches that choose every value themselves."""
-    grids = [f"{path} = {show(domain)}" for path, domain in space.items() if isinstance(domain, Grid)]
     way_out = f"{search} does not try whole grids; write choice, or search: {{name: random}}"
-    if grids:
-        raise ConfigError(*(f"{grid}: {way_out}" for grid in grids))
+    refuse(f"{path} = {show(domain)}: {way_out}" for path, domain in space.items() if isinstance(domain, Grid))
 
 
 def _adopted(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -> dict[str, Any]:
@@ -240,6 +236,5 @@ def _adopted(values: Mapping[str, Any], space: Mapping[str, Domain], where: str)
             params[path] = space[path].adopt(value)
         except ConfigError as error:
             problems.append(f"{where}: {path} = {show(value)}: {error}")
-    if problems:
-        raise ConfigError(*problems)
+    refuse(problems)
     return params

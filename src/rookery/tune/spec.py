@@ -15,7 +15,7 @@ from dataclasses import MISSING, replace
 from difflib import get_close_matches
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.core.layers import CLASS, Layer, import_object, mapping_of, nested
 from rookery.core.settings import Settings, is_undecided, show
 from rookery.report.experiment import is_number
@@ -52,8 +52,7 @@ def read_layer(layer: Layer) -> Layer:
         return {key: read(part, f"{path}.{key}") for key, part in node.items()}
 
     values = {key: read(part, str(key)) for key, part in layer.values.items()}
-    if problems:
-        raise ConfigError(*problems)
+    refuse(problems)
     return replace(layer, values=values)
 
 
@@ -181,17 +180,6 @@ def known(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any
 
     tree: dict[str, Any] = clean(config, "")
     return tree
-
-
-def takes(function: Any, *arguments: Any) -> bool:
-    """Says whether something can be called with these arguments, as far as its signature says."""
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin that says nothing
-        return True
-    return True
 
 
 def _parts(values: Any) -> list[tuple[Any, Any]]:
