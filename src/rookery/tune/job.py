@@ -83,8 +83,7 @@ class Job(ABC):
     def start(self, start: Start) -> Work:
         """Makes the work of one trial, new or from its last checkpoint on."""
 
-    @abstractmethod
-    def check(self, space: Mapping[str, Any]) -> None:
+    def check(self, space: Mapping[str, Any]) -> None:  # noqa: B027  # of a user's code only the trial itself knows
         """Refuses what no trial could run with: unknown paths, values of a wrong type, criteria that name nothing.
 
         Raises:

@@ -156,9 +156,6 @@ class TrainableJob(Job):
         """The name of the class or function."""
         return str(getattr(self.trainable, "__name__", type(self.trainable).__name__))
 
-    def check(self, space: Mapping[str, Any]) -> None:
-        """Refuses nothing: only the trial itself knows what a configuration may be."""
-
     def describe(self) -> dict[str, Any]:
         """Says who is tried, with what."""
         fixed, _ = split(self.config)
