@@ -234,10 +234,7 @@ class Analysis:
     ) -> list[dict[str, Any]]:
         """Returns a dict a trial: name, status, score, the columns of its row (`TrialResult.row`), ``config/PATH``.
 
-        Args:
-            metric: As of `best`.
-            mode: As of `best`.
-            scope: As of `best`.
+        Arguments are those of `best`.
         """
         return [
             {"trial": trial.name, "number": trial.number, "seed": trial.seed, "status": trial.status.value,

@@ -210,6 +210,10 @@ class Listed(Domain):
     function: ClassVar[str]
     """Name of the function that makes the domain."""
 
+    def quantile(self, u: float) -> Any:
+        """Returns the value at a share `u` in [0, 1) of the list, in the order given."""
+        return self.values[int(u * len(self.values))]
+
     def describe(self) -> dict[str, Any]:
         """Returns its function and values, as they are written."""
         return {self.function: written(self.values)}
@@ -240,10 +244,6 @@ class Choices(Listed, Drawn):
 
     values: tuple[Any, ...]
     function: ClassVar[str] = "choice"
-
-    def quantile(self, u: float) -> Any:
-        """Returns the value at `u`, in the order given."""
-        return self.values[int(u * len(self.values))]
 
 
 @dataclass(frozen=True, repr=False)
