@@ -28,6 +28,7 @@ from rookery.report.tensorboard import write_experiment
 from rookery.training.callbacks import Callback
 from rookery.training.prepare import code_values, layers_of
 from rookery.training.settings import SHORTHANDS, RunConfig
+from rookery.training.stopping import StopFunction
 from rookery.tune.analysis import Analysis, records_of
 from rookery.tune.checks import (
     check_arguments,
@@ -142,35 +143,62 @@ def run(
         check_keywords(keywords, known, "neither tune.run nor Trainer has such an argument")
         given = code_values(env, algorithm, policies, policy_mapping, seed, keywords)
         given |= {"stop": stop} if isinstance(stop, Mapping) else {}
-        layers, section = take_section(list(map(read_layer, [*layers_of(config), Layer("code", given)])))
-        cfg = settings_of([*section, Layer("code", own)])
-        fixed, undecided = split_layers(layers)
-        function = stop if callable(stop) else None
-        ends = never if function is None and hasattr(cfg.scheduler, "max_time") else function
-        seeds = [layer.values["seed"] for layer in fixed if isinstance(layer.values.get("seed"), int)]
-        plan = Plan(
-            job=TrainingJob(fixed, undecided, preset, callbacks, ends),
-            cfg=cfg,
-            space=domains_in(undecided),
-            config=outline(layer.values for layer in layers),
-            spec=training_spec(layers, preset, {"callbacks": callbacks, "stop": function}),
-            objects=objects,
-            seed=seeds[-1] if seeds else None,
-        )
+        layers = [*layers_of(config), Layer("code", given)]
+        plan = training_plan(layers, preset, callbacks, stop if callable(stop) else None, own, objects)
     else:
         unused = {"env": env, "algorithm": algorithm, "policies": policies, "policy_mapping": policy_mapping,
                   "callbacks": callbacks, **keywords}  # fmt: skip
         unused = {name: value for name, value in unused.items() if value is not None and value != ()}
         check_keywords(unused, [], "is for trainings, and trainable= is given; what a trainable needs goes into config")
-        if not isinstance(config, Mapping) and config != ():
-            raise ConfigError(f'code: config = {show(config)}: must be a mapping, such as {{"x": tune.uniform(0, 1)}}')
-        config = dict(config)
-        cfg = settings_of([Layer("code", {"metric": SCORE, **own})])
-        job = TrainableJob(trainable, config, stop or {}, cfg.save_every)
-        check_trainable(trainable, stop, cfg, objects)
-        spec = trainable_spec(trainable, config, stop)
-        plan = Plan(job, cfg, domains_in(config), config, spec, objects, seed)
+        plan = trainable_plan(trainable, config, stop, seed, own, objects)
     return execute(plan, folder, resume=resume, force=force)
+
+
+def training_plan(
+    layers: Sequence[Layer],
+    preset: str,
+    callbacks: Sequence[Callback] | Callable[[], Sequence[Callback]],
+    stop: StopFunction | None,
+    own: Mapping[str, Any],
+    objects: Mapping[str, Any],
+) -> Plan:
+    """Makes the plan where trials are trainings.
+
+    Args:
+        layers: Settings, weakest first, with domains and section ``tune`` among them.
+        preset: ``none``, ``auto`` or the name of one.
+        callbacks: Code in the loop, or a function that makes it.
+        stop: A function of a result.
+        own: Settings of the experiment given in code.
+        objects: A search or scheduler that came as an object.
+    """
+    layers, section = take_section(list(map(read_layer, layers)))
+    cfg = settings_of([*section, Layer("code", own)])
+    fixed, undecided = split_layers(layers)
+    ends = never if stop is None and hasattr(cfg.scheduler, "max_time") else stop
+    seeds = [layer.values["seed"] for layer in fixed if isinstance(layer.values.get("seed"), int)]
+    return Plan(
+        job=TrainingJob(fixed, undecided, preset, callbacks, ends),
+        cfg=cfg,
+        space=domains_in(undecided),
+        config=outline(layer.values for layer in layers),
+        spec=training_spec(layers, preset, {"callbacks": callbacks, "stop": stop}),
+        objects=objects,
+        seed=seeds[-1] if seeds else None,
+    )
+
+
+def trainable_plan(
+    trainable: Any, config: Any, stop: Any, seed: int | None, own: Mapping[str, Any], objects: Mapping[str, Any]
+) -> Plan:
+    """Makes the plan where trials are a class or a function; arguments as of `run` and `training_plan`."""
+    if not isinstance(config, Mapping) and config != ():
+        raise ConfigError(f'code: config = {show(config)}: must be a mapping, such as {{"x": tune.uniform(0, 1)}}')
+    config = dict(config)
+    cfg = settings_of([Layer("code", {"metric": SCORE, **own})])
+    job = TrainableJob(trainable, config, stop or {}, cfg.save_every)
+    check_trainable(trainable, stop, cfg, objects)
+    return Plan(job, cfg, domains_in(config), config, trainable_spec(trainable, config, stop), objects, seed)
 
 
 def settings_of(sections: Sequence[Layer]) -> TuneConfig:

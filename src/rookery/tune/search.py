@@ -16,7 +16,7 @@ from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.core.layers import import_object, nested
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, show
-from rookery.tune.space import Computed, Domain, Grid, cell, drawn, grid_size, stream, takes
+from rookery.tune.space import Computed, Domain, cell, drawn, grid_size, stream, takes
 from rookery.tune.spec import known
 
 
@@ -210,12 +210,6 @@ class Suggestions:
 def searched(space: Mapping[str, Domain]) -> dict[str, Domain]:
     """Returns the domains whose values a search suggests: all but those of functions."""
     return {path: domain for path, domain in space.items() if not isinstance(domain, Computed)}
-
-
-def refuse_grids(space: Mapping[str, Domain], search: str) -> None:
-    """Refuses grids, for searches that choose every value themselves."""
-    way_out = f"{search} does not try whole grids; write choice, or search: {{name: random}}"
-    refuse(f"{path} = {show(domain)}: {way_out}" for path, domain in space.items() if isinstance(domain, Grid))
 
 
 def _adopted(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -> dict[str, Any]:
