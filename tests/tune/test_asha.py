@@ -10,7 +10,7 @@ from simulation import OPTIMUM, Simulation, hill, on_curve, replay, samples
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.tune.scheduler import FIFO, Action, FIFOConfig
-from rookery.tune.schedulers.asha import ASHA, ASHAConfig, RungScores, rung_ages
+from rookery.tune.schedulers.asha import ASHA, ASHAConfig, admits, rung_ages
 
 STOP = Action.STOP
 
@@ -62,14 +62,14 @@ def test_who_is_in_the_top_half_of_those_before_goes_on():
 
 
 def test_a_quarter_goes_on_with_a_reduction_of_four():
-    rung = RungScores(4)
-    assert [rung.admits(score) for score in (5, 4, 3, 2, 4.5, 1, 0, 4.8)] == [True] + [False] * 6 + [True]
+    rung = []
+    assert [admits(rung, score, 4) for score in (5, 4, 3, 2, 4.5, 1, 0, 4.8)] == [True] + [False] * 6 + [True]
 
 
 def test_equal_scores_decide_nothing():
-    rung = RungScores(4)
-    assert [rung.admits(-200.0) for _ in range(8)] == [True] * 8
-    assert [rung.admits(score) for score in (-100, -150, -120, -200, -300)] == [True, True, True, False, False]
+    rung = []
+    assert [admits(rung, -200.0, 4) for _ in range(8)] == [True] * 8
+    assert [admits(rung, score, 4) for score in (-100, -150, -120, -200, -300)] == [True, True, True, False, False]
 
 
 def test_scores_are_compared_with_scores_of_the_same_rung_only():
@@ -87,7 +87,7 @@ def test_between_rungs_and_before_the_first_nobody_is_stopped():
 def test_a_trial_that_jumps_over_rungs_counts_at_the_highest_of_them_only():
     scheduler = asha()
     assert told(scheduler, ("long", 5, 7), ("long", 6, 99)) == goes(True, True)  # past the rungs 1, 2 and 4, before 8
-    assert [rung.scores for rung in scheduler.rungs[0]] == [[], [], [7], [], [], [], []]
+    assert scheduler.rungs[0] == [[], [], [7], [], [], [], []]
     assert told(scheduler, ("small", 1, 1), ("small", 2, 2), ("small", 3, 2.5)) == goes(True, True, True)
     assert told(scheduler, ("small", 4, 3)) == [STOP]
 
@@ -105,7 +105,7 @@ def test_where_nobody_has_a_score_nobody_is_stopped_and_the_first_score_counts()
     scheduler = asha()
     said = told(scheduler, ("a", 1, -math.inf), ("b", 1, -math.inf), ("a", 1.5, 2), ("b", 1.5, 1), ("c", 1, -math.inf))
     assert said == goes(True, True, True, False, False)
-    assert scheduler.rungs[0][0].scores == [-math.inf, 1, 2]
+    assert scheduler.rungs[0][0] == [-math.inf, 1, 2]
 
 
 # --- brackets ---------------------------------------------------------------------------------------------------

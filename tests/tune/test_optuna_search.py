@@ -10,7 +10,7 @@ import pytest
 from rookery import ConfigError, tune
 from rookery.core.seeding import Streams
 from rookery.tune.optuna_search import OptunaConfig
-from rookery.tune.search import RandomConfig, make_search
+from rookery.tune.search import RandomConfig, Suggestions
 
 pytest.importorskip("optuna")
 
@@ -37,7 +37,7 @@ SAMPLERS = ["tpe", "gp", "cmaes", "qmc", "nsga2", "random"]
 def suggestions(cfg, space, num_samples, points=(), modes=("max",), seed=0):
     if cfg.sampler in NEEDS:
         pytest.importorskip(NEEDS[cfg.sampler])
-    return make_search(cfg, space, modes, num_samples, points, Streams(seed))
+    return Suggestions(cfg, space, modes, num_samples, points, Streams(seed))
 
 
 def score(params):
@@ -106,7 +106,7 @@ def test_modes_say_whether_more_is_better():
 
 def test_tpe_finds_more_than_random_search_with_as_many_trials():
     def best(cfg, seed):
-        asked = make_search(cfg, NUMBERS, ["max"], 30, (), Streams(seed))
+        asked = Suggestions(cfg, NUMBERS, ["max"], 30, (), Streams(seed))
         scores = []
         for number in range(30):
             params = asked.ask(number)

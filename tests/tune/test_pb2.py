@@ -250,9 +250,9 @@ def test_the_order_of_arrival_does_not_matter() -> None:
 def test_bounds_that_cannot_be_are_refused() -> None:
     space = {**SPACE, "algorithm.epochs": tune.qrandint(2, 8, 2), "algorithm.double": tune.choice([True, False])}
     for bounds, told in (
-        ({"algorithm.lr": (0.0, 1.0)}, r"algorithm\.lr = \[0, 1\]: must be rising, from above 0"),
-        ({"algorithm.clip": (0.5, 0.5)}, r"algorithm\.clip = \[0\.5, 0\.5\]: must be rising$"),
-        ({"algorithm.epochs": (2, 7)}, r"algorithm\.epochs = \[2, 7\]: must be multiples of 2"),
+        ({"algorithm.lr": (0.0, 1.0)}, r"algorithm\.lr = \[0, 1\]: loguniform: low must be above 0"),
+        ({"algorithm.clip": (0.5, 0.5)}, r"algorithm\.clip = \[0\.5, 0\.5\]: uniform: low must be below high"),
+        ({"algorithm.epochs": (2, 7)}, r"algorithm\.epochs = \[2, 7\]: qrandint: high must be .*; write 6 or 8"),
         ({"algorithm.double": (0, 1)}, r"scheduler\.bounds: algorithm\.double cannot change"),
         ({"algorithm.clap": (0, 1)}, r"did you mean 'algorithm\.clip'"),
         ({"algorithm.model.hidden": (0, 1)}, r"algorithm\.model\.hidden has no domain"),

@@ -9,7 +9,7 @@ from rookery.core.config import resolve
 from rookery.core.layers import Layer
 from rookery.core.seeding import Streams
 from rookery.tune.names import SEARCHES
-from rookery.tune.search import RandomConfig, make_search
+from rookery.tune.search import RandomConfig, Suggestions
 from rookery.tune.settings import TuneConfig
 
 SPACE = {"algorithm.lr": tune.loguniform(1e-4, 1e-2), "size": tune.choice([[64, 64], [128, 128]])}
@@ -17,7 +17,7 @@ SPACE = {"algorithm.lr": tune.loguniform(1e-4, 1e-2), "size": tune.choice([[64, 
 
 def suggestions(space, num_samples, points=(), search=None, config=None, seed=0):
     cfg = TuneConfig(num_samples=num_samples, points=points)
-    return make_search(search or RandomConfig(), space, ["max"], cfg.num_samples, cfg.points, Streams(seed), config)
+    return Suggestions(search or RandomConfig(), space, ["max"], cfg.num_samples, cfg.points, Streams(seed), config)
 
 
 def everything(asked):

@@ -137,6 +137,6 @@ def test_an_error_of_ours_that_met_no_other_code_needs_no_traceback(tmp_path):
     place.begin(start(tmp_path, by=1))
     event = place.step(Order(0))
     assert event.traceback == ""
-    assert "stop.cuont: the trial reports no such number" in event.problem
+    assert "stop.cuont: the trials report no such number" in event.problem
     assert "did you mean 'count'?" in event.problem
     assert isinstance(failed("0", ConfigError("one", "two")), Failed)

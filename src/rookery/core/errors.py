@@ -3,6 +3,7 @@
 Each message names the thing, its value, where it came from, what is allowed and the way out.
 """
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 
@@ -36,6 +37,12 @@ class SpaceError(RookeryError):
 
 class TrainingError(RookeryError):
     """Training cannot go on: for example, ten non-finite gradient steps in a row."""
+
+
+def refuse(problems: Iterable[str]) -> None:
+    """Raises ConfigError with a line for each problem, if there is one."""
+    if wrong := tuple(problems):
+        raise ConfigError(*wrong)
 
 
 def nearest(word: str, known: "list[str] | tuple[str, ...]") -> str:

@@ -7,6 +7,7 @@ analysis.dataframe()
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import shlex
 from collections.abc import Mapping, Sequence
@@ -77,7 +78,7 @@ class TrialResult(TrialSummary):
         """All settings of the trial, nested; of a training that has begun, as they were resolved."""
         if self.is_training:
             return dict(yaml_layer(self.folder / "config.yaml").values)
-        return dict(filled(self.template, self.params))
+        return filled(self.template, self.params)
 
     @property
     def checkpoint(self) -> Path | None:
@@ -233,10 +234,7 @@ class Analysis:
     ) -> list[dict[str, Any]]:
         """Returns a dict a trial: name, status, score, the columns of its row (`TrialResult.row`), ``config/PATH``.
 
-        Args:
-            metric: As of `best`.
-            mode: As of `best`.
-            scope: As of `best`.
+        Arguments are those of `best`.
         """
         return [
             {"trial": trial.name, "number": trial.number, "seed": trial.seed, "status": trial.status.value,
@@ -392,25 +390,21 @@ def stages_of(records: Sequence[Record], clock: str) -> dict[str, list[Stage]]:
     return found
 
 
-def filled(template: Any, params: Mapping[str, Any]) -> Any:
+def filled(template: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a copy of a configuration with parameters in place.
 
     Args:
         template: Nested dicts and lists.
         params: Values by dotted path; keys of a list are numbers.
     """
-    if not params:
-        return template
-    if "" in params:
-        return params[""]
-    below: dict[str, dict[str, Any]] = {}
+    tree = copy.deepcopy(dict(template))
     for path, value in params.items():
-        key, _, rest = path.partition(".")
-        below.setdefault(key, {})[rest] = value
-    if isinstance(template, Sequence) and not isinstance(template, str):
-        return [filled(item, below.get(str(place), {})) for place, item in enumerate(template)]
-    tree = dict(template) if isinstance(template, Mapping) else {}
-    return tree | {key: filled(tree.get(key), inside) for key, inside in below.items()}
+        *above, last = path.split(".")
+        node: Any = tree
+        for key in above:
+            node = node[int(key)] if isinstance(node, list) else node.setdefault(key, {})
+        node[int(last) if isinstance(node, list) else last] = value
+    return tree
 
 
 def _frame(rows: list[dict[str, Any]]) -> DataFrame:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, refuse
 from rookery.core.settings import Settings, object_name, show
+from rookery.tune.jobs.rows import BEGINNINGS, is_grouped, not_reported
 from rookery.tune.jobs.trainable import can_save
 from rookery.tune.names import SCHEDULERS, called_here
 from rookery.tune.scheduler import Scheduler
@@ -18,14 +19,8 @@ from rookery.tune.settings import TuneConfig
 from rookery.tune.space import Computed, Domain, Drawn
 
 
-def refuse(problems: Iterable[str]) -> None:
-    """Raises ConfigError with a line for each problem, if there is one."""
-    if wrong := tuple(problems):
-        raise ConfigError(*wrong)
-
-
 def check_arguments(folder: Any, env: Any, preset: Any, stop: Any, objects: Mapping[str, Any]) -> None:
-    """Refuses arguments of a wrong type; `make_search` looks at searches that came as objects."""
+    """Refuses arguments of a wrong type; `Suggestions` looks at searches that came as objects."""
     wrong = []
     if not (folder is None or isinstance(folder, str | os.PathLike)) or folder == "":
         wrong.append(f"code: folder = {show(folder)}: must be a path, such as 'runs/lr', or None for a new one")
@@ -78,21 +73,14 @@ def check_variety(cfg: TuneConfig, space: Mapping[str, Domain]) -> None:
         )
 
 
-def check_columns(cfg: TuneConfig, columns: Sequence[str], groups: Sequence[str]) -> None:
-    """Refuses metrics that no trial will report, where all that trials can report is known.
-
-    Args:
-        cfg: Settings that name metrics.
-        columns: Columns without a group; none = nobody knows.
-        groups: What names of other columns begin with, up to a dot or slash.
-    """
+def check_columns(cfg: TuneConfig, columns: Sequence[str]) -> None:
+    """Refuses metrics that no trial will report, where the columns that trials can report are known."""
     named = {f"tune.metric = {name}": name for name in ([cfg.metric] if isinstance(cfg.metric, str) else cfg.metric)}
     named[f"tune.scheduler.time = {cfg.scheduler.time}"] = cfg.scheduler.time
     refuse(
-        f"{what}: the trials report no such number{called_here(name, columns)}; there are {', '.join(columns)}, and "
-        f"what begins with {', '.join(f'{group}/' for group in groups)}"
+        f"{not_reported(what, name, columns)}, and {BEGINNINGS}"
         for what, name in named.items()
-        if columns and name not in columns and name.replace(".", "/").partition("/")[0] not in groups
+        if columns and name not in columns and not is_grouped(name)
     )
 
 

@@ -15,7 +15,7 @@ from secrets import randbits
 from typing import Any
 
 from rookery.core.config import resolve
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, refuse
 from rookery.core.files import write_file
 from rookery.core.layers import Layer, import_object, mapping_of, nested
 from rookery.core.processor import usable_cores
@@ -36,7 +36,6 @@ from rookery.tune.checks import (
     check_keywords,
     check_trainable,
     check_variety,
-    refuse,
 )
 from rookery.tune.executor import Executor
 from rookery.tune.identity import (
@@ -53,7 +52,7 @@ from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, Journal, read
 from rookery.tune.names import EXECUTORS, SCHEDULERS, SEARCHES
 from rookery.tune.runner import TRIALS, Experiment, Runner
-from rookery.tune.search import make_search
+from rookery.tune.search import Suggestions
 from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
 from rookery.tune.space import Domain, grid_size
 from rookery.tune.spec import domains_in, outline, read_layer, split_layers
@@ -298,7 +297,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         force: Whether to replace what is there.
     """
     job, cfg, space = plan.job, plan.cfg, plan.space
-    check_columns(cfg, *job.columns)
+    check_columns(cfg, job.columns)
     if job.repeats_exactly and "search" not in plan.objects:
         check_variety(cfg, space)
     job.check(space)
@@ -315,7 +314,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     }  # fmt: skip
     streams = Streams(int(record["seed"]))
     experiment = Experiment(absolute, cfg, space, streams, record["trial_seed"])
-    search = make_search(
+    search = Suggestions(
         plan.objects.get("search", cfg.search), space, experiment.modes, cfg.num_samples, cfg.points, streams,
         plan.config, before["tune"]["num_samples"] if before else None,
     )  # fmt: skip

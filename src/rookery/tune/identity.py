@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, refuse
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of
 from rookery.core.settings import Settings, fields_of, is_undecided, object_name
 from rookery.training.settings import algorithm_name
@@ -78,8 +78,7 @@ def refuse_changes(folder: Path, before: Mapping[str, Any], now: Mapping[str, An
                     f"{folder}: {title}: {path} = {flow(new.get(path))}, and this experiment began with "
                     f"{flow(old.get(path))}; change it back, or begin a new one in another folder (or with force)"
                 )
-    if wrong:
-        raise ConfigError(*wrong)
+    refuse(wrong)
 
 
 def _flat(tree: Any, above: str = "") -> dict[str, Any]:

@@ -70,12 +70,12 @@ class Job(ABC):
     """What all trials of an experiment have in common. It survives cloudpickle, and is made once in each process.
 
     Attributes:
-        columns: Names of numbers that rows will hold, and what other names begin with; both empty if nobody knows.
+        columns: Names of numbers that rows will hold, beside those in groups (`jobs/rows.py`); empty if nobody knows.
         repeats_exactly: Whether trials with the same parameters and seed are the same.
         metrics: Columns worth showing beside the metric, in this order.
     """
 
-    columns: ClassVar[tuple[tuple[str, ...], tuple[str, ...]]] = ((), ())
+    columns: ClassVar[tuple[str, ...]] = ()
     repeats_exactly: ClassVar[bool] = False
     metrics: ClassVar[tuple[str, ...]] = ()
 
@@ -83,8 +83,7 @@ class Job(ABC):
     def start(self, start: Start) -> Work:
         """Makes the work of one trial, new or from its last checkpoint on."""
 
-    @abstractmethod
-    def check(self, space: Mapping[str, Any]) -> None:
+    def check(self, space: Mapping[str, Any]) -> None:  # noqa: B027  # of a user's code only the trial itself knows
         """Refuses what no trial could run with: unknown paths, values of a wrong type, criteria that name nothing.
 
         Raises:

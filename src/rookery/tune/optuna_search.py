@@ -14,11 +14,11 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, refuse
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import PositiveInt
-from rookery.tune.search import Search, SearchConfig, refuse_grids
-from rookery.tune.space import Choices, Domain, Float, Integer, Normal
+from rookery.tune.search import Search, SearchConfig
+from rookery.tune.space import Choices, Domain, Float, Grid, Integer, Normal
 
 if TYPE_CHECKING:
     import optuna
@@ -57,7 +57,11 @@ class OptunaSearch(Search[OptunaConfig]):
         self, cfg: OptunaConfig, space: Mapping[str, Domain], modes: Sequence[str], num_samples: int, streams: Streams
     ) -> None:
         super().__init__(cfg, space, modes, num_samples, streams)
-        refuse_grids(space, "search optuna")
+        refuse(
+            f"{path} = {domain}: search optuna does not try whole grids; write choice, or search: {{name: random}}"
+            for path, domain in space.items()
+            if isinstance(domain, Grid)
+        )
         if cfg.sampler == "cmaes" and len(modes) > 1:
             raise ConfigError(
                 f"search.sampler = 'cmaes' goes by one metric, not {len(modes)}; use tpe, gp or nsga2, or one metric"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, refuse
 from rookery.core.files import FOLDER, FileError, last_good
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Role, Streams
@@ -28,7 +28,7 @@ from rookery.report.tensorboard import write_session
 from rookery.tune.executor import Event, Executor, Failed, Order, Stepped
 from rookery.tune.executors.trial_worker import is_full
 from rookery.tune.job import PARAMS, Start
-from rookery.tune.jobs.rows import is_grouped, number_of
+from rookery.tune.jobs.rows import is_grouped, not_reported, number_of
 from rookery.tune.journal import ExperimentState, Journal, following, write_actions
 from rookery.tune.names import called_here
 from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler
@@ -371,8 +371,7 @@ class Runner:
                 self.reported.add(name)
             elif not is_grouped(name) and name not in self.missing:
                 self.missing.add(name)
-                there = f"{called_here(name, row)}; there are {', '.join(row)}"
-                self.reporter.note(f"tune.metric = {name}: the trials report no such number{there}")
+                self.reporter.note(not_reported(f"tune.metric = {name}", name, row))
         return found
 
     def refuse_unreported(self, trial: Trial) -> None:
@@ -381,15 +380,13 @@ class Runner:
         Raises:
             ConfigError: If a trial is over and nobody has reported a metric.
         """
-        wrong = [
+        refuse(
             f"tune.metric = {name}: {trial.name} is over and has never reported it{called_here(name, self.columns)}; "
             f"it reports {', '.join(self.columns)}; begin again with one of these (with force, or in another folder)"
             for name in self.experiment.metrics
             if self.columns and not (name in self.reported or is_grouped(name))
             if all(row.get(name) is None for row in trial.rows)
-        ]
-        if wrong:
-            raise ConfigError(*wrong)
+        )
 
     def age_and_score(self, row: Mapping[str, Any]) -> tuple[float, float]:
         """Returns what a scheduler is told of a row."""

@@ -3,7 +3,6 @@
 Search          suggests parameters; here RandomSearch, random draws times the whole grid; any object with `ask` and
 `tell` is as good
 Suggestions     what the runner asks: the user's points first, then a search whose answers it checks and completes
-make_search     puts both together
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.core.layers import import_object, nested
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, show
-from rookery.tune.space import Computed, Domain, Grid, cell, drawn, grid_size, stream
-from rookery.tune.spec import known, takes
+from rookery.tune.space import Computed, Domain, cell, drawn, grid_size, stream, takes
+from rookery.tune.spec import known
 
 
 class AskTell(Protocol):
@@ -109,29 +108,45 @@ class Suggestions:
     drawn, and of grids it leaves out every combination is tried with it. So points change nothing for later samples.
 
     Args:
-        search: Search that is asked when the points are used up; told of points if it has a method `add`.
+        search: Settings of a search, or an object with ``ask(number)`` and ``tell(number, values)`` (see `AskTell`);
+            asked when the points are used up, and told of points if it has a method `add`.
         space: The domains of all parameters by path.
-        points: Parameters by path.
-        num_samples: How many samples are wanted.
+        modes: ``max`` or ``min``, for each metric.
+        num_samples: How many samples are wanted now.
+        points: Parameters by path, to try first.
         streams: Random streams of the experiment.
         config: All settings as one nested dict, with the domains in their places: what functions of `sample_from` see
             of, with the values chosen so far; None for these alone.
+        began_with: Samples that were wanted at the beginning: a search that goes by their number has to say the same
+            again when others are wanted now.
 
     Raises:
-        ConfigError: For a point that names an unknown parameter or lies outside of a domain, and if a function of
-            `sample_from` raises on a first try.
+        ConfigError: If the object is no search, the search cannot use a domain, a point names an unknown parameter or
+            lies outside of a domain, or a function of `sample_from` raises on a first try.
     """
 
     def __init__(
         self,
-        search: AskTell,
+        search: Any,
         space: Mapping[str, Domain],
-        points: Sequence[Mapping[str, Any]],
+        modes: Sequence[str],
         num_samples: int,
+        points: Sequence[Mapping[str, Any]],
         streams: Streams,
-        config: Mapping[str, Any] | None,
+        config: Mapping[str, Any] | None = None,
+        began_with: int | None = None,
     ) -> None:
-        self.search = search
+        if isinstance(search, SearchConfig):
+            wanted = max(began_with or num_samples, len(points))
+            search = import_object(search.search)(search, searched(space), modes, wanted, streams)
+        elif isinstance(search, type) or not (
+            takes(getattr(search, "ask", None), 0) and takes(getattr(search, "tell", None), 0, (0.0,))
+        ):
+            raise ConfigError(
+                f"search = {show(search)}: is no search, an object with ask(number) -> parameters by path or None, and "
+                "tell(number, values)"
+            )
+        self.search: AskTell = search
         self.space = space
         self.streams = streams
         self.config = nested(space) if config is None else config
@@ -174,9 +189,7 @@ class Suggestions:
         where = f"search = {type(self.search).__name__}: suggestion {number}"
         if not isinstance(suggested, Mapping):
             raise ConfigError(f"{where} is {show(suggested)}; ask must give parameters by path, or None")
-        missing = [f"{where}: {path} is missing" for path in searched(self.space) if path not in suggested]
-        if missing:
-            raise ConfigError(*missing)
+        refuse(f"{where}: {path} is missing" for path in searched(self.space) if path not in suggested)
         return _adopted(suggested, searched(self.space), where)
 
     def _completed(self, params: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -194,56 +207,9 @@ class Suggestions:
         return {path: chosen[path] for path in self.space}
 
 
-def make_search(
-    search: Any,
-    space: Mapping[str, Domain],
-    modes: Sequence[str],
-    num_samples: int,
-    points: Sequence[Mapping[str, Any]],
-    streams: Streams,
-    config: Mapping[str, Any] | None = None,
-    began_with: int | None = None,
-) -> Suggestions:
-    """Makes the suggestions of an experiment.
-
-    Args:
-        search: Settings of a search, or an object with ``ask(number)`` and ``tell(number, values)`` (see `AskTell`).
-        space: Domains of all parameters by path.
-        modes: ``max`` or ``min``, for each metric.
-        num_samples: Samples that are wanted now.
-        points: Suggestions to try first.
-        streams: Random streams of the experiment.
-        config: What functions of `sample_from` see (see `Suggestions`).
-        began_with: Samples that were wanted at the beginning: a search that goes by their number has to say the same
-            again when others are wanted now.
-
-    Raises:
-        ConfigError: If the object is no search, the search cannot use a domain, or a point is wrong.
-    """
-    if isinstance(search, SearchConfig):
-        wanted = max(began_with or num_samples, len(points))
-        search = import_object(search.search)(search, searched(space), modes, wanted, streams)
-    elif isinstance(search, type) or not (
-        takes(getattr(search, "ask", None), 0) and takes(getattr(search, "tell", None), 0, (0.0,))
-    ):
-        raise ConfigError(
-            f"search = {show(search)}: is no search, an object with ask(number) -> parameters by path or None, and "
-            "tell(number, values)"
-        )
-    return Suggestions(search, space, points, num_samples, streams, config)
-
-
 def searched(space: Mapping[str, Domain]) -> dict[str, Domain]:
     """Returns the domains whose values a search suggests: all but those of functions."""
     return {path: domain for path, domain in space.items() if not isinstance(domain, Computed)}
-
-
-def refuse_grids(space: Mapping[str, Domain], search: str) -> None:
-    """Refuses grids, for searches that choose every value themselves."""
-    grids = [f"{path} = {show(domain)}" for path, domain in space.items() if isinstance(domain, Grid)]
-    way_out = f"{search} does not try whole grids; write choice, or search: {{name: random}}"
-    if grids:
-        raise ConfigError(*(f"{grid}: {way_out}" for grid in grids))
 
 
 def _adopted(values: Mapping[str, Any], space: Mapping[str, Domain], where: str) -> dict[str, Any]:
@@ -264,6 +230,5 @@ def _adopted(values: Mapping[str, Any], space: Mapping[str, Domain], where: str)
             params[path] = space[path].adopt(value)
         except ConfigError as error:
             problems.append(f"{where}: {path} = {show(value)}: {error}")
-    if problems:
-        raise ConfigError(*problems)
+    refuse(problems)
     return params

@@ -210,6 +210,10 @@ class Listed(Domain):
     function: ClassVar[str]
     """Name of the function that makes the domain."""
 
+    def quantile(self, u: float) -> Any:
+        """Returns the value at a share `u` in [0, 1) of the list, in the order given."""
+        return self.values[int(u * len(self.values))]
+
     def describe(self) -> dict[str, Any]:
         """Returns its function and values, as they are written."""
         return {self.function: written(self.values)}
@@ -241,10 +245,6 @@ class Choices(Listed, Drawn):
     values: tuple[Any, ...]
     function: ClassVar[str] = "choice"
 
-    def quantile(self, u: float) -> Any:
-        """Returns the value at `u`, in the order given."""
-        return self.values[int(u * len(self.values))]
-
 
 @dataclass(frozen=True, repr=False)
 class Grid(Listed):
@@ -274,7 +274,7 @@ class Computed(Domain):
 
     def compute(self, config: Mapping[str, Any], rng: Rng) -> Any:
         """Returns its value, given the other parameters."""
-        return self.function(config, rng) if _positional(self.function) > 1 else self.function(config)
+        return self.function(config) if takes(self.function, config) else self.function(config, rng)
 
 
 # --- the functions users call ---------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def sample_from(function: Callable[..., Any]) -> Any:
     """
     if not callable(function):
         raise ConfigError(f"sample_from: must be a function of the configuration so far, not {show(function)}")
-    if _positional(function) < 1:
+    if not (takes(function, {}) or takes(function, {}, None)):
         raise ConfigError(f"sample_from: {show(function)} must take the configuration so far as its first argument")
     return Computed(function)
 
@@ -500,18 +500,15 @@ def _values(kind: str, values: Any) -> tuple[Any, ...]:
     return found
 
 
-def _positional(function: Callable[..., Any]) -> int:
-    """How many arguments a function takes by position; 1 where it does not say."""
+def takes(function: Any, *arguments: Any) -> bool:
+    """Says whether something can be called with these arguments, as far as its signature says."""
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 1
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return 1
-    # One with a default of its own, as in ``lambda config, scale=2``, is no place for the generator.
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [p for p in parameters if p.kind in kinds and p.default is p.empty]
-    return len(required) or sum(p.kind in kinds for p in parameters)
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that says nothing
+        return True
+    return True
 
 
 def _multiple(value: float, step: float) -> float:

@@ -15,7 +15,7 @@ from dataclasses import MISSING, replace
 from difflib import get_close_matches
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.core.layers import CLASS, Layer, import_object, mapping_of, nested
 from rookery.core.settings import Settings, is_undecided, show
 from rookery.report.experiment import is_number
@@ -52,8 +52,7 @@ def read_layer(layer: Layer) -> Layer:
         return {key: read(part, f"{path}.{key}") for key, part in node.items()}
 
     values = {key: read(part, str(key)) for key, part in layer.values.items()}
-    if problems:
-        raise ConfigError(*problems)
+    refuse(problems)
     return replace(layer, values=values)
 
 
@@ -66,8 +65,8 @@ def domains_in(values: Any, path: str = "") -> dict[str, Domain]:
     if isinstance(values, Domain):
         return {path: values}
     found: dict[str, Domain] = {}
-    for key, part in _parts(values):
-        for inner, domain in domains_in(part, f"{path}.{key}" if path else str(key)).items():
+    for _, at, part in _parts(values, path):
+        for inner, domain in domains_in(part, at).items():
             if inner in found:
                 raise ConfigError(f"code: {inner} has two domains, {found[inner]} and {domain}; leave one out")
             found[inner] = domain
@@ -89,7 +88,7 @@ def fill(values: Any, params: Mapping[str, Any], path: str = "") -> Any:
         return params[path]
     if not is_undecided(values):
         return values
-    parts = [(key, fill(part, params, f"{path}.{key}" if path else str(key))) for key, part in _parts(values)]
+    parts = [(key, fill(part, params, at)) for key, at, part in _parts(values, path)]
     if isinstance(values, Settings):
         return values.replace(**dict(parts))
     return dict(parts) if isinstance(values, Mapping) else type(values)(part for _, part in parts)
@@ -172,7 +171,7 @@ def known(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any
     def clean(node: Any, path: str) -> Any:
         if isinstance(node, Domain):
             return params.get(path, MISSING)
-        parts = [(key, clean(part, f"{path}.{key}" if path else str(key))) for key, part in _parts(node)]
+        parts = [(key, clean(part, at)) for key, at, part in _parts(node, path)]
         if isinstance(node, Mapping | Settings):
             return {key: part for key, part in parts if part is not MISSING}
         if isinstance(node, list | tuple):
@@ -183,22 +182,11 @@ def known(config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any
     return tree
 
 
-def takes(function: Any, *arguments: Any) -> bool:
-    """Says whether something can be called with these arguments, as far as its signature says."""
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin that says nothing
-        return True
-    return True
-
-
-def _parts(values: Any) -> list[tuple[Any, Any]]:
-    """What stands in a mapping, list or settings object, by key, place or name."""
-    if isinstance(values, Settings | Mapping):
-        return [(key, part) for key, part in mapping_of(values).items() if key != CLASS]
-    return list(enumerate(values)) if isinstance(values, list | tuple) else []
+def _parts(values: Any, path: str) -> list[tuple[Any, str, Any]]:
+    """What stands in a mapping, list or settings object at a path: its key, place or name, its own path, and itself."""
+    listed = enumerate(values) if isinstance(values, list | tuple) else ()
+    parts = mapping_of(values).items() if isinstance(values, Settings | Mapping) else listed
+    return [(key, f"{path}.{key}" if path else str(key), part) for key, part in parts if key != CLASS]
 
 
 def _is_taken_whole(node: Mapping[Any, Any]) -> bool:

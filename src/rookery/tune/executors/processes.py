@@ -150,12 +150,12 @@ class _Worker:
         self.process = start_child(module, [str(number), cores], [number], threads, variables)
         far.close()
         self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
-        self.send("load", sys.path, self._pickled)
+        self.send(sys.path, self._pickled)
 
-    def send(self, task: str, *arguments: object) -> bool:
+    def send(self, *message: object) -> bool:
         """Tells the process something; says whether there is one to hear it."""
         try:
-            send_frame(self.line, (task, arguments))
+            send_frame(self.line, message)
         except (Gone, OSError):
             return False
         return True

@@ -25,12 +25,12 @@ from typing import Any
 
 import cloudpickle
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT
 from rookery.tune.executor import Event, Executor, Failed, Order, Stopped, pickled_job
-from rookery.tune.executors.trial_worker import LOG, TrialWorker
+from rookery.tune.executors.trial_worker import TrialWorker
 from rookery.tune.executors.worker_process import send_prints
 from rookery.tune.job import Job, Start
 
@@ -62,7 +62,7 @@ CONTROL = "control"
 # --- on a node ----------------------------------------------------------------------------------------------------
 
 
-class TrialActor:
+class TrialActor(TrialWorker):
     """What runs in a process on a node, for one trial after the other.
 
     Args:
@@ -77,7 +77,7 @@ class TrialActor:
         with suppress(OSError):
             os.chdir(cwd)
         sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
-        self._trial_worker = TrialWorker(lambda: cloudpickle.loads(job))
+        super().__init__(lambda: cloudpickle.loads(job), send_prints)
         threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
 
     def node(self, probe: Path, content: str, seconds: float) -> tuple[str, str]:
@@ -86,30 +86,13 @@ class TrialActor:
         Returns:
             Ray's id of the node, and what is wrong; empty if nothing is.
         """
-        deadline = time.monotonic() + seconds
+        node, deadline = str(ray.get_runtime_context().get_node_id()), time.monotonic() + seconds
         while not (probe.is_file() and probe.read_text(encoding="utf-8") == content):
             if time.monotonic() > deadline:
-                return node_id(), f"node {socket.gethostname()} does not see {probe.parent}"
+                return node, f"node {socket.gethostname()} does not see {probe.parent}"
             time.sleep(0.1)
         probe.unlink()
-        return node_id(), ""
-
-    def step(self, start: Start | None, order: Order) -> Event:
-        """Begins a trial if one is given, and lets it do an iteration; what it prints goes to its log."""
-        if start is not None:
-            send_prints(start.folder / LOG)
-            self._trial_worker.begin(start)
-        return self._trial_worker.step(order)
-
-    def end(self, save: bool) -> str:
-        """Ends the trial; gives what went wrong."""
-        problem = self._trial_worker.end(save)
-        send_prints(os.devnull)
-        return problem
-
-    def interrupt(self) -> None:
-        """Asks the trial to save and stop; comes in the thread `CONTROL`, while the other one is at work."""
-        self._trial_worker.interrupt()
+        return node, ""
 
 
 def end_with(raylet: int) -> None:
@@ -120,11 +103,6 @@ def end_with(raylet: int) -> None:
     while os.getppid() == raylet:
         time.sleep(RAYLET_SECONDS)
     os._exit(1)
-
-
-def node_id() -> str:
-    """Ray's id of the node on which this runs."""
-    return str(ray.get_runtime_context().get_node_id())
 
 
 # --- at the runner ------------------------------------------------------------------------------------------------
@@ -160,30 +138,30 @@ class RayWorker:
 
     Attributes:
         actor: Ray's handle of the actor.
-        resources: Resources that it takes of its node.
-        asked: When it was asked for.
+        node: Ray's id of its node; empty before it has one, and when its process or node is gone.
         start: The trial that is here, or None.
-        has_begun: Whether the process knows of it.
-        order: The order that is open.
-        node: Ray's id of its node; empty until it has one.
-        is_lost: Whether its process or node is gone.
-        is_told: Whether a user knows that it is late.
     """
 
     actor: Any
-    resources: Resources
-    asked: float
-    start: Start | None = None
-    has_begun: bool = False
-    order: Order | None = None
     node: str = ""
-    is_lost: bool = False
-    is_told: bool = False
+    start: Start | None = None
 
-    @property
-    def is_late(self) -> bool:
-        """Whether it has waited for a node for too long."""
-        return not self.node and not self.is_lost and time.monotonic() - self.asked > LATE_SECONDS
+
+@dataclass
+class Waiting:
+    """A trial that waits for a worker.
+
+    Attributes:
+        start: What the trial begins with.
+        since: When it began to wait.
+        order: The order that is open.
+        is_late: Whether it has waited for too long, which its user knows by now.
+    """
+
+    start: Start
+    since: float
+    order: Order | None = None
+    is_late: bool = False
 
 
 class RayExecutor(Executor):
@@ -204,6 +182,7 @@ class RayExecutor(Executor):
         self.notes = []
         self._asked, self._most = Resources(cpus, gpus), max_concurrent or sys.maxsize
         self._workers: list[RayWorker] = []
+        self._waiting: dict[str, Waiting] = {}
         self._open: dict[Any, RayWorker] = {}  # in the order of asking, so that nobody's answer waits for long
         self._is_stopping = False
         self._connected_here = connect()
@@ -215,13 +194,13 @@ class RayExecutor(Executor):
     @property
     def free(self) -> int:
         """How many more trials can begin now; one at least while there is none, which then waits for its worker."""
-        idle = sum(worker.start is None for worker in self._workers)
-        late = sum(worker.is_late for worker in self._workers)
-        more = 0 if late else max(self._room - len(self._workers), 0)
-        return max(idle + more - late, int(idle == len(self._workers)))
+        if any(waiting.is_late for waiting in self._waiting.values()):
+            return 0
+        nobody = not self._waiting and all(worker.start is None for worker in self._workers)
+        return max(len(self._idle()) + max(self._room - len(self._workers), 0), int(nobody))
 
     def _look(self) -> None:
-        """Sees now and then which nodes there are, and forgets idle workers on those that are gone."""
+        """Sees now and then which nodes there are, forgets idle workers on those that are gone, and tells who waits."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
@@ -235,32 +214,19 @@ class RayExecutor(Executor):
             self.notes.append(note if resources != self._asked else f"tune: from here on trials get {resources}")
         self._resources = resources
         self._room = min(sum(resources.times_in(node) for node in alive.values()), self._most)
-        self._help_late()
-
-    def _help_late(self) -> None:
-        """Tells of trials that wait for a worker in vain, and gives them the ones that have become free."""
-        for late in [worker for worker in self._workers if worker.is_late]:
-            assert late.start is not None
-            if self._idle():
-                self._remove(late)
-                self.begin(late.start)  # which takes an idle worker
-                if late.order is not None:
-                    self.order(late.start.trial, late.order)
-            elif not late.is_told:
-                late.is_told = True
+        for trial, waiting in self._waiting.items():
+            if not waiting.is_late and self._looked - waiting.since > LATE_SECONDS:
+                waiting.is_late = True
                 there, unused = resources_of(ray.cluster_resources()), resources_of(ray.available_resources())
                 self.notes.append(
-                    f"{late.start.trial} waits for a worker: it needs {late.resources} on one node, and the Ray "
-                    f"cluster has {unused} free of {there} in all; it begins when there is room, and the others go on"
+                    f"{trial} waits for a worker: it needs {resources} on one node, and the Ray cluster has "
+                    f"{unused} free of {there} in all; it begins when there is room, and the others go on"
                 )
 
     def _idle(self) -> list[RayWorker]:
-        return [worker for worker in self._workers if worker.start is None]
+        return [worker for worker in self._workers if worker.node and worker.start is None]
 
-    def _worker_of(self, trial: str) -> RayWorker:
-        return next(worker for worker in self._workers if worker.start is not None and worker.start.trial == trial)
-
-    def _make(self, folder: Path) -> RayWorker:
+    def _make(self, folder: Path) -> None:
         """Asks Ray for a worker, and the worker for what it sees of a folder."""
         resources, probe = self._resources, secrets.token_hex(8)
         folder.mkdir(parents=True, exist_ok=True)
@@ -270,10 +236,8 @@ class RayExecutor(Executor):
         actor = remote.options(num_cpus=resources.cpus, num_gpus=resources.gpus).remote(
             self._job, cores, os.getcwd(), sys.path
         )
-        worker = RayWorker(actor, resources, time.monotonic())
-        self._workers.append(worker)
-        self._open[actor.node.remote(folder / PROBE, probe, VISIBLE_SECONDS)] = worker
-        return worker
+        self._workers.append(RayWorker(actor))
+        self._open[actor.node.remote(folder / PROBE, probe, VISIBLE_SECONDS)] = self._workers[-1]
 
     def _remove(self, worker: RayWorker) -> None:
         """Ends a worker, whatever it does."""
@@ -281,38 +245,56 @@ class RayExecutor(Executor):
         self._workers.remove(worker)
         self._open = {answer: other for answer, other in self._open.items() if other is not worker}
 
+    def _fill(self) -> None:
+        """Gives idle workers to the trials that have waited longest, and asks for workers if there are too few."""
+        for worker, trial in zip(self._idle(), list(self._waiting), strict=False):
+            waiting = self._waiting.pop(trial)
+            worker.start = waiting.start
+            worker.actor.begin.remote(waiting.start)
+            if waiting.order is not None:
+                self._open[worker.actor.step.remote(waiting.order)] = worker
+        coming = sum(not worker.node and worker.start is None for worker in self._workers)
+        for waiting in list(self._waiting.values())[coming:]:
+            self._make(waiting.start.folder)
+
     # --- trials ---------------------------------------------------------------------------------------------------
 
+    def _worker_of(self, trial: str) -> RayWorker:
+        return next(worker for worker in self._workers if worker.start is not None and worker.start.trial == trial)
+
     def begin(self, start: Start) -> None:
-        """Puts a trial on a free worker, or on a new one."""
-        start = replace(start, folder=start.folder.resolve())
-        worker = next(iter(self._idle()), None) or self._make(start.folder)
-        worker.start, worker.has_begun = start, False
+        """Puts a trial on a free worker, or lets it wait for a new one."""
+        self._waiting[start.trial] = Waiting(replace(start, folder=start.folder.resolve()), time.monotonic())
+        self._fill()
 
     def order(self, trial: str, order: Order) -> None:
-        """Orders an iteration; a worker that has no node yet does it when it has."""
-        worker = self._worker_of(trial)
-        start = None if worker.has_begun else worker.start
-        worker.order, worker.has_begun = order, True
-        self._open[worker.actor.step.remote(start, order)] = worker
+        """Orders an iteration; a trial that waits for a worker does it when it has one."""
+        if trial in self._waiting:
+            self._waiting[trial].order = order
+        else:
+            worker = self._worker_of(trial)
+            self._open[worker.actor.step.remote(order)] = worker
 
     def end(self, trial: str, save: bool) -> None:
-        """Frees the worker of a trial; one that is lost, or has no node yet, is given up."""
-        worker = self._worker_of(trial)
-        if worker.is_lost or not worker.node:
-            self._remove(worker)
+        """Frees the worker of a trial; one that is lost is given up."""
+        if self._waiting.pop(trial, None):
             return
-        try:
-            problem = ray.get(worker.actor.end.remote(save), timeout=END_SECONDS)
-        except GetTimeoutError:
-            problem = f"did not end within {END_SECONDS:g} seconds, and its process was ended"
+        worker, problem = self._worker_of(trial), ""
+        if worker.node:
+            try:
+                problem = ray.get(worker.actor.end.remote(save), timeout=END_SECONDS)
+            except GetTimeoutError:
+                problem = f"did not end within {END_SECONDS:g} seconds, and its process was ended"
+                worker.node = ""
+            except RayError as error:
+                problem = f"was lost while it ended, after its last checkpoint: {in_a_line(error)}"
+                worker.node = ""
+        worker.start = None
+        if not worker.node:
             self._remove(worker)
-        except RayError as error:
-            problem = f"was lost while it ended, after its last checkpoint: {in_a_line(error)}"
-            self._remove(worker)
-        worker.start = worker.order = None
         if problem:
             self.notes.append(f"{trial}: {problem}")
+        self._fill()
 
     def wait(self, seconds: float) -> Event | None:
         """Returns the next answer to an order.
@@ -323,11 +305,10 @@ class RayExecutor(Executor):
         deadline = time.monotonic() + seconds
         while True:
             self._look()
-            if self._is_stopping:
-                for worker in self._workers:
-                    if worker.start is not None and worker.order is not None and not worker.node and not worker.is_lost:
-                        worker.order = None
-                        return Stopped(worker.start.trial)
+            for trial, waiting in self._waiting.items():
+                if self._is_stopping and waiting.order is not None:
+                    waiting.order = None
+                    return Stopped(trial)
             left = max(deadline - time.monotonic(), 0.0)
             if not self._open:
                 time.sleep(left)
@@ -341,14 +322,8 @@ class RayExecutor(Executor):
 
     def _take(self, worker: RayWorker, ref: Any) -> Event | None:
         """What an answer says: an event, or on which node a worker stands."""
-        assert worker.start is not None or worker.order is None
         try:
             answer = ray.get(ref)
-        except RayTaskError as error:  # of ours, not of the trial's: that its log cannot be written, say
-            if worker.start is None or worker.order is None:
-                raise
-            worker.order = None
-            return Failed(worker.start.trial, f"{type(error.cause).__name__}: {error.cause}", str(error))
         except RayError as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
                 raise ConfigError(
@@ -356,32 +331,36 @@ class RayExecutor(Executor):
                     "and the modules that the trials use, in the same versions"
                 ) from error
             return self._lost(worker, error)
-        if isinstance(answer, tuple):
-            worker.node, problem = answer
-            if problem:
-                raise ConfigError(
-                    f"tune.workers = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
-                    "the cluster share, under the same path; set folder to one that is"
-                )
-            return None
-        worker.order = None
-        return answer  # type: ignore[no-any-return]
+        if worker.start is not None:
+            return answer  # type: ignore[no-any-return]
+        worker.node, problem = answer
+        if problem:
+            raise ConfigError(
+                f"tune.workers = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
+                "the cluster share, under the same path; set folder to one that is"
+            )
+        self._fill()
+        return None
 
     def _lost(self, worker: RayWorker, error: RayError) -> Failed | None:
-        """A worker is gone; its trial is told once. Its node may be gone too: nothing more is to begin there."""
-        worker.is_lost = True
-        self._looked = -math.inf
+        """Notes that a worker is gone, and perhaps its node, where no more is to begin; tells its trial, if any."""
+        worker.node, self._looked = "", -math.inf
         self._look()
-        if worker.start is None or worker.order is None:
-            return None
-        worker.order = None
-        return Failed(worker.start.trial, f"its worker on Ray is gone: {in_a_line(error)}", str(error), lost=True)
+        if worker.start is None:
+            self._remove(worker)
+            if not self._waiting:
+                return None
+            trial = next(iter(self._waiting))  # the one that was to have it
+            self._waiting[trial].order = None
+        else:
+            trial = worker.start.trial
+        return Failed(trial, f"its worker on Ray is gone: {in_a_line(error)}", str(error), lost=True)
 
     def interrupt(self) -> None:
         """Asks trials at work to save and stop; those that wait for a worker stop at once."""
         self._is_stopping = True
         for worker in self._workers:
-            if worker.start is not None and worker.node and not worker.is_lost:
+            if worker.start is not None and worker.node:
                 worker.actor.interrupt.options(concurrency_group=CONTROL).remote()
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ code raises becomes an event here, and stops nobody else.
 from __future__ import annotations
 
 import errno
+import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -33,10 +34,12 @@ class TrialWorker:
 
     Args:
         load: Gives the job; called when the first trial begins.
+        send_prints: Sends what is printed from now on to the end of a file, in a process that has no other prints.
     """
 
-    def __init__(self, load: Callable[[], Job]) -> None:
+    def __init__(self, load: Callable[[], Job], send_prints: Callable[[str | Path], None] = lambda path: None) -> None:
         self._load = load
+        self._send_prints = send_prints
         self._job: Job | None = None
         self._start: Start
         self._work: Work | None = None
@@ -47,6 +50,7 @@ class TrialWorker:
         """Begins a trial, or goes on with it. What goes wrong is the answer to its first order."""
         self._start, self._failed = start, None
         try:
+            self._send_prints(start.folder / LOG)
             self._job = self._job or self._load()
             self._work = self._job.start(start)
         except KeyboardInterrupt:
@@ -105,6 +109,7 @@ class TrialWorker:
                 raise
             except BaseException as error:
                 problems.append(failed(self._start.trial, error).problem)
+        self._send_prints(os.devnull)
         return "; ".join(problems)
 
     def interrupt(self) -> None:

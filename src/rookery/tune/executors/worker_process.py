@@ -11,65 +11,30 @@ import os
 import signal
 import socket
 import sys
-from types import FrameType
 
 import cloudpickle
 
 from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
-from rookery.tune.executor import Order
-from rookery.tune.executors.trial_worker import LOG, TrialWorker
-from rookery.tune.job import Job, Start
+from rookery.tune.executors.trial_worker import TrialWorker
 
 
-class WorkerProcess:
-    """Does what the driver says, at the worker's side of the line.
+def serve(line: socket.socket, worker: TrialWorker) -> None:
+    """Does what the driver says, until nobody is there any more.
 
     Args:
-        line: Socket to the driver.
+        line: Socket to the driver. It gives names of methods of `worker`, each with its argument.
+        worker: Worker whose answers the driver gets; beginning a trial has none.
     """
-
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
-        self._pickled = b""
-        self._trial_worker = TrialWorker(self._job)
-
-    def _job(self) -> Job:
-        job: Job = cloudpickle.loads(self._pickled)
-        return job
-
-    def run(self) -> None:
-        """Does what it is told until nobody is there any more."""
-        while True:
-            (task, arguments), _ = receive_frame(self._line)
-            getattr(self, task)(*arguments)
-
-    def load(self, path: list[str], pickled: bytes) -> None:
-        """Takes over where the driver finds modules, and the job."""
-        sys.path[:] = path
-        self._pickled = pickled
-
-    def begin(self, start: Start) -> None:
-        """Begins a trial; what it prints goes to its log."""
-        send_prints(start.folder / LOG)
-        self._trial_worker.begin(start)
-
-    def step(self, order: Order) -> None:
-        """Does an iteration."""
+    while True:
+        (task, argument), _ = receive_frame(line)
         try:
-            event = self._trial_worker.step(order)
+            answer = getattr(worker, task)(argument)
         except KeyboardInterrupt:  # a second signal, from whoever also sent one to the driver
-            event = self._trial_worker.stopped()
-        send_frame(self._line, event)
-
-    def end(self, save: bool) -> None:
-        """Ends the trial."""
-        problem = self._trial_worker.end(save)
-        send_prints(os.devnull)
-        send_frame(self._line, problem)
-
-    def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Handles SIGTERM, while no trainer is there that has its own way with it."""
-        self._trial_worker.interrupt()
+            if task != "step":
+                raise
+            answer = worker.stopped()
+        if task != "begin":
+            send_frame(line, answer)
 
 
 def send_prints(path: str | os.PathLike[str]) -> None:
@@ -92,10 +57,12 @@ def main() -> None:
     faulthandler.enable()  # of a crash in compiled code, the log tells where
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    worker = WorkerProcess(line)
-    signal.signal(signal.SIGTERM, worker.interrupt)
     try:
-        worker.run()
+        (sys.path[:], job), _ = receive_frame(line)  # where the driver finds modules, and what trials do
+        worker = TrialWorker(lambda: cloudpickle.loads(job), send_prints)
+        # while no trainer is there that has its own way with it
+        signal.signal(signal.SIGTERM, lambda number, frame: worker.interrupt())
+        serve(line, worker)
     except Gone:
         os._exit(0)
 

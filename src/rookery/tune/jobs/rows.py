@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError
+from rookery.tune.names import called_here
 from rookery.tune.trial import Row
 
 GROUPS = ("policies", "agents", "metrics", "evaluation", "counters", "time")
 """What the names of columns begin with that depend on a training's settings; they may come later, or never."""
+
+BEGINNINGS = f"what begins with {', '.join(f'{group}/' for group in GROUPS)}"
 
 
 def is_grouped(name: str) -> bool:
@@ -74,22 +77,6 @@ def reached(criteria: Mapping[str, float], row: Row) -> str:
     return ""
 
 
-def check_criteria(criteria: Mapping[str, float], row: Row) -> None:
-    """Refuses criteria on columns that a trial does not report.
-
-    Args:
-        criteria: Column to threshold.
-        row: Row that the trial reports.
-
-    Raises:
-        ConfigError: With a line for each.
-    """
-    known = {*row, "iterations", "seconds"}
-    problems = [
-        f"stop.{name}: the trial reports no such number; known are {', '.join(sorted(known))}"
-        f"{nearest(name, sorted(known))}; report None while there is no number yet"
-        for name in criteria
-        if not {name, name.replace(".", "/")} & known
-    ]
-    if problems:
-        raise ConfigError(*problems)
+def not_reported(what: str, name: str, columns: Iterable[str]) -> str:
+    """Says that trials report no column of a name, and which they do; `what` begins the message."""
+    return f"{what}: the trials report no such number{called_here(name, columns)}; there are {', '.join(columns)}"

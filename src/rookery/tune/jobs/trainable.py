@@ -26,7 +26,7 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import quote, unquote
 
-from rookery.core.errors import ConfigError, RookeryError
+from rookery.core.errors import ConfigError, RookeryError, refuse
 from rookery.core.files import (
     FOLDER,
     TEMPORARY,
@@ -44,9 +44,9 @@ from rookery.core.settings import show
 from rookery.report.experiment import is_number
 from rookery.report.metrics_file import append_row, cut_rows, row_at
 from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.jobs.rows import check_criteria, flat, reached
-from rookery.tune.space import written
-from rookery.tune.spec import fill, split, takes
+from rookery.tune.jobs.rows import flat, not_reported, reached
+from rookery.tune.space import takes, written
+from rookery.tune.spec import fill, split
 from rookery.tune.trial import Row
 
 Criteria = Mapping[str, float] | Callable[[Row], bool]
@@ -149,16 +149,12 @@ class TrainableJob(Job):
             wrong.append(f"trainable = {self.title}: is async; give a plain function, asyncio.run inside of it")
         elif not takes(trainable, config):
             wrong.append(f"trainable = {self.title}: must take one argument, the configuration of a trial")
-        if wrong:
-            raise ConfigError(*wrong)
+        refuse(wrong)
 
     @property
     def title(self) -> str:
         """The name of the class or function."""
         return str(getattr(self.trainable, "__name__", type(self.trainable).__name__))
-
-    def check(self, space: Mapping[str, Any]) -> None:
-        """Refuses nothing: only the trial itself knows what a configuration may be."""
 
     def describe(self) -> dict[str, Any]:
         """Says who is tried, with what."""
@@ -264,7 +260,8 @@ class RecordedWork(Work):
             metrics = {SCORE: metrics}
         row = {"iteration": 0, **flat(metrics)} | {"iteration": self.iteration + 1, "seconds": round(self.seconds, 3)}
         if not self.iteration and not callable(self._stop):
-            check_criteria(self._stop, row)
+            wrong = [name for name in self._stop if not {name, name.replace(".", "/")} & {*row, "iterations"}]
+            refuse(not_reported(f"stop.{name}", name, row) + "; report None until there is one" for name in wrong)
         append_row(self._folder, row)
         self.iteration += 1
         self.reason = reason or self._met(row)

@@ -12,7 +12,7 @@ from typing import Any
 
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
-from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
+from rookery.core.errors import ConfigError, EnvError, SpaceError, refuse
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.layers import Layer
 from rookery.envs.make import env_name, has_single_copies
@@ -25,7 +25,7 @@ from rookery.training.stopping import StopFunction, stop_rule
 from rookery.training.trainer import Trainer
 from rookery.tune.identity import training_spec
 from rookery.tune.job import Job, Start, Work, begin_anew
-from rookery.tune.jobs.rows import GROUPS, is_grouped, reached
+from rookery.tune.jobs.rows import BEGINNINGS, is_grouped, not_reported, reached
 from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, written
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
@@ -51,7 +51,7 @@ class TrainingJob(Job):
         stop: Looks at each result and says True to stop; beside the criteria among the settings.
     """
 
-    columns = COLUMNS, GROUPS
+    columns = COLUMNS
     repeats_exactly = True
     metrics = ("env_steps", "return_mean")
 
@@ -125,8 +125,7 @@ class TrainingJob(Job):
                 listed = isinstance(space[path], Grid | Choices)
                 if own and (not listed or "there is no such setting" in own[0]):  # the others would say so again
                     break
-        if problems:
-            raise ConfigError(*problems)
+        refuse(problems)
         if first.keys() == space.keys():
             self._try(first)
 
@@ -147,12 +146,8 @@ class TrainingJob(Job):
         except ConfigError as error:
             return error.problems
         known = ("iterations", *COLUMNS)
-        wrong = [
-            f"stop.{name}: no training reports such a number{nearest(name, known)}; there are {', '.join(known)}, and "
-            f"what begins with {', '.join(f'{group}/' for group in GROUPS)}"
-            for name in cfg.stop
-            if name not in known and not is_grouped(name)
-        ]
+        named = (name for name in cfg.stop if name not in known and not is_grouped(name))
+        wrong = [f"{not_reported(f'stop.{name}', name, known)}, and {BEGINNINGS}" for name in named]
         if cfg.env.name is not None:
             try:
                 has_single_copies(cfg.env.name, None, (), 1, "serial")  # which looks for it, and makes none

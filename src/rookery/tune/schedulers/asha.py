@@ -59,8 +59,8 @@ class ASHA(Scheduler[ASHAConfig]):
     def __init__(self, cfg: ASHAConfig, space: Mapping[str, Any], streams: Streams) -> None:
         super().__init__(cfg, space, streams)
         self.ages = rung_ages(cfg.grace, cfg.max_time, cfg.reduction)
-        self.rungs = [[RungScores(cfg.reduction) for _ in self.ages] for _ in range(cfg.brackets)]
-        """By bracket; of a later bracket the first ones are never used."""
+        self.rungs: list[list[list[float]]] = [[[] for _ in self.ages] for _ in range(cfg.brackets)]
+        """Scores at each rung of each bracket, ascending; of a later bracket the first rungs are never used."""
         likely = np.exp(-np.arange(cfg.brackets))
         self.chances = likely / likely.sum()
         self.bracket: dict[str, int] = {}
@@ -83,33 +83,26 @@ class ASHA(Scheduler[ASHAConfig]):
         if passed <= self.next_rung[trial]:
             return {}
         rung = self.rungs[self.bracket[trial]][passed - 1]
-        if score == -math.inf and not rung.scores:
+        if score == -math.inf and not rung:
             return {}  # nobody had a score at this age yet: it is compared as soon as it has one
         self.next_rung[trial] = passed
-        return {} if rung.admits(score) else {trial: Action.STOP}
+        return {} if admits(rung, score, self.cfg.reduction) else {trial: Action.STOP}
 
 
-class RungScores:
-    """The scores of all that came to one age.
+def admits(rung: list[float], score: float, reduction: int) -> bool:
+    """Adds a score to those of a rung, and says whether fewer than ``max(1, n // reduction)`` of all n are better.
+
+    Equal scores decide nothing: trials begin with the same seeds, so before they have learned anything they often earn
+    the same to the last bit. No score is worse than any.
 
     Args:
+        rung: Scores of all that came to the rung, ascending.
+        score: Score of the trial that comes now.
         reduction: Number of trials of which one goes on.
     """
-
-    def __init__(self, reduction: int) -> None:
-        self.reduction = reduction
-        self.scores: list[float] = []
-        """Ascending."""
-
-    def admits(self, score: float) -> bool:
-        """Notes a score, and says whether fewer than ``max(1, n // reduction)`` of all n so far are better.
-
-        Equal scores decide nothing: trials begin with the same seeds, so before they have learned anything they often
-        earn the same to the last bit. No score is worse than any.
-        """
-        insort(self.scores, score)
-        better = len(self.scores) - bisect_right(self.scores, score)
-        return score > -math.inf and better < max(1, len(self.scores) // self.reduction)
+    insort(rung, score)
+    better = len(rung) - bisect_right(rung, score)
+    return score > -math.inf and better < max(1, len(rung) // reduction)
 
 
 def rung_ages(grace: float, max_time: float, reduction: int) -> list[float]:

@@ -7,10 +7,9 @@ with all others that have come as far as it, whether they run or are over, and m
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import Any, ClassVar
 
 from rookery.core.seeding import Streams
@@ -37,57 +36,32 @@ class Median(Scheduler[MedianConfig]):
 
     def __init__(self, cfg: MedianConfig, space: Mapping[str, Any], streams: Streams) -> None:
         super().__init__(cfg, space, streams)
-        self.tracks: dict[str, Track] = {}
+        self.results: dict[str, list[tuple[float, float]]] = {}
+        """(age, score) of each trial since `grace`, oldest first."""
         self.spared: set[str] = set()
         """Trials that were paused once, and are not compared any more."""
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """Begins its track."""
-        self.tracks[trial] = Track()
+        """Begins its results."""
+        self.results[trial] = []
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
         """Stops it if its best score is below the median, which a trial without any score always is."""
         if time < self.cfg.grace:
             return {}
-        own = self.tracks[trial]
-        own.add(time, score)
+        self.results[trial].append((time, score))
         if trial in self.spared:
             return {}
-        others = (track.mean(time) for name, track in self.tracks.items() if name != trial)
-        means = [mean for mean in others if mean is not None]
-        if len(means) < self.cfg.min_samples or own.best >= median(means):
+        best = max(score for _, score in self.results[trial])
+        means = [
+            fmean(known)
+            for name, results in self.results.items()
+            if name != trial and results and results[-1][0] >= time
+            if (known := [score for age, score in results if age <= time and score > -math.inf])
+        ]
+        if len(means) < self.cfg.min_samples or best >= median(means):
             return {}
         if self.cfg.hard_stop:
             return {trial: Action.STOP}
         self.spared.add(trial)
         return {trial: Action.PAUSE}
-
-
-class Track:
-    """What one trial has reported since `grace`.
-
-    Attributes:
-        age: Age at the last result.
-        best: Best score; minus infinity if there is none.
-    """
-
-    def __init__(self) -> None:
-        self.age = 0.0
-        self.best = -math.inf
-        self._times: list[float] = []
-        """Ages at which it had a score."""
-        self._sums = [0.0]
-        """Of its scores: all before the first, the second, ..."""
-
-    def add(self, time: float, score: float) -> None:
-        """Adds a result."""
-        self.age = time
-        if score > -math.inf:
-            self.best = max(self.best, score)
-            self._times.append(time)
-            self._sums.append(self._sums[-1] + score)
-
-    def mean(self, time: float) -> float | None:
-        """Returns the mean of its scores up to an age; None if it has not come as far, or had no score by then."""
-        number = bisect_right(self._times, time)
-        return self._sums[number] / number if number and self.age >= time else None

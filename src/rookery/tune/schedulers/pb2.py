@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Streams
 from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
-from rookery.tune.space import Float, Integer
+from rookery.tune.space import FUNCTIONS, Float, Integer
 
 SETTING = "scheduler.bounds"
 
@@ -239,15 +239,10 @@ def _within(bounds: tuple[float, float] | None, path: str, domain: Float | Integ
     """The domain of a parameter, with the bounds that were asked for."""
     if bounds is None:
         return domain
-    low, high = bounds
-    about = f"{SETTING}: {path} = [{low:g}, {high:g}]"
-    if low >= high or (domain.log and low <= 0):
-        raise ConfigError(f"{about}: must be rising{', from above 0: its domain is logarithmic' if domain.log else ''}")
-    found: Float | Integer
-    if isinstance(domain, Integer):
-        found = replace(domain, low=int(low), high=int(high))
-    else:
-        found = replace(domain, low=low, high=high)
-    if not (found.contains(low) and found.contains(high)):
-        raise ConfigError(f"{about}: must be multiples of {domain.step:g}, as all values of {domain} are")
+    numbers = "randint" if isinstance(domain, Integer) else "uniform"
+    kind, step = f"log{numbers}" if domain.log else numbers, domain.step
+    try:
+        found: Float | Integer = FUNCTIONS[f"q{kind}"](*bounds, step) if step else FUNCTIONS[kind](*bounds)
+    except ConfigError as error:
+        raise ConfigError(f"{SETTING}: {path} = [{bounds[0]:g}, {bounds[1]:g}]: {error}") from None
     return found

@@ -68,7 +68,7 @@ class PBT(Population[PBTConfig]):
         params = dict(self.members[donor].params)
         for path, domain in self.mutations.items():
             if rng.random() < self.cfg.resample or not domain.contains(params[path]):
-                params[path] = drawn(domain, rng)
+                params[path] = domain.quantile(rng.random())
             else:
                 params[path] = perturbed(domain, params[path], self.cfg.factors, rng)
         if self.cfg.explore is None:
@@ -88,13 +88,6 @@ class PBT(Population[PBTConfig]):
         return params
 
 
-def drawn(domain: Drawn | Grid, rng: np.random.Generator) -> Any:
-    """Draws a random value; of a grid each is equally likely."""
-    if isinstance(domain, Drawn):
-        return domain.draw(rng)
-    return domain.values[int(rng.integers(len(domain.values)))]
-
-
 def perturbed(domain: Drawn | Grid, value: Any, factors: Sequence[float], rng: np.random.Generator) -> Any:
     """Returns a value of the domain near `value`, or, at an end of the domain, perhaps `value` itself.
 
@@ -111,6 +104,5 @@ def perturbed(domain: Drawn | Grid, value: Any, factors: Sequence[float], rng: n
             move = math.copysign(max(abs(move), domain.step), move or factor - 1)
         return domain.clip(value + move)
     assert isinstance(domain, Choices | Grid)
-    values = domain.values
-    place = next(i for i, known in enumerate(values) if known is value or known == value)
-    return values[min(max(place + (1 if rng.random() < 0.5 else -1), 0), len(values) - 1)]
+    place = domain.index(value) + (1 if rng.random() < 0.5 else -1)
+    return domain.values[min(max(place, 0), len(domain.values) - 1)]

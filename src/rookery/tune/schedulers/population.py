@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import numpy as np
 from annotated_types import Interval
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import nearest, refuse
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import NonNegative, PositiveFloat
 from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler, SchedulerConfig
@@ -218,8 +218,7 @@ def to_change(setting: str, asked: Sequence[str], space: Mapping[str, Any], able
             f"{setting}: no parameter of the space can change in a running trial ({_listed(space) or 'it is empty'}); "
             f"give one a domain that can, such as algorithm.lr = loguniform(1e-5, 1e-2)"
         )
-    if problems:
-        raise ConfigError(*problems)
+    refuse(problems)
     return list(asked) or can
 
 
