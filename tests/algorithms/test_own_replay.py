@@ -15,11 +15,11 @@ from rookery.core.optim import Adam, gradient_step
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QValues
 from rookery.replay.buffer import ReplayConfig
-from rookery.replay.replay import Replay
+from rookery.replay.replay import Replay, ReplaySettings
 
 
 @dataclass(frozen=True)
-class PlainQConfig(AlgorithmConfig):
+class PlainQConfig(AlgorithmConfig, ReplaySettings):
     """Settings of Q-learning without a target network."""
 
     algorithm: ClassVar[str] = f"{__name__}:PlainQ"
@@ -30,7 +30,6 @@ class PlainQConfig(AlgorithmConfig):
     learning_starts: int = 20
     train_every: int = 4
     updates_per_step: float = 0.5
-    max_grad_norm: float | None = None
     replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=100))
     model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(8,)))
 

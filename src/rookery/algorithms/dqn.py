@@ -33,16 +33,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
-    Fraction,
-    NonNegative,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    Scheduled,
-    Settings,
-    Structural,
-)
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Settings, Structural
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
@@ -51,7 +42,7 @@ from rookery.native.forward import attach
 from rookery.native.td import TDRows
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
-from rookery.replay.replay import Replay
+from rookery.replay.replay import Replay, ReplaySettings
 
 
 @dataclass(frozen=True)
@@ -69,28 +60,21 @@ class TargetConfig(Settings):
 
 
 @dataclass(frozen=True)
-class DQNConfig(AlgorithmConfig):
+class DQNConfig(AlgorithmConfig, ReplaySettings):
     """Settings of DQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.dqn:DQN"
 
     lr: Scheduled[PositiveFloat] = 5e-4
-    """Learning rate of Adam."""
-    gamma: Fraction = 0.99
-    """Discount of the environment's reward."""
     batch_size: PositiveInt = 64
-    """Decisions in a gradient step; sequences, if the policy remembers."""
-    learning_starts: NonNegativeInt = 1000
-    """Decisions in the memory before learning begins; until then actions are random."""
     train_every: Structural[PositiveInt] = 4
-    """Decisions from one round of gradient steps to the next; a vector step of all copies is the least."""
     updates_per_step: NonNegative = 0.25
-    """Gradient steps for each decision: 0.25 = one for four."""
+    max_grad_norm: PositiveFloat | None = 10.0
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
     double: bool = True
     """Whether the network that learns chooses the action whose target value counts, which makes values less too large.
     """
-    n_step: PositiveInt = 1
-    """Rewards in a target before the value takes over."""
     dueling: Structural[bool] = False
     """Whether the value of a state and the advantages of actions are streams of their own."""
     dueling_hidden: Structural[tuple[PositiveInt, ...]] = ()
@@ -101,14 +85,6 @@ class DQNConfig(AlgorithmConfig):
     """The target network."""
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     """How actions are tried out."""
-    replay: ReplayConfig = field(default_factory=ReplayConfig)
-    """The replay buffer."""
-    max_grad_norm: PositiveFloat | None = 10.0
-    """Longest gradient; longer ones are scaled down. None = any."""
-    adam_eps: PositiveFloat = 1e-8
-    """Added to Adam's denominator."""
-    model: ModelConfig = field(default_factory=ModelConfig)
-    """The network."""
 
     @property
     def head(self) -> QValues:

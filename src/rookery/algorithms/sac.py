@@ -36,16 +36,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
-    Fraction,
-    NonNegative,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    Scheduled,
-    Structural,
-)
-from rookery.models.build import ModelConfig
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed, SquashedGaussian
@@ -53,30 +44,17 @@ from rookery.models.structure import Structure
 from rookery.native.critics import action_gradient, action_values, squashed_gradient
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
-from rookery.replay.buffer import ReplayConfig
-from rookery.replay.replay import Replay
+from rookery.replay.replay import Replay, ReplaySettings
 
 
 @dataclass(frozen=True)
-class SACConfig(AlgorithmConfig):
+class SACConfig(AlgorithmConfig, ReplaySettings):
     """Settings of SAC. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.sac:SAC"
 
-    lr: Scheduled[PositiveFloat] = 3e-4
-    """Learning rate of Adam, of actor, critics and temperature."""
-    gamma: Fraction = 0.99
-    """Discount of the environment's reward."""
     tau: Fraction = 0.005
     """How far target networks follow in a gradient step."""
-    batch_size: PositiveInt = 256
-    """Decisions in a gradient step."""
-    learning_starts: NonNegativeInt = 1000
-    """Decisions in the memory before learning begins; until then actions are uniformly random."""
-    train_every: Structural[PositiveInt] = 1
-    """Decisions, of all slots together, from one round of gradient steps to the next."""
-    updates_per_step: NonNegative = 1.0
-    """Gradient steps for each decision."""
     n_step: PositiveInt = 1
     """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played, and
     entropy counts only after them.
@@ -101,14 +79,6 @@ class SACConfig(AlgorithmConfig):
     """What the noise of consecutive decisions has to do with each other; how large it is, the policy says."""
     critic: Structural[CriticConfig] = field(default_factory=CriticConfig)
     """The critics."""
-    max_grad_norm: PositiveFloat | None = None
-    """Longest gradient; longer ones are scaled down. None = any."""
-    adam_eps: PositiveFloat = 1e-8
-    """Added to Adam's denominator."""
-    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
-    """The memory."""
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
-    """The networks."""
 
     @property
     def head(self) -> HeadSpec:
