@@ -136,7 +136,7 @@ class StackedLeaf(LeafRows, Stateful):
 
     # --- pieces -------------------------------------------------------------------------------------------------------
 
-    def write(self, path: str, rows: np.ndarray, piece: Piece) -> None:
+    def write(self, path: str, rows: np.ndarray | slice, piece: Piece) -> None:
         """Copies the rows of a piece, and its frames."""
         self.rows[rows] = piece[f"stack/{path}"]
         self.base[rows] = piece[f"base/{path}"]

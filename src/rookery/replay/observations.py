@@ -21,7 +21,7 @@ from rookery.replay.pieces import Piece, check_array
 class PlainLeaf(LeafRows):
     """A leaf whose observations are stored whole."""
 
-    def write(self, path: str, rows: np.ndarray, piece: Piece) -> None:
+    def write(self, path: str, rows: np.ndarray | slice, piece: Piece) -> None:
         """Copies the rows of a piece."""
         self.rows[rows] = piece[f"obs/{path}"]
 
@@ -168,17 +168,15 @@ class Observations(Stateful):
                 first = leaf.oldest(first, total)
         return first
 
-    def write(self, rows: np.ndarray, piece: Piece) -> None:
+    def write(self, rows: np.ndarray | slice, piece: Piece) -> None:
         """Copies the rows of a piece."""
         for path, leaf in self.leaves.items():
             leaf.write(path, rows, piece)
 
-    def write_regular(self, rows: slice, obs: Tree, tails: np.ndarray, last_obs: Tree) -> None:
-        """Copies observations into these rows, and into these places what was seen last. No leaf is stacked."""
+    def write_aside(self, places: np.ndarray, piece: Piece) -> None:
+        """Copies what was seen after the last rows of a piece."""
         for path, leaf in self.leaves.items():
-            assert isinstance(leaf, PlainLeaf)
-            leaf.rows[rows] = obs[path]
-            leaf.aside[tails - self.capacity] = last_obs[path]
+            leaf.write_aside(path, places - self.capacity, piece)
 
     def keep_aside(self, piece: Piece) -> np.ndarray:
         """Copies what was seen after the last rows of a piece, and gives the places ``[q]`` where it stands.
@@ -187,12 +185,11 @@ class Observations(Stateful):
             ConfigError: If there is not enough memory for that.
         """
         had = self.pool.size
-        numbers = self.pool.take(len(piece["next_row"]))
+        places = self.pool.take(len(piece["next_row"])) + self.capacity
         if self.pool.size > had:
             self._grow(self.pool.size - had)
-        for path, leaf in self.leaves.items():
-            leaf.write_aside(path, numbers, piece)
-        return numbers + self.capacity
+        self.write_aside(places, piece)
+        return places
 
     def _grow(self, more: int) -> None:
         """Makes room aside for all numbers of the pool, of which so many are new."""
