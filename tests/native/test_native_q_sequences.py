@@ -75,7 +75,7 @@ def same(settings, drawing, **memory):
     change = (expected - before).norm()
     assert change > 0
     assert (after - expected).norm() < 1e-5 * change
-    torch.testing.assert_close(mine.target_flat.data, theirs.target_flat.data, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(mine.target_data, theirs.target_data, rtol=1e-4, atol=1e-6)
     assert len(priorities) == len(wanted) == (10 if settings["replay"].kind == "prioritized" else 0)
     for priority, torchs in zip(priorities, wanted, strict=True):
         torch.testing.assert_close(priority, torchs, rtol=1e-4, atol=1e-4)

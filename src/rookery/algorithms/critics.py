@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +70,10 @@ class StateAction:
     obs: TensorTree
     action: Tensor
     recurrent: RecurrentInput | None = field(default_factory=lambda: None, kw_only=True)
+
+    def seen(self, takes_action: bool) -> TensorTree:
+        """Gives what the trunk of a critic sees, with the action or without."""
+        return {**self.obs, CRITIC_ACTION: self.action} if takes_action else self.obs
 
 
 @dataclass(frozen=True)
@@ -329,14 +333,8 @@ class Critic(nn.Module):
 
     def forward(self, batch: StateAction) -> Tensor:
         """Values ``[N]``, quantiles ``[N, M]``, or values of all choices ``[N, A]``."""
-        output: Tensor = self.linear(self.trunk(self._seen(batch)))
+        output: Tensor = self.linear(self.trunk(batch.seen(self.takes_action) if batch.recurrent is None else batch))
         return output.squeeze(1) if self._outputs == 1 else output
-
-    def _seen(self, batch: StateAction) -> StateAction | TensorTree:
-        """What its trunk takes."""
-        if batch.recurrent is not None:
-            return batch
-        return {**batch.obs, CRITIC_ACTION: batch.action} if self.takes_action else batch.obs
 
 
 class Critics(nn.Module):
@@ -361,11 +359,14 @@ class Critics(nn.Module):
         towers = tuple(Tower(critic.trunk, (critic.linear,)) for critic in self.networks if isinstance(critic, Critic))
         why = "critics that remember" if any(isinstance(tower.trunk, RememberingTrunk) for tower in towers) else ""
         return Structure(
-            towers, self.model, self._inputs, lambda parts, batch: parts[0], stacked=True, rounds=True, obstacle=why
+            towers,
+            self.model,
+            lambda batch: Inputs(batch.seen(self.takes_action)),
+            lambda parts, batch: parts[0],
+            stacked=True,
+            rounds=True,
+            obstacle=why,
         )
-
-    def _inputs(self, batch: StateAction) -> Inputs:
-        return Inputs({**batch.obs, CRITIC_ACTION: batch.action} if self.takes_action else batch.obs)
 
 
 def critic_values(critics: Forward[Critics], pair: StateAction) -> Tensor:
@@ -397,6 +398,17 @@ def behavior_of(
         return policy.behavior(kernels.run(Inputs(obs)), obs.get(MASK))
     behavior: Behavior = policy.head(policy.trunk(obs), obs.get(MASK))
     return behavior
+
+
+def actor_structure(policy: Policy, outputs: Callable[[Behavior, Any], Any]) -> Structure:
+    """Declares what an actor's loss takes: `outputs`, of what a policy draws actions from and the batch."""
+    declared = policy.structure()
+    return replace(
+        declared,
+        outputs=lambda parts, batch: outputs(declared.outputs(parts, batch), batch),
+        rounds=True,
+        obstacle="an actor that remembers" if policy.memory_size else "",
+    )
 
 
 def mask_at(obs: TensorTree, recurrent: RecurrentInput | None) -> Tensor | None:

@@ -6,7 +6,7 @@ with three changes (`td3.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -19,6 +19,7 @@ from rookery.algorithms.critics import (
     CriticLearner,
     Critics,
     StateAction,
+    actor_structure,
     behavior_of,
     critic_values,
     named,
@@ -77,15 +78,7 @@ class DDPGActor:
 
     def structure(self) -> Structure:
         """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
-        policy = self.policy
-        why = "" if not policy.memory_size else "an actor that remembers"
-        declared = policy.structure()
-        return replace(
-            declared,
-            outputs=lambda parts, rows: self.outputs(declared.outputs(parts, rows), rows),
-            rounds=True,
-            obstacle=why,
-        )
+        return actor_structure(self.policy, self.outputs)
 
     def outputs(self, behavior: Behavior, rows: Transitions) -> Tensor:
         """Does the same, given what actions are drawn from."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.critics import target_of
 from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, ParameterNoise
 from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
 from rookery.algorithms.q_values import (
@@ -115,7 +116,7 @@ class DQN(Algorithm[DQNConfig]):
     """
 
     saved = ("target_net", "optimizer", "exploration", "rng", "replay")
-    fixed = ("net", "forward", "target_flat", "target_forward", "estimate")
+    fixed = ("net", "forward", "target_data", "target_forward", "estimate")
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
     replay: Replay
@@ -128,9 +129,8 @@ class DQN(Algorithm[DQNConfig]):
         self.replay = Replay(policy, cfg, streams, name)
         self.rng = streams.generator(Role.LEARNER, name)
         self.net = QNetwork(head, policy.trunk, policy.memory, cfg.model)
-        self.target_net = self.net.twin()
-        self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.target_flat = flatten(self.target_net.parts)
+        self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.target_net, self.target_data = target_of(self.net)
         self.forward, self.target_forward = attach(self.net), attach(self.target_net, learns=False)
         self.estimate: Estimate = estimate_for(cfg.values, head.support)
         self.exploration = Exploration(policy)
@@ -164,9 +164,9 @@ class DQN(Algorithm[DQNConfig]):
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
             if cfg.target.kind == "soft":
-                track(self.target_flat.data, self.optimizer.flat.data, cfg.target.tau)
+                track(self.target_data, self.optimizer.flat.data, cfg.target.tau)
             elif self.replay.gradient_steps % cfg.target.every == 0:
-                track(self.target_flat.data, self.optimizer.flat.data, 1.0)
+                track(self.target_data, self.optimizer.flat.data, 1.0)
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
         """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
@@ -176,8 +176,7 @@ class DQN(Algorithm[DQNConfig]):
             return None
         if kernels is None or target is None:
             return None
-        numbers = drawn.action, drawn.reward, drawn.discount
-        rows = TDRows(drawn.obs, *numbers, drawn.next_obs, drawn.weight, target, DELTA)
+        rows = TDRows(drawn, target, DELTA)
         return rows if rows.can_be_read(kernels) else None
 
     @torch.no_grad()

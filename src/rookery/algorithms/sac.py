@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from rookery.algorithms.critics import (
     CriticLearner,
     Critics,
     StateAction,
+    actor_structure,
     behavior_of,
     critic_loss,
     critic_values,
@@ -200,23 +201,6 @@ def temperature_loss(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> 
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
-class CategoricalActor:
-    """A policy that knows the probability of each action."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def __call__(self, batch: DiscreteBatch) -> Categorical:
-        """The distribution over actions."""
-        return self.of(batch.obs, batch.recurrent)
-
-    def of(self, obs: TensorTree, recurrent: RecurrentInput | None) -> Categorical:
-        """The same, of observations alone."""
-        distribution = behavior_of(self.policy, obs, recurrent=recurrent)
-        assert isinstance(distribution, Categorical)
-        return distribution
-
-
 class SACActor:
     """Puts out fresh actions of a policy with what critics say of them.
 
@@ -235,15 +219,7 @@ class SACActor:
 
     def structure(self) -> Structure:
         """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
-        policy = self.policy
-        why = "" if not policy.memory_size else "an actor that remembers"
-        declared = policy.structure()
-        return replace(
-            declared,
-            outputs=lambda parts, batch: self.outputs(declared.outputs(parts, batch), batch),
-            rounds=True,
-            obstacle=why,
-        )
+        return actor_structure(self.policy, self.outputs)
 
     def outputs(self, behavior: Behavior, batch: ActorBatch) -> ActorOutputs:
         """Does the same, given what actions are drawn from."""
@@ -283,7 +259,7 @@ class SAC(Algorithm[SACConfig]):
     """Learns critics, an actor and a temperature from replay: `learn` is the inner loop of Algorithm 1."""
 
     saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng", "replay")
-    fixed = ("actor", "categorical_actor")
+    fixed = ("actor",)
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
     replay: Replay
@@ -296,7 +272,6 @@ class SAC(Algorithm[SACConfig]):
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_optimizer = self._adam(policy)
         self.actor = attach(SACActor(policy, self.critics.detached_forward))
-        self.categorical_actor = CategoricalActor(policy)
         self.temperature = Temperature(cfg.alpha_init).to(self.replay.device) if cfg.alpha is None else None
         self.temperature_optimizer = None if self.temperature is None else self._adam(self.temperature)
         self.rng = streams.generator(Role.LEARNER, name)
@@ -393,20 +368,24 @@ class SAC(Algorithm[SACConfig]):
         """The same, in expectation over all actions (Christodoulou, eq. 10)."""
         with torch.no_grad():
             assert self.critics.target_forward is not None
-            policy = self.categorical_actor.of(rows.next_obs, rows.next_recurrent)
             pair = StateAction(rows.next_obs, rows.action, recurrent=rows.next_recurrent)
+            policy = self.distribution(pair)
             q = critic_values(self.critics.target_forward, pair).amin(0)
             value = (policy.log_probs.exp() * (q - alpha * policy.log_probs)).sum(1)
             target = torch.addcmul(rows.reward, rows.discount, value)
         batch = CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent)
         metrics = self.critics.improve(discrete_critic_loss, batch, cfg)
         with torch.no_grad():
-            q = critic_values(self.critics.forward, StateAction(rows.obs, rows.action, recurrent=rows.recurrent)).amin(
-                0
-            )
+            q = critic_values(self.critics.forward, batch).amin(0)
         actor_batch = DiscreteBatch(rows.obs, q, alpha, rows.recurrent)
-        learned = gradient_step(self.categorical_actor, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
+        learned = gradient_step(self.distribution, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)
+
+    def distribution(self, batch: DiscreteBatch | StateAction) -> Categorical:
+        """The policy's probabilities of all actions in the rows of a batch."""
+        distribution = behavior_of(self.policy, batch.obs, recurrent=batch.recurrent)
+        assert isinstance(distribution, Categorical)
+        return distribution
 
     def target_entropy(self, rows: Experience) -> Tensor | float:
         """The entropy that the temperature aims at; where masks forbid some choices, ``[N]``."""
