@@ -55,10 +55,6 @@ class PlainQ(Algorithm[PlainQConfig]):
         self.optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=1e-8)
         self.replay = Replay(policy, cfg, streams, name)
 
-    @property
-    def demand(self):
-        return self.replay.demand
-
     def values(self, obs):
         head: Any = self.policy.head
         return head.values(self.policy.trunk(obs))

@@ -26,7 +26,7 @@ from rookery.algorithms.critics import (
     target_of,
 )
 from rookery.algorithms.experience import Experience
-from rookery.core.batch import Demand, Rollout, TensorTree, Transitions
+from rookery.core.batch import Rollout, TensorTree, Transitions
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
@@ -110,11 +110,6 @@ class DDPG(Algorithm[DDPGConfig]):
         self.target_forward = attach(DDPGActor(self.actor_target, self.critics.detached_forward), learns=False)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
-
-    @property
-    def demand(self) -> Demand:
-        """Asks for `train_every` decisions."""
-        return self.replay.demand
 
     def training_step(self, rollout: Rollout) -> Row:
         """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""

@@ -28,7 +28,7 @@ from rookery.algorithms.q_values import (
     played,
     values_of,
 )
-from rookery.core.batch import Demand, Rollout, TensorTree, Transitions, flat
+from rookery.core.batch import Rollout, TensorTree, Transitions, flat
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
@@ -137,11 +137,6 @@ class DQN(Algorithm[DQNConfig]):
         if cfg.exploration.kind == "parameters":
             self.exploration = ParameterNoise(policy, self.optimizer.flat.data, self.rng)
         self.explore()
-
-    @property
-    def demand(self) -> Demand:
-        """Asks for `train_every` decisions."""
-        return self.replay.demand
 
     def training_step(self, rollout: Rollout) -> Row:
         """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""

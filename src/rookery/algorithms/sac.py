@@ -31,7 +31,7 @@ from rookery.algorithms.critics import (
     named,
 )
 from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
-from rookery.core.batch import Demand, Rollout, TensorTree
+from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
@@ -294,11 +294,6 @@ class SAC(Algorithm[SACConfig]):
                 f"policies.{self.name}.critic: quantiles and norm = batch are for numbers, not for actions of "
                 f"{action.space}; leave them out, or use DQN with values.kind = quantile"
             )
-
-    @property
-    def demand(self) -> Demand:
-        """Asks for `train_every` decisions."""
-        return self.replay.demand
 
     def training_step(self, rollout: Rollout) -> Row:
         """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
