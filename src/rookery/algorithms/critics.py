@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.ops import quantile_huber
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, StepConfig, gradient_step, track
-from rookery.core.settings import NonNegativeInt, PositiveInt, Settings
+from rookery.core.settings import Fraction, NonNegativeInt, PositiveInt, Settings, Structural
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_body, build_critic_trunk, build_trunk
@@ -34,6 +34,7 @@ from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.critics import action_values
 from rookery.native.forward import Forward, NetworkKernels, attach
 from rookery.policies.policy import Policy
+from rookery.replay.replay import ReplaySettings
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 BatchT = TypeVar("BatchT", bound="StateAction")
@@ -55,6 +56,16 @@ class CriticConfig(Settings):
 
     drop: NonNegativeInt = 2
     """With `quantiles`: so many for each network are left out of targets, the highest of all together."""
+
+
+@dataclass(frozen=True)
+class CriticSettings(ReplaySettings):
+    """What can be set of every algorithm whose actor learns from critics."""
+
+    tau: Fraction = 0.005
+    """How far target networks follow when they do."""
+    critic: Structural[CriticConfig] = field(default_factory=CriticConfig)
+    """The critics."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +117,6 @@ class JointBatch(StateAction):
     weight: Tensor | None
 
 
-class HasCritic(StepConfig, Protocol):
-    """What losses of critics read from an algorithm's settings."""
-
-    @property
-    def critic(self) -> CriticConfig:
-        """How critics are built."""
-        ...
-
-
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +145,7 @@ def backup(q: Tensor, reward: Tensor, discount: Tensor, bonus: Tensor | None, cr
     return torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), kept)
 
 
-def critic_loss(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> tuple[Tensor, Metrics]:
+def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
     """Half the squared error of each network, or its quantile regression, summed over networks.
 
     Args:
@@ -171,7 +173,7 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> tuple[Tensor, 
     }
 
 
-def critic_gradient(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> OutputGradients | None:
+def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> OutputGradients | None:
     """The gradient of `critic_loss` with respect to values ``[K, N]``, and its metrics; None of quantiles."""
     if q.dim() != 2:
         return None
@@ -183,7 +185,7 @@ def critic_gradient(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> OutputGrad
 CRITIC_GRADIENT = ClosedForm(critic_loss, critic_gradient)
 
 
-def joint_critic_loss(q: Tensor, batch: JointBatch, cfg: HasCritic) -> tuple[Tensor, Metrics]:
+def joint_critic_loss(q: Tensor, batch: JointBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
     """`critic_loss` towards the networks' own values of what came after, from the same pass (CrossQ, section 3)."""
     now, after = q.chunk(2, 1)
     target = backup(after.detach(), batch.reward, batch.discount, batch.bonus, cfg.critic)
@@ -493,7 +495,7 @@ class CriticLearner(Stateful):
         self.target_forward = None if self.target is None else attach(self.target, learns=False)
         self.detached_forward = attach(self.detached, learns=False)
 
-    def learn(self, rows: Experience, next_action: Tensor, bonus: Tensor | None, cfg: HasCritic) -> Metrics:
+    def learn(self, rows: Experience, next_action: Tensor, bonus: Tensor | None, cfg: CriticSettings) -> Metrics:
         """One gradient step towards ``reward + discount * (value of the next action - bonus)``.
 
         Args:

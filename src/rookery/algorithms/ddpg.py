@@ -18,6 +18,7 @@ from rookery.algorithms.critics import (
     CriticConfig,
     CriticLearner,
     Critics,
+    CriticSettings,
     StateAction,
     actor_structure,
     behavior_of,
@@ -31,28 +32,25 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, Structural
+from rookery.core.settings import Structural
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
 from rookery.models.squashed import Deterministic
 from rookery.models.structure import Structure
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
-from rookery.replay.replay import Replay, ReplaySettings
+from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
-class DDPGConfig(AlgorithmConfig, ReplaySettings):
+class DDPGConfig(AlgorithmConfig, CriticSettings):
     """Settings of DDPG. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.ddpg:DDPG"
 
-    tau: Fraction = 0.005
-    """How far target networks follow when they do."""
     exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)
     """The noise on actions while playing."""
     critic: Structural[CriticConfig] = field(default_factory=lambda: CriticConfig(number=1))
-    """The critics."""
 
     @property
     def head(self) -> HeadSpec:

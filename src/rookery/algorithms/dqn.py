@@ -177,8 +177,8 @@ class DQN(Algorithm[DQNConfig]):
     @torch.no_grad()
     def targets(self, drawn: Transitions, cfg: DQNConfig) -> QBatch:
         """What decisions should be worth: ``reward + discount * target value`` of the best action after them."""
-        after = values_of(self.target_forward, drawn.next_obs, self.noise())
-        judge = values_of(self.forward, drawn.next_obs, self.noise()) if cfg.double else after
+        after, _ = values_of(self.target_forward, drawn.next_obs, self.noise())
+        judge = values_of(self.forward, drawn.next_obs, self.noise())[0] if cfg.double else after
         best = self.best(judge, drawn.next_obs.get(MASK))
         target = self.estimate.target(drawn.reward, drawn.discount, played(after, best))
         return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise())

@@ -148,7 +148,7 @@ class PQN(Algorithm[PQNConfig]):
 
     def best(self, obs: TensorTree) -> Tensor:
         """Gives the largest value among the actions that are allowed, ``[N, 1]``; 0 where none is."""
-        values, mask = values_of(self.forward, obs, None), obs.get(MASK)
+        (values, _), mask = values_of(self.forward, obs, None), obs.get(MASK)
         if mask is None:
             return values.amax(1, keepdim=True)
         return torch.where(mask, values, -torch.inf).amax(1, keepdim=True).masked_fill_(~mask.any(1, keepdim=True), 0.0)

@@ -113,45 +113,31 @@ class QNetwork(nn.Module):
         self.trunk = trunk
         self.memory = memory
 
-    def values(self, obs: TensorTree, noise: Tensor | None) -> Tensor:
-        """``[N, A]`` or ``[N, A, M]``, of rows ``[N, ...]`` that stand for themselves.
+    def values(
+        self, obs: TensorTree, noise: Tensor | None, memory: Tensor | None = None, sequences: Sequences | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Values ``[N, A]`` or ``[N, A, M]``; and what is remembered after each sequence, ``[B, M]``, if anything is.
 
         Args:
-            obs: By leaf path.
+            obs: By leaf path, ``[N, ...]``.
             noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
+            memory: ``[B, M]`` what is remembered before each sequence; None where each row stands for itself.
+            sequences: How the rows lie in time; None likewise.
         """
-        return self._values(self.trunk(obs), noise)
-
-    def along(
-        self, obs: TensorTree, noise: Tensor | None, memory: Tensor, sequences: Sequences
-    ) -> tuple[Tensor, Tensor]:
-        """The same of rows in sequences; and what is remembered after each sequence, ``[B, M]``.
-
-        Args:
-            obs: As of `values`, like the next.
-            noise: ``[1, W]``.
-            memory: ``[B, M]`` what is remembered before each sequence.
-            sequences: How the rows lie in time.
-        """
-        assert self.memory is not None
-        features, after = self.memory(self.trunk(obs), memory, sequences)
-        return self._values(features, noise), after
+        features, after = self.trunk(obs), None
+        if self.memory is not None and memory is not None and sequences is not None:
+            features, after = self.memory(features, memory, sequences)
+        return self.head.values(features, None if noise is None else noise.expand(len(features), -1)), after
 
     def forward(self, batch: QBatch) -> Tensor:
         """What is learned of each action, for the rows of a batch."""
-        if batch.sequences is None or batch.memory is None:
-            values = self.values(batch.obs, batch.noise)
-        else:
-            values, _ = self.along(batch.obs, batch.noise, batch.memory, batch.sequences)
+        values, _ = self.values(batch.obs, batch.noise, batch.memory, batch.sequences)
         return values if batch.learned is None else values.index_select(0, batch.learned)
 
     def structure(self) -> Structure:
-        """Declares what `forward`, `values` and `along` compute."""
+        """Declares what `forward` and `values` compute."""
         tower = Tower(self.trunk, (self.head,), self.memory)
         return Structure((tower,), self.model, _inputs, lambda parts, batch: parts[0], rounds=True)
-
-    def _values(self, features: Tensor, noise: Tensor | None) -> Tensor:
-        return self.head.values(features, None if noise is None else noise.expand(len(features), -1))
 
 
 def _inputs(batch: QBatch) -> Inputs:
@@ -159,28 +145,21 @@ def _inputs(batch: QBatch) -> Inputs:
 
 
 @torch.no_grad()
-def values_of(network: Forward[QNetwork], obs: TensorTree, noise: Tensor | None) -> Tensor:
-    """Computes what `QNetwork.values` does, without a graph, on kernels where they run."""
-    kernels = network.kernels
-    return network.net.values(obs, noise) if kernels is None else kernels.run(Inputs(obs))[0]
-
-
-@torch.no_grad()
-def values_along(
+def values_of(
     network: Forward[QNetwork],
     obs: TensorTree,
     noise: Tensor | None,
-    memory: Tensor,
-    sequences: Sequences,
+    memory: Tensor | None = None,
+    sequences: Sequences | None = None,
     keep: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Computes what `QNetwork.along` does, without a graph, on kernels where they run; with `keep`, a backward pass
+) -> tuple[Tensor, Tensor | None]:
+    """Computes what `QNetwork.values` does, without a graph, on kernels where they run; with `keep`, a backward pass
     through them will follow.
     """
     kernels = network.kernels
     if kernels is None:
-        return network.net.along(obs, noise, memory, sequences)
-    after = torch.empty_like(memory)
+        return network.net.values(obs, noise, memory, sequences)
+    after = None if memory is None else torch.empty_like(memory)
     return kernels.run(Inputs(obs, memory, sequences, laid_out=True), keep, after)[0], after
 
 

@@ -19,9 +19,9 @@ from rookery.algorithms.action_noise import NoiseConfig
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.critics import (
     CriticBatch,
-    CriticConfig,
     CriticLearner,
     Critics,
+    CriticSettings,
     StateAction,
     actor_structure,
     behavior_of,
@@ -45,17 +45,15 @@ from rookery.models.structure import Structure
 from rookery.native.critics import action_gradient, action_values, squashed_gradient
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
-from rookery.replay.replay import Replay, ReplaySettings
+from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
-class SACConfig(AlgorithmConfig, ReplaySettings):
+class SACConfig(AlgorithmConfig, CriticSettings):
     """Settings of SAC. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.sac:SAC"
 
-    tau: Fraction = 0.005
-    """How far target networks follow in a gradient step."""
     n_step: PositiveInt = 1
     """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played, and
     entropy counts only after them.
@@ -78,8 +76,6 @@ class SACConfig(AlgorithmConfig, ReplaySettings):
     """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
     exploration: NoiseConfig = field(default_factory=NoiseConfig)
     """What the noise of consecutive decisions has to do with each other; how large it is, the policy says."""
-    critic: Structural[CriticConfig] = field(default_factory=CriticConfig)
-    """The critics."""
 
     @property
     def head(self) -> HeadSpec:

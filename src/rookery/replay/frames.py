@@ -43,15 +43,13 @@ def frames_for(capacity: int) -> int:
     return capacity + capacity // SPARE + REACH
 
 
-def whole(piece: Piece, path: str, sort: str) -> np.ndarray:
-    """Observations ``[n, K, ...]`` of a piece that has their frames.
-
-    Args:
-        piece: With ``frame/PATH``.
-        path: Of the leaf.
-        sort: ``stack``, or ``next_stack`` for those of ``next_row``.
+def observations_of(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
+    """A leaf of the observations of a piece ``[n, ...]``, whole however they are stored; with the prefix ``next_``, of
+    what was seen after its ``next_row``.
     """
-    return piece[f"frame/{path}"][piece[f"number/{path}"].searchsorted(piece[f"{sort}/{path}"])]
+    if f"{prefix}obs/{path}" in piece:
+        return piece[f"{prefix}obs/{path}"]
+    return piece[f"frame/{path}"][piece[f"number/{path}"].searchsorted(piece[f"{prefix}stack/{path}"])]
 
 
 class PlainLeaf:

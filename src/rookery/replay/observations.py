@@ -14,7 +14,7 @@ import numpy as np
 from rookery.core.spaces import ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import check_growth, check_room, leaf_bytes
-from rookery.replay.frames import PlainLeaf, StackedLeaf, may_be_stack, whole
+from rookery.replay.frames import PlainLeaf, StackedLeaf, may_be_stack, observations_of
 from rookery.replay.pieces import Piece, check_array
 
 
@@ -122,10 +122,8 @@ class Observations(Stateful):
                 if isinstance(leaf, StackedLeaf):
                     piece = leaf.renumbered(piece)
                 else:
-                    piece = piece | {
-                        f"obs/{path}": whole(piece, path, "stack"),
-                        f"next_obs/{path}": whole(piece, path, "next_stack"),
-                    }
+                    whole = {f"{prefix}obs/{path}": observations_of(piece, path, prefix) for prefix in ("", "next_")}
+                    piece = piece | whole
         return piece
 
     def oldest(self, first: int, total: int) -> int:
