@@ -326,12 +326,11 @@ class ReplayBuffer(Stateful):
         self.total += size
         self.after[rows] = np.where(piece["terminated"], rows, -1)
         self.after[rows[piece["next_row"]]] = self.observations.keep_aside(piece)
-        if self.memory_size:
-            self._remember(rows, piece)
         before = piece["before"]
         linked = (before > 0) & (serial - before >= self.first)
         following, previous = rows[linked], (serial - before)[linked] % self.capacity
         if self.memory_size:
+            self._remember(rows, piece)
             self.follow[previous] = following
         # where an episode begins that did not end, it was cut off: then what was seen last stays aside
         goes_on = ~(self.terminated[previous] | self.truncated[previous] | self.begins[following])

@@ -134,9 +134,7 @@ class Replay(Stateful):
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
         """Draws decisions, on the networks' device, with normalized observations; see `ReplayBuffer.sample`."""
-        rows = self.buffer.sample(batch_size, n_step=n_step, gamma=gamma, beta=beta)
-        if self.device.type != "cpu":
-            rows = rows.to(self.device)
+        rows = self.buffer.sample(batch_size, n_step=n_step, gamma=gamma, beta=beta).to(self.device)
         if self.policy.normalizer is None:
             return rows
         return replace(rows, obs=self.policy.normalize(rows.obs), next_obs=self.policy.normalize(rows.next_obs))
