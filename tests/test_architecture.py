@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
@@ -182,7 +183,9 @@ def functions(tree: ast.AST, above: str = "") -> list[tuple[str, ast.FunctionDef
 
 @cache
 def settings_fields() -> dict[str, list[tuple[str, ast.AnnAssign, ast.stmt | None]]]:
-    """Every field of every class below `Settings`: by name, the classes with it, and what stands under it."""
+    """Every field of every class below `Settings`: by name, the classes with it, and the text under it, which may be
+    that of a class above it whose field has another default here.
+    """
     classes = {
         node.name: node for path in files() for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)
     }
@@ -193,13 +196,21 @@ def settings_fields() -> dict[str, list[tuple[str, ast.AnnAssign, ast.stmt | Non
         bases = classes[name].bases if name in classes else []
         return any(is_settings(ast.unparse(base).split("[")[0]) for base in bases)
 
+    def text_under(node: ast.ClassDef, field: str) -> ast.stmt | None:
+        for line, following in itertools.pairwise(node.body):
+            if isinstance(line, ast.AnnAssign) and ast.unparse(line.target) == field and is_text(following):
+                return following
+        above = [classes[ast.unparse(base)] for base in node.bases if ast.unparse(base) in classes]
+        return next(filter(None, (text_under(base, field) for base in above)), None)
+
     fields: dict[str, list[tuple[str, ast.AnnAssign, ast.stmt | None]]] = {}
     for name, node in classes.items():
         if not is_settings(name) or not any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
             continue
-        for line, following in zip(node.body, [*node.body[1:], None], strict=True):
+        for line in node.body:
             if isinstance(line, ast.AnnAssign) and "ClassVar" not in ast.unparse(line.annotation):
-                fields.setdefault(ast.unparse(line.target), []).append((name, line, following))
+                field = ast.unparse(line.target)
+                fields.setdefault(field, []).append((name, line, text_under(node, field)))
     return fields
 
 
@@ -341,10 +352,7 @@ def test_settings_are_found_by_this_file():
 
 def test_every_setting_says_below_it_what_it_means():
     silent = [
-        f"{owner}.{name}"
-        for name, places in settings_fields().items()
-        for owner, _, following in places
-        if following is None or not is_text(following)
+        f"{owner}.{name}" for name, places in settings_fields().items() for owner, _, text in places if text is None
     ]
     assert not silent
 

@@ -43,7 +43,7 @@ from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
-from rookery.replay.replay import Replay
+from rookery.replay.replay import Replay, ReplaySettings
 from rookery.rollout.hooks import EpisodeListener
 from rookery.tune.scheduler import Action, Scheduler, SchedulerConfig
 
@@ -82,6 +82,7 @@ __all__ = [
     "Replay",
     "ReplayBuffer",
     "ReplayConfig",
+    "ReplaySettings",
     "Role",
     "Rollout",
     "Row",

@@ -14,7 +14,7 @@ from torch.distributions import Categorical
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.experience import Experience
-from rookery.algorithms.sac import SAC, CategoricalActor, DiscreteBatch, SACConfig, discrete_actor_loss
+from rookery.algorithms.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
 from rookery.core.seeding import Streams
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.policies.policy import Policy
@@ -88,7 +88,7 @@ def test_critics_learn_the_soft_value_in_expectation_over_what_is_allowed(masked
 def test_the_actor_loss_is_an_exact_expectation(masked):
     learner, rows, q = sac(masked), transitions(masked), torch.randn(32, 4)
     batch = DiscreteBatch(rows.obs, q, torch.tensor(0.3))
-    loss, metrics = discrete_actor_loss(CategoricalActor(learner.policy)(batch), batch, learner.cfg)
+    loss, metrics = discrete_actor_loss(learner.distribution(batch), batch, learner.cfg)
     wanted = distribution(learner.policy, rows.obs)
     entropy = -(wanted.probs * wanted.probs.clamp_min(1e-30).log()).sum(1)
     assert float(loss.detach()) == pytest.approx(
@@ -100,7 +100,7 @@ def test_the_actor_loss_is_an_exact_expectation(masked):
 def test_its_gradient_is_what_many_draws_come_to():
     learner, rows, q = sac(), transitions(), torch.randn(32, 4)
     batch = DiscreteBatch(rows.obs, q, torch.tensor(0.3))
-    loss, _ = discrete_actor_loss(CategoricalActor(learner.policy)(batch), batch, learner.cfg)
+    loss, _ = discrete_actor_loss(learner.distribution(batch), batch, learner.cfg)
     (exact,) = torch.autograd.grad(loss, learner.policy.head.linear.bias)
     drawn = distribution(learner.policy, rows.obs)
     torch.manual_seed(0)
@@ -115,7 +115,7 @@ def test_what_a_mask_forbids_has_no_part_in_the_actors_gradient():
     learner, rows = sac(masked=True), transitions(masked=True)
     rows.obs[MASK][:, 3] = False
     loss, _ = discrete_actor_loss(
-        learner.categorical_actor(batch := DiscreteBatch(rows.obs, torch.randn(32, 4), torch.tensor(0.3))),
+        learner.distribution(batch := DiscreteBatch(rows.obs, torch.randn(32, 4), torch.tensor(0.3))),
         batch,
         learner.cfg,
     )
@@ -147,7 +147,7 @@ def test_the_actors_step_gives_critics_no_gradient():
     grad = learner.critics.optimizer.flat.grad.clone()
     learner.learn_discrete(transitions(), torch.tensor(1.0), learner.cfg.replace(lr=1e-12))
     batch = DiscreteBatch(transitions().obs, torch.randn(32, 4), torch.tensor(0.3))
-    loss, _ = discrete_actor_loss(learner.categorical_actor(batch), batch, learner.cfg)
+    loss, _ = discrete_actor_loss(learner.distribution(batch), batch, learner.cfg)
     after = learner.critics.optimizer.flat.grad.clone()
     loss.backward()
     assert torch.equal(learner.critics.optimizer.flat.grad, after)

@@ -179,24 +179,24 @@ def prepared(**settings):
 
 def test_a_hard_target_is_copied_after_every_so_many_gradient_steps():
     dqn = prepared(target={"every": 3})
-    start = dqn.target_flat.data.clone()
+    start = dqn.target_data.clone()
     assert torch.equal(start, dqn.optimizer.flat.data)
     equal = []
     for _ in range(7):
         dqn.learn(1)
-        equal.append(torch.equal(dqn.target_flat.data, dqn.optimizer.flat.data))
+        equal.append(torch.equal(dqn.target_data, dqn.optimizer.flat.data))
         if len(equal) < 3:
-            assert torch.equal(dqn.target_flat.data, start)
+            assert torch.equal(dqn.target_data, start)
     assert equal == [False, False, True, False, False, True, False]
 
 
 def test_a_soft_target_goes_a_share_of_the_way_in_each_gradient_step():
     dqn = prepared(target={"kind": "soft", "tau": 0.25})
     for _ in range(3):
-        before = dqn.target_flat.data.clone()
+        before = dqn.target_data.clone()
         dqn.learn(1)
         expected = before + 0.25 * (dqn.optimizer.flat.data - before)
-        assert torch.allclose(dqn.target_flat.data, expected, atol=1e-6)
+        assert torch.allclose(dqn.target_data, expected, atol=1e-6)
 
 
 def test_the_target_is_a_network_of_its_own_and_learns_nothing():
@@ -204,7 +204,7 @@ def test_the_target_is_a_network_of_its_own_and_learns_nothing():
     before = copy.deepcopy(dqn.target_net.state_dict())
     dqn.learn(5)
     assert all(torch.equal(value, before[name]) for name, value in dqn.target_net.state_dict().items())
-    assert not dqn.target_flat.grad.any()
+    assert not any(weight.requires_grad or weight.grad.any() for weight in dqn.target_net.parameters())
     mine = {parameter.data_ptr() for parameter in dqn.net.parameters()}
     assert not mine & {parameter.data_ptr() for parameter in dqn.target_net.parameters()}
     assert mine == {parameter.data_ptr() for parameter in dqn.policy.parameters()}
@@ -249,6 +249,6 @@ def test_it_learns_what_a_table_would(double):
     dqn.replay.store(type(rollout)(**{**vars(rollout), **parts}))
     dqn.learn(600)
     with torch.no_grad():
-        values = dqn.net.values({"obs": torch.eye(2)}, None)
+        values, _ = dqn.net.values({"obs": torch.eye(2)}, None)
     assert torch.allclose(values[1], torch.tensor([0.0, 1.0, 2.0]), atol=0.1)
     assert torch.allclose(values[0], torch.full((3,), 1.0), atol=0.1)  # 0.5 * 2

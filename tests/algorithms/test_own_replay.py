@@ -15,11 +15,11 @@ from rookery.core.optim import Adam, gradient_step
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QValues
 from rookery.replay.buffer import ReplayConfig
-from rookery.replay.replay import Replay
+from rookery.replay.replay import Replay, ReplaySettings
 
 
 @dataclass(frozen=True)
-class PlainQConfig(AlgorithmConfig):
+class PlainQConfig(AlgorithmConfig, ReplaySettings):
     """Settings of Q-learning without a target network."""
 
     algorithm: ClassVar[str] = f"{__name__}:PlainQ"
@@ -30,7 +30,6 @@ class PlainQConfig(AlgorithmConfig):
     learning_starts: int = 20
     train_every: int = 4
     updates_per_step: float = 0.5
-    max_grad_norm: float | None = None
     replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=100))
     model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(8,)))
 
@@ -55,10 +54,6 @@ class PlainQ(Algorithm[PlainQConfig]):
         super().__init__(policy, cfg, streams, name)
         self.optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=1e-8)
         self.replay = Replay(policy, cfg, streams, name)
-
-    @property
-    def demand(self):
-        return self.replay.demand
 
     def values(self, obs):
         head: Any = self.policy.head

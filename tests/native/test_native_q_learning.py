@@ -113,7 +113,7 @@ def same(cfg, obs=VECTOR):
     change = (expected - before).norm()
     assert change > 0
     assert (after - expected).norm() < 1e-5 * change
-    torch.testing.assert_close(mine.target_flat.data, theirs.target_flat.data, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(mine.target_data, theirs.target_data, rtol=1e-4, atol=1e-6)
     assert priority.numpy() == pytest.approx(wanted.numpy(), abs=1e-4)
     assert {name: float(value) for name, value in metrics.items()} == pytest.approx(
         {name: float(value) for name, value in known.items()}, rel=1e-4, abs=1e-5

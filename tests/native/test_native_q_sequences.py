@@ -8,7 +8,7 @@ from q_learners import MASKED, NUMBERS, fragments, learner
 from stepping import step
 
 from rookery.algorithms.dqn import TargetConfig
-from rookery.algorithms.q_values import ValuesConfig, values_along
+from rookery.algorithms.q_values import ValuesConfig, values_of
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.native.forward import NetworkKernels
@@ -75,7 +75,7 @@ def same(settings, drawing, **memory):
     change = (expected - before).norm()
     assert change > 0
     assert (after - expected).norm() < 1e-5 * change
-    torch.testing.assert_close(mine.target_flat.data, theirs.target_flat.data, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(mine.target_data, theirs.target_data, rtol=1e-4, atol=1e-6)
     assert len(priorities) == len(wanted) == (10 if settings["replay"].kind == "prioritized" else 0)
     for priority, torchs in zip(priorities, wanted, strict=True):
         torch.testing.assert_close(priority, torchs, rtol=1e-4, atol=1e-4)
@@ -110,7 +110,7 @@ def test_values_and_what_is_remembered_after_sequences_are_those_of_torch():
     sequences, memory = rollout.sequences()
     obs = {"obs": rollout.obs["obs"].flatten(0, 1).index_select(0, rollout.valid_rows())}
     with torch.no_grad():
-        found, wanted = (values_along(algo.forward, obs, None, memory, sequences) for algo in (mine, theirs))
+        found, wanted = (values_of(algo.forward, obs, None, memory, sequences) for algo in (mine, theirs))
     for ours, torchs in zip(found, wanted, strict=True):
         torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-6)
 

@@ -477,11 +477,9 @@ FORGETTABLE = {
     "White": "noise that remembers nothing",
     "SACActor": "holds networks that the learner saves",
     "DDPGActor": "likewise",
-    "CategoricalActor": "likewise",
     "PlainLeaf": "rows of a replay memory, which lie in files of their own (`SavedReplays`)",
     "Pool": "places of such rows; made again when they are restored",
     "Regular": "likewise; a faster way to add rows",
-    "RolloutArrays": "likewise",
     "SumTree": "likewise; its leaves are saved by the memory",
 }
 """Objects of a trainer that change and are no `Stateful`, with the reason why nothing is lost."""

@@ -95,9 +95,11 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         return self.policy
 
     @property
-    @abstractmethod
     def demand(self) -> Demand:
-        """How much experience an update wants."""
+        """How much experience an update wants; with `replay`, as much as that says."""
+        if self.replay is None:
+            raise NotImplementedError(f"{type(self).__name__} has no replay, and must say how much experience it wants")
+        return self.replay.demand
 
     @abstractmethod
     def training_step(self, rollout: Rollout) -> Row:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.ops import quantile_huber
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, StepConfig, gradient_step, track
-from rookery.core.settings import NonNegativeInt, PositiveInt, Settings
+from rookery.core.settings import Fraction, NonNegativeInt, PositiveInt, Settings, Structural
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_body, build_critic_trunk, build_trunk
@@ -34,6 +34,7 @@ from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.critics import action_values
 from rookery.native.forward import Forward, NetworkKernels, attach
 from rookery.policies.policy import Policy
+from rookery.replay.replay import ReplaySettings
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 BatchT = TypeVar("BatchT", bound="StateAction")
@@ -58,6 +59,16 @@ class CriticConfig(Settings):
 
 
 @dataclass(frozen=True)
+class CriticSettings(ReplaySettings):
+    """What can be set of every algorithm whose actor learns from critics."""
+
+    tau: Fraction = 0.005
+    """How far target networks follow when they do."""
+    critic: Structural[CriticConfig] = field(default_factory=CriticConfig)
+    """The critics."""
+
+
+@dataclass(frozen=True)
 class StateAction:
     """What critics value; ``[N, ...]``.
 
@@ -70,6 +81,10 @@ class StateAction:
     obs: TensorTree
     action: Tensor
     recurrent: RecurrentInput | None = field(default_factory=lambda: None, kw_only=True)
+
+    def seen(self, takes_action: bool) -> TensorTree:
+        """Gives what the trunk of a critic sees, with the action or without."""
+        return {**self.obs, CRITIC_ACTION: self.action} if takes_action else self.obs
 
 
 @dataclass(frozen=True)
@@ -102,15 +117,6 @@ class JointBatch(StateAction):
     weight: Tensor | None
 
 
-class HasCritic(StepConfig, Protocol):
-    """What losses of critics read from an algorithm's settings."""
-
-    @property
-    def critic(self) -> CriticConfig:
-        """How critics are built."""
-        ...
-
-
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 
@@ -139,7 +145,7 @@ def backup(q: Tensor, reward: Tensor, discount: Tensor, bonus: Tensor | None, cr
     return torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), kept)
 
 
-def critic_loss(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> tuple[Tensor, Metrics]:
+def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
     """Half the squared error of each network, or its quantile regression, summed over networks.
 
     Args:
@@ -167,7 +173,7 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> tuple[Tensor, 
     }
 
 
-def critic_gradient(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> OutputGradients | None:
+def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> OutputGradients | None:
     """The gradient of `critic_loss` with respect to values ``[K, N]``, and its metrics; None of quantiles."""
     if q.dim() != 2:
         return None
@@ -179,7 +185,7 @@ def critic_gradient(q: Tensor, batch: CriticBatch, cfg: HasCritic) -> OutputGrad
 CRITIC_GRADIENT = ClosedForm(critic_loss, critic_gradient)
 
 
-def joint_critic_loss(q: Tensor, batch: JointBatch, cfg: HasCritic) -> tuple[Tensor, Metrics]:
+def joint_critic_loss(q: Tensor, batch: JointBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
     """`critic_loss` towards the networks' own values of what came after, from the same pass (CrossQ, section 3)."""
     now, after = q.chunk(2, 1)
     target = backup(after.detach(), batch.reward, batch.discount, batch.bonus, cfg.critic)
@@ -329,14 +335,8 @@ class Critic(nn.Module):
 
     def forward(self, batch: StateAction) -> Tensor:
         """Values ``[N]``, quantiles ``[N, M]``, or values of all choices ``[N, A]``."""
-        output: Tensor = self.linear(self.trunk(self._seen(batch)))
+        output: Tensor = self.linear(self.trunk(batch.seen(self.takes_action) if batch.recurrent is None else batch))
         return output.squeeze(1) if self._outputs == 1 else output
-
-    def _seen(self, batch: StateAction) -> StateAction | TensorTree:
-        """What its trunk takes."""
-        if batch.recurrent is not None:
-            return batch
-        return {**batch.obs, CRITIC_ACTION: batch.action} if self.takes_action else batch.obs
 
 
 class Critics(nn.Module):
@@ -361,11 +361,14 @@ class Critics(nn.Module):
         towers = tuple(Tower(critic.trunk, (critic.linear,)) for critic in self.networks if isinstance(critic, Critic))
         why = "critics that remember" if any(isinstance(tower.trunk, RememberingTrunk) for tower in towers) else ""
         return Structure(
-            towers, self.model, self._inputs, lambda parts, batch: parts[0], stacked=True, rounds=True, obstacle=why
+            towers,
+            self.model,
+            lambda batch: Inputs(batch.seen(self.takes_action)),
+            lambda parts, batch: parts[0],
+            stacked=True,
+            rounds=True,
+            obstacle=why,
         )
-
-    def _inputs(self, batch: StateAction) -> Inputs:
-        return Inputs({**batch.obs, CRITIC_ACTION: batch.action} if self.takes_action else batch.obs)
 
 
 def critic_values(critics: Forward[Critics], pair: StateAction) -> Tensor:
@@ -397,6 +400,17 @@ def behavior_of(
         return policy.behavior(kernels.run(Inputs(obs)), obs.get(MASK))
     behavior: Behavior = policy.head(policy.trunk(obs), obs.get(MASK))
     return behavior
+
+
+def actor_structure(policy: Policy, outputs: Callable[[Behavior, Any], Any]) -> Structure:
+    """Declares what an actor's loss takes: `outputs`, of what a policy draws actions from and the batch."""
+    declared = policy.structure()
+    return replace(
+        declared,
+        outputs=lambda parts, batch: outputs(declared.outputs(parts, batch), batch),
+        rounds=True,
+        obstacle="an actor that remembers" if policy.memory_size else "",
+    )
 
 
 def mask_at(obs: TensorTree, recurrent: RecurrentInput | None) -> Tensor | None:
@@ -481,7 +495,7 @@ class CriticLearner(Stateful):
         self.target_forward = None if self.target is None else attach(self.target, learns=False)
         self.detached_forward = attach(self.detached, learns=False)
 
-    def learn(self, rows: Experience, next_action: Tensor, bonus: Tensor | None, cfg: HasCritic) -> Metrics:
+    def learn(self, rows: Experience, next_action: Tensor, bonus: Tensor | None, cfg: CriticSettings) -> Metrics:
         """One gradient step towards ``reward + discount * (value of the next action - bonus)``.
 
         Args:

@@ -6,7 +6,7 @@ with three changes (`td3.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -18,72 +18,39 @@ from rookery.algorithms.critics import (
     CriticConfig,
     CriticLearner,
     Critics,
+    CriticSettings,
     StateAction,
+    actor_structure,
     behavior_of,
     critic_values,
     named,
     target_of,
 )
 from rookery.algorithms.experience import Experience
-from rookery.core.batch import Demand, Rollout, TensorTree, Transitions
+from rookery.core.batch import Rollout, TensorTree, Transitions
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
-    Fraction,
-    NonNegative,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    Scheduled,
-    Structural,
-)
-from rookery.models.build import ModelConfig
+from rookery.core.settings import Structural
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
 from rookery.models.squashed import Deterministic
 from rookery.models.structure import Structure
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
-from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
-class DDPGConfig(AlgorithmConfig):
+class DDPGConfig(AlgorithmConfig, CriticSettings):
     """Settings of DDPG. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.ddpg:DDPG"
 
-    lr: Scheduled[PositiveFloat] = 3e-4
-    """Learning rate of Adam, of actor and critics."""
-    gamma: Fraction = 0.99
-    """Discount of the environment's reward."""
-    tau: Fraction = 0.005
-    """How far target networks follow when they do."""
-    batch_size: PositiveInt = 256
-    """Decisions in a gradient step."""
-    learning_starts: NonNegativeInt = 1000
-    """Decisions in the memory before learning begins; until then actions are uniformly random."""
-    train_every: Structural[PositiveInt] = 1
-    """Decisions, of all slots together, from one round of gradient steps to the next."""
-    updates_per_step: NonNegative = 1.0
-    """Gradient steps for each decision."""
-    n_step: PositiveInt = 1
-    """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played."""
     exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)
     """The noise on actions while playing."""
     critic: Structural[CriticConfig] = field(default_factory=lambda: CriticConfig(number=1))
-    """The critics."""
-    max_grad_norm: PositiveFloat | None = None
-    """Longest gradient; longer ones are scaled down. None = any."""
-    adam_eps: PositiveFloat = 1e-8
-    """Added to Adam's denominator."""
-    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
-    """The memory."""
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
-    """The networks."""
 
     @property
     def head(self) -> HeadSpec:
@@ -109,15 +76,7 @@ class DDPGActor:
 
     def structure(self) -> Structure:
         """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
-        policy = self.policy
-        why = "" if not policy.memory_size else "an actor that remembers"
-        declared = policy.structure()
-        return replace(
-            declared,
-            outputs=lambda parts, rows: self.outputs(declared.outputs(parts, rows), rows),
-            rounds=True,
-            obstacle=why,
-        )
+        return actor_structure(self.policy, self.outputs)
 
     def outputs(self, behavior: Behavior, rows: Transitions) -> Tensor:
         """Does the same, given what actions are drawn from."""
@@ -149,11 +108,6 @@ class DDPG(Algorithm[DDPGConfig]):
         self.target_forward = attach(DDPGActor(self.actor_target, self.critics.detached_forward), learns=False)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
-
-    @property
-    def demand(self) -> Demand:
-        """Asks for `train_every` decisions."""
-        return self.replay.demand
 
     def training_step(self, rollout: Rollout) -> Row:
         """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""

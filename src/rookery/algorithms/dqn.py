@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.critics import target_of
 from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, ParameterNoise
 from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
 from rookery.algorithms.q_values import (
@@ -27,22 +28,13 @@ from rookery.algorithms.q_values import (
     played,
     values_of,
 )
-from rookery.core.batch import Demand, Rollout, TensorTree, Transitions, flat
+from rookery.core.batch import Rollout, TensorTree, Transitions, flat
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
-    Fraction,
-    NonNegative,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    Scheduled,
-    Settings,
-    Structural,
-)
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Settings, Structural
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
@@ -51,7 +43,7 @@ from rookery.native.forward import attach
 from rookery.native.td import TDRows
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
-from rookery.replay.replay import Replay
+from rookery.replay.replay import Replay, ReplaySettings
 
 
 @dataclass(frozen=True)
@@ -69,28 +61,21 @@ class TargetConfig(Settings):
 
 
 @dataclass(frozen=True)
-class DQNConfig(AlgorithmConfig):
+class DQNConfig(AlgorithmConfig, ReplaySettings):
     """Settings of DQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.dqn:DQN"
 
     lr: Scheduled[PositiveFloat] = 5e-4
-    """Learning rate of Adam."""
-    gamma: Fraction = 0.99
-    """Discount of the environment's reward."""
     batch_size: PositiveInt = 64
-    """Decisions in a gradient step; sequences, if the policy remembers."""
-    learning_starts: NonNegativeInt = 1000
-    """Decisions in the memory before learning begins; until then actions are random."""
     train_every: Structural[PositiveInt] = 4
-    """Decisions from one round of gradient steps to the next; a vector step of all copies is the least."""
     updates_per_step: NonNegative = 0.25
-    """Gradient steps for each decision: 0.25 = one for four."""
+    max_grad_norm: PositiveFloat | None = 10.0
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
     double: bool = True
     """Whether the network that learns chooses the action whose target value counts, which makes values less too large.
     """
-    n_step: PositiveInt = 1
-    """Rewards in a target before the value takes over."""
     dueling: Structural[bool] = False
     """Whether the value of a state and the advantages of actions are streams of their own."""
     dueling_hidden: Structural[tuple[PositiveInt, ...]] = ()
@@ -101,14 +86,6 @@ class DQNConfig(AlgorithmConfig):
     """The target network."""
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     """How actions are tried out."""
-    replay: ReplayConfig = field(default_factory=ReplayConfig)
-    """The replay buffer."""
-    max_grad_norm: PositiveFloat | None = 10.0
-    """Longest gradient; longer ones are scaled down. None = any."""
-    adam_eps: PositiveFloat = 1e-8
-    """Added to Adam's denominator."""
-    model: ModelConfig = field(default_factory=ModelConfig)
-    """The network."""
 
     @property
     def head(self) -> QValues:
@@ -139,7 +116,7 @@ class DQN(Algorithm[DQNConfig]):
     """
 
     saved = ("target_net", "optimizer", "exploration", "rng", "replay")
-    fixed = ("net", "forward", "target_flat", "target_forward", "estimate")
+    fixed = ("net", "forward", "target_data", "target_forward", "estimate")
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
     replay: Replay
@@ -152,20 +129,14 @@ class DQN(Algorithm[DQNConfig]):
         self.replay = Replay(policy, cfg, streams, name)
         self.rng = streams.generator(Role.LEARNER, name)
         self.net = QNetwork(head, policy.trunk, policy.memory, cfg.model)
-        self.target_net = self.net.twin()
-        self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.target_flat = flatten(self.target_net.parts)
+        self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.target_net, self.target_data = target_of(self.net)
         self.forward, self.target_forward = attach(self.net), attach(self.target_net, learns=False)
         self.estimate: Estimate = estimate_for(cfg.values, head.support)
         self.exploration = Exploration(policy)
         if cfg.exploration.kind == "parameters":
             self.exploration = ParameterNoise(policy, self.optimizer.flat.data, self.rng)
         self.explore()
-
-    @property
-    def demand(self) -> Demand:
-        """Asks for `train_every` decisions."""
-        return self.replay.demand
 
     def training_step(self, rollout: Rollout) -> Row:
         """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
@@ -188,9 +159,9 @@ class DQN(Algorithm[DQNConfig]):
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
             if cfg.target.kind == "soft":
-                track(self.target_flat.data, self.optimizer.flat.data, cfg.target.tau)
+                track(self.target_data, self.optimizer.flat.data, cfg.target.tau)
             elif self.replay.gradient_steps % cfg.target.every == 0:
-                track(self.target_flat.data, self.optimizer.flat.data, 1.0)
+                track(self.target_data, self.optimizer.flat.data, 1.0)
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
         """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
@@ -200,15 +171,14 @@ class DQN(Algorithm[DQNConfig]):
             return None
         if kernels is None or target is None:
             return None
-        numbers = drawn.action, drawn.reward, drawn.discount
-        rows = TDRows(drawn.obs, *numbers, drawn.next_obs, drawn.weight, target, DELTA)
+        rows = TDRows(drawn, target, DELTA)
         return rows if rows.can_be_read(kernels) else None
 
     @torch.no_grad()
     def targets(self, drawn: Transitions, cfg: DQNConfig) -> QBatch:
         """What decisions should be worth: ``reward + discount * target value`` of the best action after them."""
-        after = values_of(self.target_forward, drawn.next_obs, self.noise())
-        judge = values_of(self.forward, drawn.next_obs, self.noise()) if cfg.double else after
+        after, _ = values_of(self.target_forward, drawn.next_obs, self.noise())
+        judge = values_of(self.forward, drawn.next_obs, self.noise())[0] if cfg.double else after
         best = self.best(judge, drawn.next_obs.get(MASK))
         target = self.estimate.target(drawn.reward, drawn.discount, played(after, best))
         return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise())

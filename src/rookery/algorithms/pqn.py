@@ -78,14 +78,8 @@ def pqn_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
 
 def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """The gradient of `pqn_loss` with respect to the values ``[N, A]``: the errors; and its metrics."""
-    value = played(values, batch.action)
-    error = value - batch.target
-    metrics: Metrics = {
-        "loss": 0.5 * error.square().mean(),
-        "q_mean": value.mean(),
-        "td_error": error.abs().mean(),
-    }
-    return [only_played(error / len(batch), values, batch.action)], metrics
+    error = played(values, batch.action) - batch.target
+    return [only_played(error / len(batch), values, batch.action)], pqn_loss(values, batch, cfg)[1]
 
 
 class PQN(Algorithm[PQNConfig]):
@@ -101,7 +95,7 @@ class PQN(Algorithm[PQNConfig]):
         super().__init__(policy, cfg, streams, name)
         assert isinstance(policy.head, QHead)
         self.net = QNetwork(policy.head, policy.trunk, None, cfg.model)
-        self.optimizer = Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.forward = attach(self.net)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
@@ -154,7 +148,7 @@ class PQN(Algorithm[PQNConfig]):
 
     def best(self, obs: TensorTree) -> Tensor:
         """Gives the largest value among the actions that are allowed, ``[N, 1]``; 0 where none is."""
-        values, mask = values_of(self.forward, obs, None), obs.get(MASK)
+        (values, _), mask = values_of(self.forward, obs, None), obs.get(MASK)
         if mask is None:
             return values.amax(1, keepdim=True)
         return torch.where(mask, values, -torch.inf).amax(1, keepdim=True).masked_fill_(~mask.any(1, keepdim=True), 0.0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rookery.algorithms.q_values import QNetwork, values_along, values_of
+from rookery.algorithms.q_values import QNetwork, values_of
 from rookery.core.batch import Rollout, Sequences, TensorTree
 from rookery.core.ops import n_step
 from rookery.models.recall import put_together, rows_of
@@ -144,9 +144,9 @@ def unroll(
         keep: A backward pass through the stretch will follow, through kernels.
     """
     if rest.sequences is None or memory is None:
-        return values_of(net, rows, noise), None
+        return values_of(net, rows, noise)[0], None
     if burned is not None:
-        assert burned.sequences is not None
-        _, memory = values_along(net, rows_of(rows, burned.rows), noise, memory, burned.sequences)
-        memory = memory.index_select(0, rest.which)
-    return values_along(net, rows_of(rows, rest.rows), noise, memory, rest.sequences, keep)[0], memory
+        _, after = values_of(net, rows_of(rows, burned.rows), noise, memory, burned.sequences)
+        assert after is not None
+        memory = after.index_select(0, rest.which)
+    return values_of(net, rows_of(rows, rest.rows), noise, memory, rest.sequences, keep)[0], memory

@@ -6,10 +6,9 @@ before. An importance weight multiplies a row's loss after everything else.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -98,6 +97,8 @@ class QBatch:
 class QNetwork(nn.Module):
     """Computes what is learned of each action, from observations as the trunk takes them.
 
+    The weights lie in memory in the order of the arguments.
+
     Args:
         head: Module from features to values.
         trunk: Module from observations to features.
@@ -112,54 +113,31 @@ class QNetwork(nn.Module):
         self.trunk = trunk
         self.memory = memory
 
-    @property
-    def parts(self) -> list[nn.Module]:
-        """All that learns, in the order in which it lies in memory: head, trunk, memory."""
-        return [part for part in (self.head, self.trunk, self.memory) if part is not None]
-
-    def twin(self) -> Self:
-        """One with weights of its own, equal to these."""
-        return copy.deepcopy(self)
-
-    def values(self, obs: TensorTree, noise: Tensor | None) -> Tensor:
-        """``[N, A]`` or ``[N, A, M]``, of rows ``[N, ...]`` that stand for themselves.
+    def values(
+        self, obs: TensorTree, noise: Tensor | None, memory: Tensor | None = None, sequences: Sequences | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Values ``[N, A]`` or ``[N, A, M]``; and what is remembered after each sequence, ``[B, M]``, if anything is.
 
         Args:
-            obs: By leaf path.
+            obs: By leaf path, ``[N, ...]``.
             noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
+            memory: ``[B, M]`` what is remembered before each sequence; None where each row stands for itself.
+            sequences: How the rows lie in time; None likewise.
         """
-        return self._values(self.trunk(obs), noise)
-
-    def along(
-        self, obs: TensorTree, noise: Tensor | None, memory: Tensor, sequences: Sequences
-    ) -> tuple[Tensor, Tensor]:
-        """The same of rows in sequences; and what is remembered after each sequence, ``[B, M]``.
-
-        Args:
-            obs: As of `values`, like the next.
-            noise: ``[1, W]``.
-            memory: ``[B, M]`` what is remembered before each sequence.
-            sequences: How the rows lie in time.
-        """
-        assert self.memory is not None
-        features, after = self.memory(self.trunk(obs), memory, sequences)
-        return self._values(features, noise), after
+        features, after = self.trunk(obs), None
+        if self.memory is not None and memory is not None and sequences is not None:
+            features, after = self.memory(features, memory, sequences)
+        return self.head.values(features, None if noise is None else noise.expand(len(features), -1)), after
 
     def forward(self, batch: QBatch) -> Tensor:
         """What is learned of each action, for the rows of a batch."""
-        if batch.sequences is None or batch.memory is None:
-            values = self.values(batch.obs, batch.noise)
-        else:
-            values, _ = self.along(batch.obs, batch.noise, batch.memory, batch.sequences)
+        values, _ = self.values(batch.obs, batch.noise, batch.memory, batch.sequences)
         return values if batch.learned is None else values.index_select(0, batch.learned)
 
     def structure(self) -> Structure:
-        """Declares what `forward`, `values` and `along` compute."""
+        """Declares what `forward` and `values` compute."""
         tower = Tower(self.trunk, (self.head,), self.memory)
         return Structure((tower,), self.model, _inputs, lambda parts, batch: parts[0], rounds=True)
-
-    def _values(self, features: Tensor, noise: Tensor | None) -> Tensor:
-        return self.head.values(features, None if noise is None else noise.expand(len(features), -1))
 
 
 def _inputs(batch: QBatch) -> Inputs:
@@ -167,28 +145,21 @@ def _inputs(batch: QBatch) -> Inputs:
 
 
 @torch.no_grad()
-def values_of(network: Forward[QNetwork], obs: TensorTree, noise: Tensor | None) -> Tensor:
-    """Computes what `QNetwork.values` does, without a graph, on kernels where they run."""
-    kernels = network.kernels
-    return network.net.values(obs, noise) if kernels is None else kernels.run(Inputs(obs))[0]
-
-
-@torch.no_grad()
-def values_along(
+def values_of(
     network: Forward[QNetwork],
     obs: TensorTree,
     noise: Tensor | None,
-    memory: Tensor,
-    sequences: Sequences,
+    memory: Tensor | None = None,
+    sequences: Sequences | None = None,
     keep: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Computes what `QNetwork.along` does, without a graph, on kernels where they run; with `keep`, a backward pass
+) -> tuple[Tensor, Tensor | None]:
+    """Computes what `QNetwork.values` does, without a graph, on kernels where they run; with `keep`, a backward pass
     through them will follow.
     """
     kernels = network.kernels
     if kernels is None:
-        return network.net.along(obs, noise, memory, sequences)
-    after = torch.empty_like(memory)
+        return network.net.values(obs, noise, memory, sequences)
+    after = None if memory is None else torch.empty_like(memory)
     return kernels.run(Inputs(obs, memory, sequences, laid_out=True), keep, after)[0], after
 
 
@@ -211,11 +182,25 @@ def only_played(gradient: Tensor, values: Tensor, action: Tensor) -> Tensor:
     return whole
 
 
-def _mean(loss: Tensor, weight: Tensor | None) -> Tensor:
-    return loss.mean() if weight is None else (weight * loss).mean()
+def _averaged(
+    rows: Tensor, value: Tensor, target: Tensor, weight: Tensor | None, priority: Tensor | None = None
+) -> tuple[Tensor, Metrics]:
+    """The mean of the rows' losses, and what metrics say of it.
+
+    Args:
+        rows: ``[N]`` the loss of each row.
+        value: ``[N]`` expected values of the actions.
+        target: ``[N]`` what these should be.
+        weight: ``[N]`` importance weights; None if all count alike.
+        priority: ``[N]`` how much there is to learn from each row; None = the size of its error.
+    """
+    loss = rows.mean() if weight is None else (weight * rows).mean()
+    error = (value.detach() - target).abs_()
+    metrics: Metrics = {"loss": loss.detach(), "q_mean": value.detach().mean(), "td_error": error.mean()}
+    return loss, {**metrics, "priority": error if priority is None else priority.detach()}
 
 
-def _each(batch: QBatch) -> Tensor | float:
+def _share(batch: QBatch) -> Tensor | float:
     """What each row's gradient is multiplied by in the mean over rows: ``[N, 1]``, or one number."""
     return 1 / len(batch) if batch.weight is None else (batch.weight / len(batch)).unsqueeze(1)
 
@@ -226,21 +211,14 @@ def _each(batch: QBatch) -> Tensor | float:
 def mean_loss(values: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, Metrics]:
     """The Huber loss of the action's value (Mnih et al. 2015, with the error clipped in its gradient)."""
     value = played(values, batch.action)
-    loss = _mean(functional.huber_loss(value, batch.target, reduction="none", delta=DELTA), batch.weight)
-    return loss, _mean_metrics(loss.detach(), value.detach(), batch.target)
-
-
-def _mean_metrics(loss: Tensor, value: Tensor, target: Tensor) -> Metrics:
-    error = (value - target).abs_()
-    return {"loss": loss, "q_mean": value.mean(), "td_error": error.mean(), "priority": error}
+    rows = functional.huber_loss(value, batch.target, reduction="none", delta=DELTA)
+    return _averaged(rows, value, batch.target, batch.weight)
 
 
 def mean_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """The gradient of `mean_loss` with respect to the values ``[N, A]``: the error, clipped; and its metrics."""
-    value = played(values, batch.action)
-    loss = _mean(functional.huber_loss(value, batch.target, reduction="none", delta=DELTA), batch.weight)
-    error = (value - batch.target).clamp_(-DELTA, DELTA).unsqueeze(1).mul_(_each(batch)).squeeze(1)
-    return [only_played(error, values, batch.action)], _mean_metrics(loss, value, batch.target)
+    error = (played(values, batch.action) - batch.target).clamp_(-DELTA, DELTA).unsqueeze(1).mul_(_share(batch))
+    return [only_played(error.squeeze(1), values, batch.action)], mean_loss(values, batch, cfg)[1]
 
 
 # --- a distribution over atoms ----------------------------------------------------------------------------------------
@@ -252,25 +230,16 @@ def categorical_loss(logits: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, M
     """
     log_probs = torch.log_softmax(played(logits, batch.action), 1)
     surprise = -(batch.target * log_probs).sum(1)
-    loss = _mean(surprise, batch.weight)
-    return loss, _categorical_metrics(loss.detach(), surprise.detach(), log_probs.detach().exp(), batch.target, cfg)
-
-
-def _categorical_metrics(loss: Tensor, surprise: Tensor, probs: Tensor, target: Tensor, cfg: Any) -> Metrics:
-    support = torch.linspace(cfg.values.low, cfg.values.high, probs.shape[1], device=probs.device)
-    value = probs @ support
-    error = (value - target @ support).abs_().mean()
-    return {"loss": loss, "q_mean": value.mean(), "td_error": error, "priority": surprise}
+    support = torch.linspace(cfg.values.low, cfg.values.high, log_probs.shape[1], device=log_probs.device)
+    value = log_probs.detach().exp() @ support
+    return _averaged(surprise, value, batch.target @ support, batch.weight, surprise)
 
 
 def categorical_gradient(logits: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """The gradient of `categorical_loss` with respect to the logits ``[N, A, M]``: expected minus target."""
-    log_probs = torch.log_softmax(played(logits, batch.action), 1)
-    surprise = -(batch.target * log_probs).sum(1)
-    probs, loss = log_probs.exp(), _mean(surprise, batch.weight)
-    gradient = (probs - batch.target).mul_(_each(batch))  # the target's probabilities sum to 1
-    metrics = _categorical_metrics(loss, surprise, probs, batch.target, cfg)
-    return [only_played(gradient, logits, batch.action)], metrics
+    probs = torch.log_softmax(played(logits, batch.action), 1).exp_()
+    gradient = (probs - batch.target).mul_(_share(batch))  # the target's probabilities sum to 1
+    return [only_played(gradient, logits, batch.action)], categorical_loss(logits, batch, cfg)[1]
 
 
 # --- quantiles --------------------------------------------------------------------------------------------------------
@@ -282,24 +251,14 @@ def quantile_loss(quantiles: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, M
     """
     predicted = played(quantiles, batch.action)
     rows = quantile_huber(predicted, batch.target, kappa=DELTA)
-    loss = _mean(rows, batch.weight)
-    return loss, _quantile_metrics(loss.detach(), rows.detach(), predicted.detach(), batch.target)
-
-
-def _quantile_metrics(loss: Tensor, rows: Tensor, predicted: Tensor, target: Tensor) -> Metrics:
-    value = predicted.mean(1)
-    error = (value - target.mean(1)).abs_().mean()
-    return {"loss": loss, "q_mean": value.mean(), "td_error": error, "priority": rows}
+    return _averaged(rows, predicted.detach().mean(1), batch.target.mean(1), batch.weight, rows)
 
 
 def quantile_gradient(quantiles: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
     """The gradient of `quantile_loss` with respect to the quantiles ``[N, A, M]``; and its metrics."""
-    predicted = played(quantiles, batch.action)
-    rows = quantile_huber(predicted, batch.target, kappa=DELTA)
-    error, weight = quantile_errors(predicted, batch.target)
-    gradient = weight.mul_(error.clamp_(-DELTA, DELTA)).mean(2).neg_().mul_(_each(batch))
-    loss = _mean(rows, batch.weight)
-    return [only_played(gradient, quantiles, batch.action)], _quantile_metrics(loss, rows, predicted, batch.target)
+    error, weight = quantile_errors(played(quantiles, batch.action), batch.target)
+    gradient = weight.mul_(error.clamp_(-DELTA, DELTA)).mean(2).neg_().mul_(_share(batch))
+    return [only_played(gradient, quantiles, batch.action)], quantile_loss(quantiles, batch, cfg)[1]
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------

@@ -114,16 +114,10 @@ def reinforce_gradient(
     if cfg.normalize_returns and len(returns) > 1:
         returns = (returns - returns.mean()) / (returns.std() + 1e-8)
     logp_gradient = returns * (-1 / len(returns))
-    metrics: Metrics = {
-        "policy_loss": torch.dot(distribution.log_prob(batch.action), logp_gradient),
-        "entropy": distribution.entropy().mean(),
-        "return_to_go": batch.returns.mean(),
-    }
     gradients = distribution.gradient(batch.action, logp_gradient, -cfg.entropy_coef / len(returns))
     if gradients is None:
         return None
-    output, log_std = gradients
-    return [output] if log_std is None else [output, log_std], metrics
+    return [part for part in gradients if part is not None], reinforce_loss(distribution, batch, cfg)[1]
 
 
 def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:

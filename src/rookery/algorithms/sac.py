@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,10 +19,11 @@ from rookery.algorithms.action_noise import NoiseConfig
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.critics import (
     CriticBatch,
-    CriticConfig,
     CriticLearner,
     Critics,
+    CriticSettings,
     StateAction,
+    actor_structure,
     behavior_of,
     critic_loss,
     critic_values,
@@ -30,22 +31,13 @@ from rookery.algorithms.critics import (
     named,
 )
 from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
-from rookery.core.batch import Demand, Rollout, TensorTree
+from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
-    Fraction,
-    NonNegative,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    Scheduled,
-    Structural,
-)
-from rookery.models.build import ModelConfig
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed, SquashedGaussian
@@ -53,30 +45,15 @@ from rookery.models.structure import Structure
 from rookery.native.critics import action_gradient, action_values, squashed_gradient
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
-from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
-class SACConfig(AlgorithmConfig):
+class SACConfig(AlgorithmConfig, CriticSettings):
     """Settings of SAC. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.sac:SAC"
 
-    lr: Scheduled[PositiveFloat] = 3e-4
-    """Learning rate of Adam, of actor, critics and temperature."""
-    gamma: Fraction = 0.99
-    """Discount of the environment's reward."""
-    tau: Fraction = 0.005
-    """How far target networks follow in a gradient step."""
-    batch_size: PositiveInt = 256
-    """Decisions in a gradient step."""
-    learning_starts: NonNegativeInt = 1000
-    """Decisions in the memory before learning begins; until then actions are uniformly random."""
-    train_every: Structural[PositiveInt] = 1
-    """Decisions, of all slots together, from one round of gradient steps to the next."""
-    updates_per_step: NonNegative = 1.0
-    """Gradient steps for each decision."""
     n_step: PositiveInt = 1
     """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played, and
     entropy counts only after them.
@@ -99,16 +76,6 @@ class SACConfig(AlgorithmConfig):
     """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
     exploration: NoiseConfig = field(default_factory=NoiseConfig)
     """What the noise of consecutive decisions has to do with each other; how large it is, the policy says."""
-    critic: Structural[CriticConfig] = field(default_factory=CriticConfig)
-    """The critics."""
-    max_grad_norm: PositiveFloat | None = None
-    """Longest gradient; longer ones are scaled down. None = any."""
-    adam_eps: PositiveFloat = 1e-8
-    """Added to Adam's denominator."""
-    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
-    """The memory."""
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
-    """The networks."""
 
     @property
     def head(self) -> HeadSpec:
@@ -230,23 +197,6 @@ def temperature_loss(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> 
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
-class CategoricalActor:
-    """A policy that knows the probability of each action."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def __call__(self, batch: DiscreteBatch) -> Categorical:
-        """The distribution over actions."""
-        return self.of(batch.obs, batch.recurrent)
-
-    def of(self, obs: TensorTree, recurrent: RecurrentInput | None) -> Categorical:
-        """The same, of observations alone."""
-        distribution = behavior_of(self.policy, obs, recurrent=recurrent)
-        assert isinstance(distribution, Categorical)
-        return distribution
-
-
 class SACActor:
     """Puts out fresh actions of a policy with what critics say of them.
 
@@ -265,15 +215,7 @@ class SACActor:
 
     def structure(self) -> Structure:
         """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
-        policy = self.policy
-        why = "" if not policy.memory_size else "an actor that remembers"
-        declared = policy.structure()
-        return replace(
-            declared,
-            outputs=lambda parts, batch: self.outputs(declared.outputs(parts, batch), batch),
-            rounds=True,
-            obstacle=why,
-        )
+        return actor_structure(self.policy, self.outputs)
 
     def outputs(self, behavior: Behavior, batch: ActorBatch) -> ActorOutputs:
         """Does the same, given what actions are drawn from."""
@@ -313,7 +255,7 @@ class SAC(Algorithm[SACConfig]):
     """Learns critics, an actor and a temperature from replay: `learn` is the inner loop of Algorithm 1."""
 
     saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng", "replay")
-    fixed = ("actor", "categorical_actor")
+    fixed = ("actor",)
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
     replay: Replay
@@ -326,7 +268,6 @@ class SAC(Algorithm[SACConfig]):
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_optimizer = self._adam(policy)
         self.actor = attach(SACActor(policy, self.critics.detached_forward))
-        self.categorical_actor = CategoricalActor(policy)
         self.temperature = Temperature(cfg.alpha_init).to(self.replay.device) if cfg.alpha is None else None
         self.temperature_optimizer = None if self.temperature is None else self._adam(self.temperature)
         self.rng = streams.generator(Role.LEARNER, name)
@@ -349,11 +290,6 @@ class SAC(Algorithm[SACConfig]):
                 f"policies.{self.name}.critic: quantiles and norm = batch are for numbers, not for actions of "
                 f"{action.space}; leave them out, or use DQN with values.kind = quantile"
             )
-
-    @property
-    def demand(self) -> Demand:
-        """Asks for `train_every` decisions."""
-        return self.replay.demand
 
     def training_step(self, rollout: Rollout) -> Row:
         """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
@@ -423,20 +359,24 @@ class SAC(Algorithm[SACConfig]):
         """The same, in expectation over all actions (Christodoulou, eq. 10)."""
         with torch.no_grad():
             assert self.critics.target_forward is not None
-            policy = self.categorical_actor.of(rows.next_obs, rows.next_recurrent)
             pair = StateAction(rows.next_obs, rows.action, recurrent=rows.next_recurrent)
+            policy = self.distribution(pair)
             q = critic_values(self.critics.target_forward, pair).amin(0)
             value = (policy.log_probs.exp() * (q - alpha * policy.log_probs)).sum(1)
             target = torch.addcmul(rows.reward, rows.discount, value)
         batch = CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent)
         metrics = self.critics.improve(discrete_critic_loss, batch, cfg)
         with torch.no_grad():
-            q = critic_values(self.critics.forward, StateAction(rows.obs, rows.action, recurrent=rows.recurrent)).amin(
-                0
-            )
+            q = critic_values(self.critics.forward, batch).amin(0)
         actor_batch = DiscreteBatch(rows.obs, q, alpha, rows.recurrent)
-        learned = gradient_step(self.categorical_actor, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
+        learned = gradient_step(self.distribution, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)
+
+    def distribution(self, batch: DiscreteBatch | StateAction) -> Categorical:
+        """The policy's probabilities of all actions in the rows of a batch."""
+        distribution = behavior_of(self.policy, batch.obs, recurrent=batch.recurrent)
+        assert isinstance(distribution, Categorical)
+        return distribution
 
     def target_entropy(self, rows: Experience) -> Tensor | float:
         """The entropy that the temperature aims at; where masks forbid some choices, ``[N]``."""

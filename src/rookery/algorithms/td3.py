@@ -26,7 +26,6 @@ class TD3Config(DDPGConfig):
     algorithm: ClassVar[str] = "rookery.algorithms.td3:TD3"
 
     critic: CriticConfig = field(default_factory=CriticConfig)
-    """The critics."""
     policy_delay: PositiveInt = 2
     """Gradient steps of the critics for one of the actor; targets follow with the actor."""
     target_noise: NonNegative = 0.2

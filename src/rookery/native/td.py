@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from rookery.core.batch import TensorTree
+from rookery.core.batch import Transitions
 from rookery.core.metrics import Metrics
 from rookery.core.native import TDBatch, TDSettings, address, is_plain
 from rookery.core.spaces import MASK
@@ -26,38 +25,29 @@ STATISTICS = ("loss", "q_mean", "td_error")
 
 @dataclass(frozen=True)
 class TDRows:
-    """Holds rows of `mean_loss` whose targets the kernel makes itself; all fields ``[N, ...]``.
+    """Holds rows of `mean_loss` whose targets the kernel makes itself.
 
     Attributes:
-        obs: What was decided on, as the trunk takes it.
-        action: Which action was played.
-        reward: What it earned.
-        discount: What the value of what came next is multiplied by.
-        next_obs: What came next, as the trunk takes it.
-        weight: Importance weight of each row; None if all count alike.
+        drawn: The decisions, with observations as the trunk takes them.
         target: The network that values what comes next.
         delta: Errors up to this count by their square.
     """
 
-    obs: TensorTree
-    action: Tensor
-    reward: Tensor
-    discount: Tensor
-    next_obs: TensorTree
-    weight: Tensor | None
+    drawn: Transitions
     target: NetworkKernels
     delta: float
 
     def can_be_read(self, kernels: NetworkKernels) -> bool:
         """Tells whether the rows lie in memory as kernels read them."""
-        numbers, rows = (self.reward, self.discount, self.weight), len(self.action)
+        drawn, rows = self.drawn, len(self.drawn)
+        numbers = drawn.reward, drawn.discount, drawn.weight
         return (
             all(each.head is not None and isinstance(each.towers[0], NativeTrunk) for each in (kernels, self.target))
             and all(part is None or (is_plain(part) and part.shape == (rows,)) for part in numbers)
-            and is_plain(self.action, torch.int64)
-            and all(_trunk(kernels).can_read(obs) for obs in (self.obs, self.next_obs))
-            and all(len(leaf) == rows for obs in (self.obs, self.next_obs) for leaf in obs.values())
-            and is_plain(self.next_obs.get(MASK), torch.bool)
+            and is_plain(drawn.action, torch.int64)
+            and all(_trunk(kernels).can_read(obs) for obs in (drawn.obs, drawn.next_obs))
+            and all(len(leaf) == rows for obs in (drawn.obs, drawn.next_obs) for leaf in obs.values())
+            and is_plain(drawn.next_obs.get(MASK), torch.bool)
         )
 
 
@@ -74,17 +64,17 @@ def td_kernel(kernels: NetworkKernels, batch: Any, cfg: Any) -> Metrics | None:
     """
     if not isinstance(batch, TDRows):
         return None
-    rows = len(batch.action)
+    drawn, rows = batch.drawn, len(batch.drawn)
     error = torch.empty(rows, dtype=torch.float32)
-    numbers = (batch.action, batch.reward, batch.discount, batch.weight, batch.next_obs.get(MASK), error)
+    numbers = (drawn.action, drawn.reward, drawn.discount, drawn.weight, drawn.next_obs.get(MASK), error)
     settings, statistics = TDSettings(cfg.double, batch.delta), (c_float * len(STATISTICS))()
     assert kernels.head is not None
     kernels.build.call["td_gradients"](
         _trunk(kernels).network.handle,
         _trunk(batch.target).network.handle,
         kernels.head.handle,
-        _trunk(kernels).addresses(batch.obs),
-        _trunk(kernels).addresses(batch.next_obs),
+        _trunk(kernels).addresses(drawn.obs),
+        _trunk(kernels).addresses(drawn.next_obs),
         byref(TDBatch(*map(address, numbers))),
         byref(settings),
         rows,

@@ -106,43 +106,18 @@ class SampledSequences:
 # few copies.
 
 
-@dataclass
-class RolloutArrays:
-    """Holds the arrays of one rollout of T rows of F fragments; many rollouts come as the same object, written over.
-
-    Attributes:
-        rollout: The rollout.
-        header: The rollout's ``slot``, ``clock``, ``length`` and ``first``.
-        ends: ``terminated`` and ``truncated`` ``[T, F]``.
-        rows: ``action``, ``logp`` and ``reward`` ``[T * F, ...]``.
-        obs: ``[T * F, ...]``.
-        last_obs: ``[F, ...]``.
+def regular_piece(rollout: Rollout) -> Piece | None:
+    """Returns the arrays of a rollout, named as those of a piece, its rows one after the other; None if they do not lie
+    in memory like that.
     """
-
-    rollout: Rollout
-    header: tuple[np.ndarray, ...]
-    ends: tuple[np.ndarray, ...]
-    rows: dict[str, np.ndarray]
-    obs: Tree
-    last_obs: Tree
-
-    @classmethod
-    def of(cls, rollout: Rollout) -> RolloutArrays | None:
-        """Returns the arrays of a rollout; None if its rows do not lie one after the other."""
-        steps, fragments = rollout.reward.shape
-        size = steps * fragments
-        rows = {name: getattr(rollout, name).numpy() for name in ("action", "logp", "reward")}
-        obs = {path: leaf.numpy() for path, leaf in rollout.obs.items()}
-        if not all(array.flags.c_contiguous for array in (*rows.values(), *obs.values())):
-            return None
-        return cls(
-            rollout,
-            tuple(getattr(rollout, name).numpy() for name in ("slot", "clock", "length", "first")),
-            (rollout.terminated.numpy(), rollout.truncated.numpy()),
-            {name: array.reshape(size, *array.shape[2:]) for name, array in rows.items()},
-            {path: array.reshape(size, *array.shape[2:]) for path, array in obs.items()},
-            {path: leaf.numpy() for path, leaf in rollout.last_obs.items()},
-        )
+    rows = {name: getattr(rollout, name) for name in ("action", "logp", "reward", "terminated", "truncated")}
+    rows |= {f"obs/{path}": leaf for path, leaf in rollout.obs.items()}
+    if not all(tensor.is_contiguous() for tensor in rows.values()):
+        return None
+    others = {name: getattr(rollout, name) for name in ("slot", "clock", "length", "first")}
+    others |= {f"next_obs/{path}": leaf for path, leaf in rollout.last_obs.items()}
+    rows = {name: tensor.flatten(0, 1) for name, tensor in rows.items()}
+    return {name: tensor.numpy() for name, tensor in (rows | others).items()}
 
 
 @dataclass
@@ -154,31 +129,29 @@ class Regular:
         due: ``[F]`` clock of the next decision of each.
         newest: ``[F]`` the newest row of each.
         tails: ``[F]`` the place aside where it stands what each saw last.
-        arrays: The arrays of the last rollout.
+        rollout: The last rollout; many come as the same object, written over.
+        piece: Its arrays.
     """
 
     slot: np.ndarray
     due: np.ndarray
     newest: np.ndarray
     tails: np.ndarray
-    arrays: RolloutArrays
+    rollout: Rollout
+    piece: Piece | None
 
-    def arrays_of(self, rollout: Rollout) -> RolloutArrays | None:
+    def following(self, rollout: Rollout) -> Piece | None:
         """Returns the arrays of a rollout that is regular; None if it is not."""
+        if rollout is not self.rollout:
+            self.rollout, self.piece = rollout, regular_piece(rollout)
         steps, fragments = rollout.reward.shape
-        if fragments != len(self.slot):
+        piece = self.piece
+        if piece is None or fragments != len(self.slot):
             return None
-        arrays = self.arrays if self.arrays.rollout is rollout else RolloutArrays.of(rollout)
-        if arrays is None:
-            return None
-        slot, clock, length, first = arrays.header
-        same = slot.tobytes() == self.slot.tobytes() and clock.tobytes() == self.due.tobytes()
-        if not same or length.tobytes() != steps.to_bytes(8, "little") * fragments:
-            return None
-        if 1 in first.tobytes() or any(1 in flags.tobytes() for flags in arrays.ends):
-            return None
-        self.arrays = arrays
-        return arrays
+        same = piece["slot"].tobytes() == self.slot.tobytes() and piece["clock"].tobytes() == self.due.tobytes()
+        whole = piece["length"].tobytes() == steps.to_bytes(8, "little") * fragments
+        ends = any(1 in piece[name].tobytes() for name in ("first", "terminated", "truncated"))
+        return piece if same and whole and not ends else None
 
 
 # --- the buffer -------------------------------------------------------------------------------------------------------
@@ -273,8 +246,8 @@ class ReplayBuffer(Stateful):
         size, regular, first, total = rollout.reward.numel(), self._regular, self.first, self.total
         # the rows it goes on from are still there then, and it need not be split at the end of the ring
         fits = size + len(rollout.slot) <= self.capacity and size <= self.capacity - total % self.capacity
-        if regular is not None and fits and (arrays := regular.arrays_of(rollout)) is not None:
-            self._add_regular(regular, arrays, size)
+        if regular is not None and fits and (piece := regular.following(rollout)) is not None:
+            self._add_regular(regular, piece)
         else:
             slot = rollout.slot.numpy()
             self._know_slots(slot)
@@ -291,19 +264,17 @@ class ReplayBuffer(Stateful):
         newest = np.arange(self.total - fragments, self.total) % self.capacity
         if not every or len(set(self.slot[newest].tolist())) < fragments or (self.after[newest] < self.capacity).any():
             return None
-        arrays = RolloutArrays.of(rollout)
-        due = self.clock[newest] + 1
-        return None if arrays is None else Regular(self.slot[newest], due, newest, self.after[newest], arrays)
+        stand = self.slot[newest], self.clock[newest] + 1, newest, self.after[newest]
+        return Regular(*stand, rollout, regular_piece(rollout))
 
-    def _add_regular(self, regular: Regular, arrays: RolloutArrays, size: int) -> None:
+    def _add_regular(self, regular: Regular, piece: Piece) -> None:
         """Adds the rows of a regular rollout, with the same outcome as `_extend`."""
-        start, fragments = self.total % self.capacity, len(regular.slot)
-        end = start + size
+        start, size, fragments = self.total % self.capacity, rows_in(piece), len(regular.slot)
+        end, steps = start + size, size // fragments
         self.evict(self.total + size - self.capacity)
-        for name, array in arrays.rows.items():
-            getattr(self, name)[start:end] = array
+        for name in ("action", "logp", "reward"):
+            getattr(self, name)[start:end] = piece[name]
         self.terminated[start:end] = self.truncated[start:end] = self.begins[start:end] = False
-        steps = size // fragments
         self.slot[start:end].reshape(steps, fragments)[...] = regular.slot
         np.add.outer(np.arange(steps), regular.due, out=self.clock[start:end].reshape(steps, fragments))
         self.before[start:end] = fragments
@@ -312,7 +283,8 @@ class ReplayBuffer(Stateful):
         self.after[start : end - fragments] = rows[fragments:]
         regular.newest = rows[size - fragments :]
         self.after[regular.newest] = regular.tails
-        self.observations.write_regular(slice(start, end), arrays.obs, regular.tails, arrays.last_obs)
+        self.observations.write(slice(start, end), piece)
+        self.observations.write_aside(regular.tails, piece)
         self.total += size
         regular.due += steps
         self._due[regular.slot] = regular.due
@@ -354,12 +326,11 @@ class ReplayBuffer(Stateful):
         self.total += size
         self.after[rows] = np.where(piece["terminated"], rows, -1)
         self.after[rows[piece["next_row"]]] = self.observations.keep_aside(piece)
-        if self.memory_size:
-            self._remember(rows, piece)
         before = piece["before"]
         linked = (before > 0) & (serial - before >= self.first)
         following, previous = rows[linked], (serial - before)[linked] % self.capacity
         if self.memory_size:
+            self._remember(rows, piece)
             self.follow[previous] = following
         # where an episode begins that did not end, it was cut off: then what was seen last stays aside
         goes_on = ~(self.terminated[previous] | self.truncated[previous] | self.begins[following])

@@ -8,7 +8,7 @@ was seen, whatever comes at the start of an episode: where it does not, more fra
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -43,28 +43,34 @@ def frames_for(capacity: int) -> int:
     return capacity + capacity // SPARE + REACH
 
 
-def whole(piece: Piece, path: str, sort: str) -> np.ndarray:
-    """Observations ``[n, K, ...]`` of a piece that has their frames.
+def observations_of(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
+    """A leaf of the observations of a piece ``[n, ...]``, whole however they are stored; with the prefix ``next_``, of
+    what was seen after its ``next_row``.
+    """
+    if f"{prefix}obs/{path}" in piece:
+        return piece[f"{prefix}obs/{path}"]
+    return piece[f"frame/{path}"][piece[f"number/{path}"].searchsorted(piece[f"{prefix}stack/{path}"])]
+
+
+class PlainLeaf:
+    """A leaf whose observations are stored whole, in the rows of a ring and aside.
 
     Args:
-        piece: With ``frame/PATH``.
-        path: Of the leaf.
-        sort: ``stack``, or ``next_stack`` for those of ``next_row``.
-    """
-    return piece[f"frame/{path}"][piece[f"number/{path}"].searchsorted(piece[f"{sort}/{path}"])]
-
-
-class LeafRows:
-    """Arrays for the rows of a ring, and for what lies aside.
+        capacity: Rows of the ring.
+        leaf: The leaf.
 
     Attributes:
         rows: ``[capacity, ...]``.
         aside: ``[room, ...]``.
     """
 
-    def __init__(self, capacity: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.rows = np.empty((capacity, *shape), dtype)
-        self.aside = np.empty((0, *shape), dtype)
+    SORT = "obs"
+    """What pieces call the arrays of what is stored."""
+
+    def __init__(self, capacity: int, leaf: Leaf) -> None:
+        self.leaf = leaf
+        self.rows = np.empty((capacity, *leaf.shape), leaf.dtype)
+        self.aside = np.empty((0, *leaf.shape), leaf.dtype)
 
     def grow(self, size: int) -> None:
         """Makes room for `size` arrays aside."""
@@ -85,8 +91,29 @@ class LeafRows:
             found[aside] = self.aside[places[aside] - len(self.rows)]
         return found
 
+    gather = stored  # of observations stored whole
 
-class StackedLeaf(LeafRows, Stateful):
+    def write(self, rows: np.ndarray | slice, piece: Piece) -> None:
+        """Copies the rows of a piece."""
+        self.rows[rows] = piece[f"{self.SORT}/{self.leaf.path}"]
+
+    def write_aside(self, numbers: np.ndarray, piece: Piece) -> None:
+        """Copies what was seen after the last rows of a piece."""
+        self.aside[numbers] = piece[f"next_{self.SORT}/{self.leaf.path}"]
+
+    def export(self, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
+        """What a piece of these rows says of the leaf.
+
+        Args:
+            rows: ``[n]``.
+            following: ``[q]`` places of what was seen after the last ones.
+            aside: Which of these are not rows; None if all are.
+        """
+        names = f"{self.SORT}/{self.leaf.path}", f"next_{self.SORT}/{self.leaf.path}"
+        return dict(zip(names, (self.stored(rows, None), self.stored(following, aside)), strict=True))
+
+
+class StackedLeaf(PlainLeaf, Stateful):
     """A leaf whose observations are stored frame by frame.
 
     Frames have serial numbers and lie in a ring of their own, a bit larger than that of the rows. An observation has no
@@ -100,11 +127,12 @@ class StackedLeaf(LeafRows, Stateful):
         head: Frames ever stored: the number of the next one.
     """
 
+    SORT = "stack"
     saved = ("head", "changed", "shared")
     fixed = ("leaf", "rows", "base", "aside", "frames")
 
     def __init__(self, capacity: int, leaf: Leaf) -> None:
-        super().__init__(capacity, leaf.shape[:1], np.dtype(np.int64))
+        super().__init__(capacity, replace(leaf, shape=leaf.shape[:1], dtype=np.dtype(np.int64)))
         self.leaf = leaf
         self.base = np.empty(capacity, np.int64)
         self.frames = np.empty((frames_for(capacity), *leaf.shape[1:]), leaf.dtype)
@@ -136,33 +164,26 @@ class StackedLeaf(LeafRows, Stateful):
 
     # --- pieces -------------------------------------------------------------------------------------------------------
 
-    def write(self, path: str, rows: np.ndarray, piece: Piece) -> None:
+    def write(self, rows: np.ndarray | slice, piece: Piece) -> None:
         """Copies the rows of a piece, and its frames."""
-        self.rows[rows] = piece[f"stack/{path}"]
+        super().write(rows, piece)
+        path = self.leaf.path
         self.base[rows] = piece[f"base/{path}"]
         number = piece[f"number/{path}"]
         if len(number):
             self.frames[number % len(self.frames)] = piece[f"frame/{path}"]
             self.head = max(self.head, int(number[-1]) + 1)
 
-    def write_aside(self, path: str, numbers: np.ndarray, piece: Piece) -> None:
-        """Copies what was seen after the last rows of a piece."""
-        self.aside[numbers] = piece[f"next_stack/{path}"]
-
-    def export(self, path: str, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
+    def export(self, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
         """What a piece of these rows says of the leaf; see `PlainLeaf.export`."""
-        stack, last = self.stored(rows, None), self.stored(following, aside)
-        number = np.unique(np.concatenate((stack.ravel(), last.ravel())))
-        return {
-            f"stack/{path}": stack,
-            f"next_stack/{path}": last,
-            f"base/{path}": self.base[rows],
-            f"number/{path}": number,
-            f"frame/{path}": self.frames[number % len(self.frames)],
-        }
+        path, stacks = self.leaf.path, super().export(rows, following, aside)
+        number = np.unique(np.concatenate([stack.ravel() for stack in stacks.values()]))
+        frames = self.frames[number % len(self.frames)]
+        return stacks | {f"base/{path}": self.base[rows], f"number/{path}": number, f"frame/{path}": frames}
 
-    def renumbered(self, path: str, piece: Piece) -> Piece:
+    def renumbered(self, piece: Piece) -> Piece:
         """A piece of another memory with the numbers that its frames get in this one."""
+        path = self.leaf.path
         number = piece[f"number/{path}"]
         changed = {
             f"{sort}/{path}": self.head + number.searchsorted(piece[f"{sort}/{path}"])
@@ -170,19 +191,18 @@ class StackedLeaf(LeafRows, Stateful):
         }
         return piece | changed | {f"number/{path}": self.head + np.arange(len(number))}
 
-    def encoded(self, path: str, piece: Piece, tails: np.ndarray) -> Piece:
+    def encoded(self, piece: Piece, tails: np.ndarray) -> Piece:
         """A piece that has whole observations as one that has frames.
 
         The observations are the n rows and the q that were seen after the last ones. Each is compared with the one
         before it in its slot.
 
         Args:
-            path: Of the leaf.
             piece: Whose rows come next.
             tails: ``[n]`` places of what the ring last saw of each row's slot; -1 where that is no row's matter: there
                 is none, or the one before is in the piece.
         """
-        size = rows_in(piece)
+        path, size = self.leaf.path, rows_in(piece)
         seen = np.concatenate((piece[f"obs/{path}"], piece[f"next_obs/{path}"]))
         before = np.arange(size) - piece["before"]
         starts = piece["begins"] | (piece["before"] == 0) | (before < 0)

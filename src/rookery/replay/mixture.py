@@ -7,9 +7,9 @@ is empty, all of a batch comes from the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from rookery.core.batch import Rollout, Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.state import Stateful
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig, SampledSequences
+
+DrawnT = TypeVar("DrawnT", Transitions, SampledSequences)
 
 SOURCE = 1 << 48
 """Rows of the k-th of the other buffers are known by their serial number plus k times this, k from 1."""
@@ -79,24 +81,24 @@ class Mixture(Stateful):
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
         """Decisions from all buffers, those of the own one first; see `ReplayBuffer.sample`."""
-        parts = []
-        for source, count in enumerate(self._deal(batch_size)):
-            if count:
-                drawn = self.buffers[source].sample(count, n_step=n_step, gamma=gamma, beta=beta)
-                parts.append(replace(drawn, row=drawn.row + source * SOURCE))
+        parts = self._draw(batch_size, lambda buffer, n: buffer.sample(n, n_step=n_step, gamma=gamma, beta=beta))
         joined = {name: _joined([getattr(part, name) for part in parts]) for name in Transitions.__dataclass_fields__}
         return Transitions(**joined)
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
         """Sequences from all buffers, those of the own one first; see `ReplayBuffer.sample_sequences`."""
-        parts, rows = [], []
+        parts = self._draw(number, lambda buffer, n: buffer.sample_sequences(n, length=length, beta=beta))
+        weight, row = (_joined([getattr(part, name) for part in parts]) for name in ("weight", "row"))
+        return SampledSequences(_joined_rollouts([part.rollout for part in parts]), weight, row)
+
+    def _draw(self, number: int, draw: Callable[[ReplayBuffer, int], DrawnT]) -> list[DrawnT]:
+        """Draws so many in all, from each buffer its part, and numbers rows as those of this buffer."""
+        parts = []
         for source, count in enumerate(self._deal(number)):
             if count:
-                drawn = self.buffers[source].sample_sequences(count, length=length, beta=beta)
-                parts.append(drawn)
-                rows.append(drawn.row + source * SOURCE)
-        rollout = _joined_rollouts([part.rollout for part in parts])
-        return SampledSequences(rollout, _joined([part.weight for part in parts]), torch.cat(rows))
+                drawn = draw(self.buffers[source], count)
+                parts.append(replace(drawn, row=drawn.row + source * SOURCE))
+        return parts
 
     def update_priorities(self, row: Tensor, priority: Tensor) -> None:
         """Notes how much there was to learn from rows, in the buffers they came from."""
@@ -158,10 +160,8 @@ def _joined(parts: Sequence[Any], axis: int = 0) -> Any:
 def _joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
     """Fragments of several rollouts, which are of the same length, side by side."""
     fragments = np.cumsum([0, *(len(rollout.length) for rollout in rollouts)]).tolist()
-    moved = [
-        rollout.boot_index + torch.tensor([0, before]) for rollout, before in zip(rollouts, fragments, strict=False)
-    ]
-
+    pairs = zip(rollouts, fragments, strict=False)
+    moved = [rollout.boot_index + torch.tensor([0, before]) for rollout, before in pairs]
     by_time = ("obs", "action", "logp", "reward", "terminated", "truncated", "memory")
     by_fragment = ("last_obs", "final_obs", "slot", "clock", "length", "first", "version")
     return replace(

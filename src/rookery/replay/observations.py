@@ -14,33 +14,8 @@ import numpy as np
 from rookery.core.spaces import ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import check_growth, check_room, leaf_bytes
-from rookery.replay.frames import LeafRows, StackedLeaf, may_be_stack, whole
+from rookery.replay.frames import PlainLeaf, StackedLeaf, may_be_stack, observations_of
 from rookery.replay.pieces import Piece, check_array
-
-
-class PlainLeaf(LeafRows):
-    """A leaf whose observations are stored whole."""
-
-    def write(self, path: str, rows: np.ndarray, piece: Piece) -> None:
-        """Copies the rows of a piece."""
-        self.rows[rows] = piece[f"obs/{path}"]
-
-    def write_aside(self, path: str, numbers: np.ndarray, piece: Piece) -> None:
-        """Copies what was seen after the last rows of a piece."""
-        self.aside[numbers] = piece[f"next_obs/{path}"]
-
-    def export(self, path: str, rows: np.ndarray, following: np.ndarray, aside: np.ndarray | None) -> Piece:
-        """What a piece of these rows says of the leaf.
-
-        Args:
-            path: Of the leaf.
-            rows: ``[n]``.
-            following: ``[q]`` places of what was seen after the last ones.
-            aside: Which of these are not rows; None if all are.
-        """
-        return {f"obs/{path}": self.gather(rows, None), f"next_obs/{path}": self.gather(following, aside)}
-
-    gather = LeafRows.stored
 
 
 class Pool:
@@ -82,10 +57,8 @@ class Observations(Stateful):
     def __init__(self, spec: ObsSpec, capacity: int, *, frame_stacks: bool) -> None:
         self.spec = spec
         self.capacity = capacity
-        self.leaves: dict[str, PlainLeaf | StackedLeaf] = {
-            leaf.path: StackedLeaf(capacity, leaf)
-            if frame_stacks and may_be_stack(leaf)
-            else PlainLeaf(capacity, leaf.shape, leaf.dtype)
+        self.leaves: dict[str, PlainLeaf] = {
+            leaf.path: (StackedLeaf if frame_stacks and may_be_stack(leaf) else PlainLeaf)(capacity, leaf)
             for leaf in spec.leaves
         }
         self.pool = Pool()
@@ -95,26 +68,20 @@ class Observations(Stateful):
         """Whether any leaf is stored frame by frame."""
         return any(isinstance(leaf, StackedLeaf) for leaf in self.leaves.values())
 
-    @property
-    def stacks(self) -> dict[str, dict[str, Any]]:
-        """The leaves that are stored frame by frame, and their state."""
-        return {path: leaf.state_dict() for path, leaf in self.leaves.items() if isinstance(leaf, StackedLeaf)}
-
     def state_dict(self) -> dict[str, Any]:
         """Which leaves are stored frame by frame, and how many frames there are; no observations."""
-        return {"stacks": self.stacks}
+        leaves = self.leaves.items()
+        return {"stacks": {path: leaf.state_dict() for path, leaf in leaves if isinstance(leaf, StackedLeaf)}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, empty, with the leaves stored as they were: pieces are read like that."""
         states = state["stacks"]
         self.pool = Pool()
         for leaf in self.spec.leaves:
+            self.leaves[leaf.path] = PlainLeaf(self.capacity, leaf)
             if leaf.path in states:
-                stacked = StackedLeaf(self.capacity, leaf)
+                self.leaves[leaf.path] = stacked = StackedLeaf(self.capacity, leaf)
                 stacked.load_state_dict(states[leaf.path])
-                self.leaves[leaf.path] = stacked
-            else:
-                self.leaves[leaf.path] = PlainLeaf(self.capacity, leaf.shape, leaf.dtype)
 
     def fitted(self, piece: Piece, tails: np.ndarray, first: int, total: int) -> Piece:
         """A piece with whole observations as this memory stores them.
@@ -127,7 +94,7 @@ class Observations(Stateful):
         """
         for path, leaf in list(self.leaves.items()):
             if isinstance(leaf, StackedLeaf) and f"obs/{path}" in piece:
-                stored = leaf.encoded(path, piece, tails)
+                stored = leaf.encoded(piece, tails)
                 if leaf.is_stack:
                     piece = stored
                 else:
@@ -141,7 +108,7 @@ class Observations(Stateful):
             ConfigError: If there is not enough memory for that.
         """
         check_room(leaf_bytes(stacked.leaf, self.capacity, frame_stacks=False), self.capacity, 0)
-        plain = PlainLeaf(self.capacity, stacked.leaf.shape, stacked.leaf.dtype)
+        plain = PlainLeaf(self.capacity, stacked.leaf)
         plain.grow(self.pool.size)
         plain.rows[present] = stacked.gather(present, None)
         aside = np.arange(self.pool.size)
@@ -153,12 +120,10 @@ class Observations(Stateful):
         for path, leaf in self.leaves.items():
             if f"stack/{path}" in piece:
                 if isinstance(leaf, StackedLeaf):
-                    piece = leaf.renumbered(path, piece)
+                    piece = leaf.renumbered(piece)
                 else:
-                    piece = piece | {
-                        f"obs/{path}": whole(piece, path, "stack"),
-                        f"next_obs/{path}": whole(piece, path, "next_stack"),
-                    }
+                    whole = {f"{prefix}obs/{path}": observations_of(piece, path, prefix) for prefix in ("", "next_")}
+                    piece = piece | whole
         return piece
 
     def oldest(self, first: int, total: int) -> int:
@@ -168,17 +133,15 @@ class Observations(Stateful):
                 first = leaf.oldest(first, total)
         return first
 
-    def write(self, rows: np.ndarray, piece: Piece) -> None:
+    def write(self, rows: np.ndarray | slice, piece: Piece) -> None:
         """Copies the rows of a piece."""
-        for path, leaf in self.leaves.items():
-            leaf.write(path, rows, piece)
+        for leaf in self.leaves.values():
+            leaf.write(rows, piece)
 
-    def write_regular(self, rows: slice, obs: Tree, tails: np.ndarray, last_obs: Tree) -> None:
-        """Copies observations into these rows, and into these places what was seen last. No leaf is stacked."""
-        for path, leaf in self.leaves.items():
-            assert isinstance(leaf, PlainLeaf)
-            leaf.rows[rows] = obs[path]
-            leaf.aside[tails - self.capacity] = last_obs[path]
+    def write_aside(self, places: np.ndarray, piece: Piece) -> None:
+        """Copies what was seen after the last rows of a piece."""
+        for leaf in self.leaves.values():
+            leaf.write_aside(places - self.capacity, piece)
 
     def keep_aside(self, piece: Piece) -> np.ndarray:
         """Copies what was seen after the last rows of a piece, and gives the places ``[q]`` where it stands.
@@ -187,12 +150,11 @@ class Observations(Stateful):
             ConfigError: If there is not enough memory for that.
         """
         had = self.pool.size
-        numbers = self.pool.take(len(piece["next_row"]))
+        places = self.pool.take(len(piece["next_row"])) + self.capacity
         if self.pool.size > had:
             self._grow(self.pool.size - had)
-        for path, leaf in self.leaves.items():
-            leaf.write_aside(path, numbers, piece)
-        return numbers + self.capacity
+        self.write_aside(places, piece)
+        return places
 
     def _grow(self, more: int) -> None:
         """Makes room aside for all numbers of the pool, of which so many are new."""
@@ -222,8 +184,8 @@ class Observations(Stateful):
         """What a piece of these rows says of observations; `following` are the places of what was seen after them."""
         piece: Piece = {}
         aside = self._aside(following)
-        for path, leaf in self.leaves.items():
-            piece |= leaf.export(path, rows, following, aside)
+        for leaf in self.leaves.values():
+            piece |= leaf.export(rows, following, aside)
         return piece
 
     def check(self, piece: Piece) -> None:

@@ -7,8 +7,7 @@ step that is left over stays owed, so that the ratio holds whatever the number o
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -17,39 +16,49 @@ from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Means, Metrics
 from rookery.core.seeding import Role, Streams
+from rookery.core.settings import (
+    Fraction,
+    NonNegative,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Settings,
+    Structural,
+)
 from rookery.core.state import Stateful
+from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig, SampledSequences, sequence_priorities
 from rookery.replay.mixture import Mixture
 
 
-class ReplaySettings(Protocol):
-    """What `Replay` reads from an algorithm's settings; each settings class has its own defaults."""
+@dataclass(frozen=True)
+class ReplaySettings(Settings):
+    """What can be set of every algorithm that learns from replay; each gives defaults of its own where they differ."""
 
-    @property
-    def batch_size(self) -> int:
-        """Decisions (or sequences) in a gradient step."""
-        ...
-
-    @property
-    def learning_starts(self) -> int:
-        """Decisions in the buffer before learning begins."""
-        ...
-
-    @property
-    def train_every(self) -> int:
-        """Decisions from one `training_step` to the next."""
-        ...
-
-    @property
-    def updates_per_step(self) -> float:
-        """Gradient steps for each decision."""
-        ...
-
-    @property
-    def replay(self) -> ReplayConfig:
-        """Settings of the buffer."""
-        ...
+    lr: Scheduled[PositiveFloat] = 3e-4
+    """Learning rate of Adam, for everything that learns."""
+    gamma: Fraction = 0.99
+    """Discount of the environment's reward."""
+    n_step: PositiveInt = 1
+    """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played."""
+    batch_size: PositiveInt = 256
+    """Decisions in a gradient step; sequences, if the policy remembers."""
+    learning_starts: NonNegativeInt = 1000
+    """Decisions in the memory before learning begins; until then actions are random."""
+    train_every: Structural[PositiveInt] = 1
+    """Decisions, of all slots together, from one round of gradient steps to the next; a vector step is the least."""
+    updates_per_step: NonNegative = 1.0
+    """Gradient steps for each decision: 0.25 = one for four."""
+    max_grad_norm: PositiveFloat | None = None
+    """Longest gradient; longer ones are scaled down. None = any."""
+    adam_eps: PositiveFloat = 1e-8
+    """Added to Adam's denominator."""
+    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
+    """The replay buffer."""
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
+    """The networks."""
 
 
 class Replay(Stateful):
@@ -125,9 +134,7 @@ class Replay(Stateful):
 
     def sample(self, batch_size: int, *, n_step: int, gamma: float, beta: float) -> Transitions:
         """Draws decisions, on the networks' device, with normalized observations; see `ReplayBuffer.sample`."""
-        rows = self.buffer.sample(batch_size, n_step=n_step, gamma=gamma, beta=beta)
-        if self.device.type != "cpu":
-            rows = rows.to(self.device)
+        rows = self.buffer.sample(batch_size, n_step=n_step, gamma=gamma, beta=beta).to(self.device)
         if self.policy.normalizer is None:
             return rows
         return replace(rows, obs=self.policy.normalize(rows.obs), next_obs=self.policy.normalize(rows.next_obs))

@@ -150,7 +150,9 @@ def new_segments(memory: ReplayBuffer, policy: str, first: int, last: int) -> di
     """
     if first == last:
         return {}
-    size = row_bytes(memory)
+    count = min(len(memory), 64)
+    newest = memory.rows_between(memory.total - count, memory.total)
+    size = -(-sum(array.nbytes for array in newest.values()) // count)  # about what a row takes in a file
     number = max(SEGMENT_BYTES // size, 1)
     spaces_, now = spaces_of(memory), time.time()
 
@@ -163,13 +165,6 @@ def new_segments(memory: ReplayBuffer, policy: str, first: int, last: int) -> di
 
     starts = range(first, last, number)
     return {segment_name(policy, start): stream(start, min(start + number, last)) for start in starts}
-
-
-def row_bytes(memory: ReplayBuffer) -> int:
-    """About how many bytes a row takes in a file, from a look at the newest ones."""
-    count = min(len(memory), 64)
-    rows = memory.rows_between(memory.total - count, memory.total)
-    return -(-sum(array.nbytes for array in rows.values()) // count)
 
 
 @dataclass(frozen=True)

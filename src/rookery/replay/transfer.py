@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.files import TEMPORARY, Content, FileError, Stream
-from rookery.replay.frames import whole
+from rookery.replay.frames import observations_of
 from rookery.replay.pieces import Piece, rows_in
 from rookery.replay.segments import FACTS, Segment, StoredReplay, check_spaces, segment_name, segment_stream
 
@@ -119,21 +119,14 @@ def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
     found: dict[str, Callable[[Piece], np.ndarray]] = {name: itemgetter(name) for name in plain}
     for leaf in memory.spaces.obs.leaves:
         own = "" if leaf.path == "obs" else f"/{leaf.path}"
-        found[f"obs{own}"] = partial(observations, path=leaf.path)
+        found[f"obs{own}"] = partial(observations_of, path=leaf.path)
         found[f"next_obs{own}"] = partial(next_observations, path=leaf.path)
     return found
 
 
-def observations(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
-    """A leaf of the observations of a piece ``[n, ...]``, or with the prefix ``next_`` of those of its `next_row`."""
-    if f"{prefix}obs/{path}" in piece:
-        return piece[f"{prefix}obs/{path}"]
-    return whole(piece, path, f"{prefix}stack")
-
-
 def next_observations(piece: Piece, path: str) -> np.ndarray:
     """What was seen after each row of a piece ``[n, ...]``; zeros where the episode terminated."""
-    obs = observations(piece, path)
+    obs = observations_of(piece, path)
     count = rows_in(piece)
     row = np.arange(count)
     previous = row - piece["before"]
@@ -143,5 +136,5 @@ def next_observations(piece: Piece, path: str) -> np.ndarray:
     found = np.zeros_like(obs)
     known = (following >= 0) & ~piece["terminated"] & ~piece["truncated"]
     found[known] = obs[following[known]]
-    found[piece["next_row"]] = observations(piece, path, "next_")
+    found[piece["next_row"]] = observations_of(piece, path, "next_")
     return found
