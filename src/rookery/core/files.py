@@ -143,6 +143,7 @@ def write_directory(
         placed = True
         _sync_directory(path.parent)
     except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)  # first: the message says how much is free then
         raise _failed(path, error, size, placed) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
