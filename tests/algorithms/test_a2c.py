@@ -13,7 +13,10 @@ from rookery.core.schedules import Linear
 from rookery.models.distributions import Categorical
 from rookery.models.heads import Outputs
 
-SAME = {"gamma": 0.95, "gae_lambda": 0.9, "fragment_length": 8, "value_coef": 0.4, "entropy_coef": 0.02}
+SAME = {
+    "gamma": 0.95, "gae_lambda": 0.9, "fragment_length": 8, "value_coef": 0.4, "entropy_coef": 0.02,
+    "normalize_values": False,
+}  # fmt: skip
 
 
 def pair(env, **settings):

@@ -24,7 +24,7 @@ NUMBER, THREE = spaces.Box(-np.inf, np.inf, (1,), np.float32), spaces.Discrete(3
 
 
 def learner(cfg=None, obs=NUMBER, action=THREE, seed=0):
-    cfg = cfg or PPOConfig()
+    cfg = cfg or PPOConfig(normalize_values=False)
     generator = torch.Generator().manual_seed(seed)
     policy = Policy(obs_spec(obs, action), action_spec(action), cfg.model, name="hero", generator=generator)
     return PPO(policy, cfg, Streams(seed), "hero")
@@ -67,7 +67,7 @@ NAN = float("nan")
 @pytest.fixture
 def honest():
     """A PPO whose value of an observation is the observation."""
-    ppo = learner(PPOConfig(gamma=0.9, gae_lambda=0.8))
+    ppo = learner(PPOConfig(gamma=0.9, gae_lambda=0.8, normalize_values=False))
     ppo.net.value = lambda obs: obs["obs"]
     return ppo
 
@@ -118,7 +118,7 @@ def test_rows_beyond_the_length_of_a_fragment_leak_nowhere(honest, garbage):
 
 
 def test_values_are_those_of_normalized_observations():
-    ppo = learner(PPOConfig(model=ModelConfig(normalize_obs=True)))
+    ppo = learner(PPOConfig(model=ModelConfig(normalize_obs=True), normalize_values=False))
     ppo.policy.normalizer.update({"obs": torch.tensor([[1.0], [5.0]])})  # mean 3, deviation 2
     ppo.net.value = lambda obs: obs["obs"]
     data = rollout([[5.0], [3.0]], [[0.0], [0.0]], truncated=[(0, 0)], final={(0, 0): 7.0}, last=1.0)
@@ -413,7 +413,8 @@ def test_a_time_limit_does_not_lower_the_value_and_an_end_does(limit):
     for _ in range(75):
         trainer.train_iteration()
     with torch.no_grad():
-        value = trainer.learners["main"].net.value({"obs": torch.ones(1, 1)}).item()
+        learner = trainer.learners["main"]
+        value = learner.value_scale.unscaled(learner.net.value({"obs": torch.ones(1, 1)})).item()
     if limit == "truncated":
         assert value == pytest.approx(100, abs=5)
     else:

@@ -129,7 +129,7 @@ def test_a_strong_penalty_keeps_the_policy_near_its_old_self():
 
 def test_without_a_penalty_nothing_of_it_is_there():
     ppo, other = learner(PPOConfig(epochs=2)), learner(PPOConfig(epochs=2, kl_target=7.0))
-    assert type(ppo.targets(played(ppo))) is Minibatch
+    assert type(learner(PPOConfig()).targets(played(ppo))) is Minibatch
     row = ppo.training_step(played(ppo))
     assert not {"full_kl", "kl_coef"} & row.keys()
     other.training_step(played(other))

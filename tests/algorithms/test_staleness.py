@@ -104,7 +104,7 @@ def test_an_update_from_stale_pulls_prefers_the_better_arm_only_if_corrected(mak
 def test_values_are_of_the_policy_that_learns_and_not_of_the_one_that_played():
     means = []
     for staleness in (0, 1):
-        made = learner(PPO, PPOConfig(), staleness)
+        made = learner(PPO, PPOConfig(normalize_values=False), staleness)
         means.append(made.targets(bandit()).value_target.mean().item())
     assert means == pytest.approx([(3 * 1 + 3) / 4, (1 + 3) / 2])
 
@@ -112,7 +112,7 @@ def test_values_are_of_the_policy_that_learns_and_not_of_the_one_that_played():
 def test_a_very_unlikely_action_counts_no_more_than_the_bound():
     rollout = bandit()
     rollout.logp[0, 3] = math.log(0.01)  # 50 times likelier now
-    data = learner(PPO, PPOConfig(), 1).targets(rollout)
+    data = learner(PPO, PPOConfig(normalize_values=False), 1).targets(rollout)
     assert data.importance.max() == RHO_BAR
     assert data.value_target.max() == pytest.approx(3 * RHO_BAR)
 

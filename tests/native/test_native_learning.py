@@ -42,8 +42,19 @@ ACTIONS = {
 # Adam divides each gradient by its size, so with its usual eps the rounding of the smallest ones would be compared; and
 # steps of RMSprop are so short at first that, with its usual rate, the rounding of the weights would be.
 ALGORITHMS = {
-    "ppo": (PPO, PPOConfig(batch_size=64, fragment_length=16, epochs=2, minibatch_size=32, lr=1e-3, adam_eps=1e-3)),
-    "a2c": (A2C, A2CConfig(batch_size=64, fragment_length=16, entropy_coef=0.01, lr=1e-2)),
+    "ppo": (
+        PPO,
+        PPOConfig(
+            batch_size=64,
+            fragment_length=16,
+            epochs=2,
+            minibatch_size=32,
+            lr=1e-3,
+            adam_eps=1e-3,
+            normalize_values=False,
+        ),  # fmt: skip
+    ),
+    "a2c": (A2C, A2CConfig(batch_size=64, fragment_length=16, entropy_coef=0.01, lr=1e-2, normalize_values=False)),
     "reinforce": (Reinforce, ReinforceConfig(batch_size=64, entropy_coef=0.01, adam_eps=1e-3)),
 }
 

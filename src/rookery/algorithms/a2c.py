@@ -21,6 +21,7 @@ from rookery.algorithms.actor_critic import (
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import ClosedForm, OutputGradients, RMSprop, gradient_step
@@ -31,6 +32,7 @@ from rookery.models.heads import Outputs
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
+from rookery.signals.value_scale import ValueScale
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ class A2CConfig(AlgorithmConfig):
     """Advantages of each batch get mean 0 and standard deviation 1."""
     scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
+    normalize_values: Structural[bool] = True
+    """Values are learned in units of their targets' running mean and standard deviation (PopArt), whatever the size of
+    returns.
+    """
     rms_alpha: Fraction = 0.99
     """Decay of RMSprop's mean square."""
     rms_eps: PositiveFloat = 1e-5
@@ -123,7 +129,7 @@ def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> OutputGr
 class A2C(Algorithm[A2CConfig]):
     """The algorithm: `training_step` is one round of Algorithm S3 of the paper, all actors in step."""
 
-    saved = ("net", "optimizer", "return_scale")
+    saved = ("net", "optimizer", "return_scale", "value_scale")
     fixed = ("forward",)
     corrects_staleness = True
     learns_memory = True
@@ -137,6 +143,7 @@ class A2C(Algorithm[A2CConfig]):
         self.optimizer = RMSprop(flatten(self.net.parts), alpha=cfg.rms_alpha, eps=cfg.rms_eps)
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
+        self.value_scale = ValueScale(1, device_of(policy)) if cfg.normalize_values else None
 
     @property
     def demand(self) -> Demand:
@@ -154,6 +161,7 @@ class A2C(Algorithm[A2CConfig]):
             (ValueColumn(cfg.gamma),),
             gae_lambda=cfg.gae_lambda,
             stale=self.staleness > 0,
+            scale=self.value_scale,
         )
         means = Means()
         means.add(gradient_step(self.forward, self.loss, data, self.optimizer, cfg, self.closed_form))

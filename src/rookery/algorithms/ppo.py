@@ -21,6 +21,7 @@ from rookery.algorithms.actor_critic import (
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
@@ -32,6 +33,7 @@ from rookery.native.forward import attach
 from rookery.native.ppo import ppo_kernel
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
+from rookery.signals.value_scale import ValueScale
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class PPOConfig(AlgorithmConfig):
     """Advantages of each minibatch get mean 0 and standard deviation 1."""
     scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
+    normalize_values: Structural[bool] = True
+    """Values are learned in units of their targets' running mean and standard deviation (PopArt), whatever the size of
+    returns.
+    """
     value_clip: PositiveFloat | None = None
     """How far the value may move in an update before its gradient stops; none = freely (it does not help: Engstrom
     2020).
@@ -198,7 +204,7 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
 class PPO(Algorithm[PPOConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
-    saved = ("net", "optimizer", "return_scale", "rng", "kl_coef")
+    saved = ("net", "optimizer", "return_scale", "value_scale", "rng", "kl_coef")
     fixed = ("forward",)
     corrects_staleness = True
     learns_memory = True
@@ -211,6 +217,7 @@ class PPO(Algorithm[PPOConfig]):
         self.optimizer = self.make_optimizer()
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
+        self.value_scale = ValueScale(len(self.columns), device_of(policy)) if cfg.normalize_values else None
         self.rng = streams.generator(Role.LEARNER, name)
         self.kl_coef = cfg.kl_coef
         """Weight of the KL penalty now."""
@@ -277,7 +284,13 @@ class PPO(Algorithm[PPOConfig]):
         """Computes advantages (eq. 11) and value targets of every valid decision, ``[N]`` and ``[N, S]``."""
         cfg, reward = self.cfg, self.rewards(rollout)
         data = advantage_targets(
-            self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
+            self.forward,
+            rollout,
+            reward,
+            self.columns,
+            gae_lambda=cfg.gae_lambda,
+            stale=self.staleness > 0,
+            scale=self.value_scale,
         )
         if not cfg.kl_coef:
             return data
