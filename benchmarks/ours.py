@@ -53,6 +53,7 @@ def trainer(settings: PPO, seed: int, env: Any = None, paths: dict[str, Any] | N
         fragment_length=settings.fragment_length,
         entropy_coef=settings.entropy_coef,
         scale_rewards=False,
+        normalize_values=False,
     )
     network: dict[str, Any] = {
         "algorithm.model.hidden": settings.hidden,
