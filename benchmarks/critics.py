@@ -1,7 +1,7 @@
 """Critics on returns of any size: ``critics.py [--seeds 3] [--steps 60000]``; writes benchmarks/results/critics.md.
 
-CartPole with its rewards multiplied by powers of ten, and simple_spread (rewards of about -30 an episode and agent, as
-they come), learned by PPO and A2C with their defaults, with `normalize_values` and without. Told are the mean return of
+CartPole with its rewards multiplied by powers of ten, and two tasks of several agents with rewards as they come, learned by
+PPO and A2C with their defaults, with `normalize_values` and without. Told are the mean return of
 the last 100 training episodes, in the units of the task itself, and the mean explained variance of the last tenth of
 the iterations.
 """
@@ -54,7 +54,8 @@ def main() -> None:
         for algorithm in ("ppo", "a2c")
         for size in SIZES
     ]
-    tasks.append(("simple_spread", "mpe2.simple_spread_v3", 1.0, "ppo", 3 * options.steps))
+    for name in ("simple_reference_v3", "simple_spread_v3"):
+        tasks.append((name, f"mpe2.{name}", 1.0, "ppo", 2 * options.steps))
     lines = ["| task | algorithm | env steps | `normalize_values` | return, each seed | median | explained variance |"]
     lines.append("|---|---|---|---|---|---|---|")
     for task, env, size, algorithm, steps in tasks:

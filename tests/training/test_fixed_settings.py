@@ -27,8 +27,8 @@ REPLAY = {
 OFF_POLICY = {"train_every", "exploration.kind", *REPLAY}
 
 OF_AN_ALGORITHM = {
-    "ppo": {"fragment_length", "scale_rewards"},
-    "a2c": {"fragment_length", "scale_rewards"},
+    "ppo": {"fragment_length", "scale_rewards", "normalize_values"},
+    "a2c": {"fragment_length", "scale_rewards", "normalize_values"},
     "reinforce": set(),
     "dqn": {"dueling", "dueling_hidden", "values", *OFF_POLICY},
     "pqn": {"fragment_length"},

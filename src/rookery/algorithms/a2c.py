@@ -62,9 +62,7 @@ class A2CConfig(AlgorithmConfig):
     scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     normalize_values: Structural[bool] = True
-    """Values are learned in units of their targets' running mean and standard deviation (PopArt), whatever the size of
-    returns.
-    """
+    """Large values are learned in units of their targets' running standard deviation, from their mean (PopArt)."""
     rms_alpha: Fraction = 0.99
     """Decay of RMSprop's mean square."""
     rms_eps: PositiveFloat = 1e-5

@@ -299,7 +299,7 @@ def advantage_targets(
     if scale is not None:
         scale.update(target, forward.net.value_head)
         target, value = scale.scaled(target), scale.scaled(value)
-        advantage = advantage / scale.std[0].float()
+        advantage = advantage / scale.unit[0].float()
     return Minibatch(
         obs=obs if rows is None else rows_of(obs, rows),
         action=flat(rollout.action, rows),

@@ -70,9 +70,7 @@ class PPOConfig(AlgorithmConfig):
     scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     normalize_values: Structural[bool] = True
-    """Values are learned in units of their targets' running mean and standard deviation (PopArt), whatever the size of
-    returns.
-    """
+    """Large values are learned in units of their targets' running standard deviation, from their mean (PopArt)."""
     value_clip: PositiveFloat | None = None
     """How far the value may move in an update before its gradient stops; none = freely (it does not help: Engstrom
     2020).
