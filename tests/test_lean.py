@@ -164,8 +164,8 @@ MINIBATCHES = {
     ),
     "a2c": (
         A2CConfig(fragment_length=32),
-        Cost(ops=139, tensors=57, bytes_written=97_580, calls=507),
-        Cost(ops=300, tensors=145, bytes_written=3_068_146, calls=503),
+        Cost(ops=147, tensors=64, bytes_written=101_952, calls=549),
+        Cost(ops=308, tensors=152, bytes_written=3_072_518, calls=545),
     ),
 }
 """Of each the settings, and what learning from a minibatch may cost on kernels and by torch."""

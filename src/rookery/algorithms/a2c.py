@@ -21,7 +21,6 @@ from rookery.algorithms.actor_critic import (
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
-from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import ClosedForm, OutputGradients, RMSprop, gradient_step
@@ -62,7 +61,7 @@ class A2CConfig(AlgorithmConfig):
     scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     normalize_values: Structural[bool] = True
-    """Large values are learned in units of their targets' running standard deviation, from their mean (PopArt)."""
+    """Large values are learned in a unit of about the standard deviation of their targets (as in PopArt)."""
     rms_alpha: Fraction = 0.99
     """Decay of RMSprop's mean square."""
     rms_eps: PositiveFloat = 1e-5
@@ -141,7 +140,7 @@ class A2C(Algorithm[A2CConfig]):
         self.optimizer = RMSprop(flatten(self.net.parts), alpha=cfg.rms_alpha, eps=cfg.rms_eps)
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
-        self.value_scale = ValueScale(1, device_of(policy)) if cfg.normalize_values else None
+        self.value_scale = ValueScale(is_fixed=not cfg.normalize_values)
 
     @property
     def demand(self) -> Demand:
@@ -155,12 +154,12 @@ class A2C(Algorithm[A2CConfig]):
         data = advantage_targets(
             self.forward,
             rollout,
-            reward,
+            reward / self.value_scale.unit,
             (ValueColumn(cfg.gamma),),
             gae_lambda=cfg.gae_lambda,
             stale=self.staleness > 0,
-            scale=self.value_scale,
         )
+        data = self.value_scale.renewed(data, self.net.value_head)
         means = Means()
         means.add(gradient_step(self.forward, self.loss, data, self.optimizer, cfg, self.closed_form))
         self.updates += 1
@@ -168,6 +167,7 @@ class A2C(Algorithm[A2CConfig]):
             **means.result(),
             "explained_variance": explained_variance(data.value[:, 0], data.value_target[:, 0]),
             **importance_metrics(data),
+            "value_unit": self.value_scale.unit,
             "lr": cfg.lr,
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,

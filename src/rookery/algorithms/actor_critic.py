@@ -20,7 +20,6 @@ from rookery.models.recall import put_together, rows_of
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
-from rookery.signals.value_scale import ValueScale
 
 RHO_BAR = 2.0
 """Largest importance weight of a decision. It decides what is learned, so it should hardly ever cut: between the
@@ -143,14 +142,8 @@ class RolloutValues:
 
 
 @torch.no_grad()
-def values_of(forward: Forward[ActorCritic], rollout: Rollout, scale: ValueScale | None = None) -> RolloutValues:
-    """Passes a rollout through the networks: row by row, or, for a policy with a memory, along the time line.
-
-    Args:
-        forward: The networks.
-        rollout: The experience.
-        scale: What brings values to the units of rewards; None if they are learned in these.
-    """
+def values_of(forward: Forward[ActorCritic], rollout: Rollout) -> RolloutValues:
+    """Passes a rollout through the networks: row by row, or, for a policy with a memory, along the time line."""
     policy, shape = forward.net.policy, rollout.reward.shape
     if policy.recall is None:
         obs = policy.normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
@@ -166,9 +159,6 @@ def values_of(forward: Forward[ActorCritic], rollout: Rollout, scale: ValueScale
         final_value = value_of(final) if len(rollout.boot_index) else None
     else:
         value, last_value, final_value = _values_along(forward, rollout, whole, last, final)
-    if scale is not None:
-        value, last_value = scale.unscaled(value), scale.unscaled(last_value)
-        final_value = None if final_value is None else scale.unscaled(final_value)
     return RolloutValues(obs, value, following_values(rollout, value, last_value, final_value))
 
 
@@ -250,7 +240,6 @@ def advantage_targets(
     *,
     gae_lambda: float,
     stale: bool = False,
-    scale: ValueScale | None = None,
 ) -> Minibatch:
     """Computes advantages and value targets of every valid decision of a rollout, for each reward signal by itself.
 
@@ -262,15 +251,13 @@ def advantage_targets(
         gae_lambda: Decay of later errors.
         stale: Older weights than those that learn may have played: V-trace takes the place of GAE, and rows carry their
             importance.
-        scale: What values are learned in the units of; its statistics move, and the values' last layer with them. None
-            = those of rewards.
 
     Returns:
         ``[N]`` rows, observations as the trunk takes them; in sequences, if the policy has a memory that is learned.
-        Advantages are the sum over signals by strength; with `scale` in the unit of the first.
+        Advantages are the sum over signals by strength.
     """
     forward.refresh()
-    policy, seen = forward.net.policy, values_of(forward, rollout, scale)
+    policy, seen = forward.net.policy, values_of(forward, rollout)
     obs, value, logp, ratio = seen.obs, seen.value, rollout.logp, None
     reward = reward.unsqueeze(-1) if reward.dim() == 2 else reward
     if not len(columns) == reward.shape[-1] == value.shape[-1]:
@@ -295,18 +282,13 @@ def advantage_targets(
     else:
         advantage = advantage @ value.new_tensor([column.strength for column in columns])
     rows = rollout.valid_rows()
-    target, value = flat(target, rows), flat(value, rows)
-    if scale is not None:
-        scale.update(target, forward.net.value_head)
-        target, value = scale.scaled(target), scale.scaled(value)
-        advantage = advantage / scale.unit[0].float()
     return Minibatch(
         obs=obs if rows is None else rows_of(obs, rows),
         action=flat(rollout.action, rows),
         logp=flat(logp, rows),
         advantage=flat(advantage, rows),
-        value_target=target,
-        value=value,
+        value_target=flat(target, rows),
+        value=flat(value, rows),
         importance=None if ratio is None else flat(ratio.clamp(max=RHO_BAR), rows),
         sequences=sequences,
         memory=memory,

@@ -21,7 +21,6 @@ from rookery.algorithms.actor_critic import (
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.core.batch import Demand, Minibatch, Rollout
-from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
@@ -70,7 +69,7 @@ class PPOConfig(AlgorithmConfig):
     scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     normalize_values: Structural[bool] = True
-    """Large values are learned in units of their targets' running standard deviation, from their mean (PopArt)."""
+    """Large values are learned in a unit of about the standard deviation of their targets (as in PopArt)."""
     value_clip: PositiveFloat | None = None
     """How far the value may move in an update before its gradient stops; none = freely (it does not help: Engstrom
     2020).
@@ -215,7 +214,7 @@ class PPO(Algorithm[PPOConfig]):
         self.optimizer = self.make_optimizer()
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
-        self.value_scale = ValueScale(len(self.columns), device_of(policy)) if cfg.normalize_values else None
+        self.value_scale = ValueScale(is_fixed=not cfg.normalize_values)
         self.rng = streams.generator(Role.LEARNER, name)
         self.kl_coef = cfg.kl_coef
         """Weight of the KL penalty now."""
@@ -264,6 +263,7 @@ class PPO(Algorithm[PPOConfig]):
             **result,
             "explained_variance": explained_variance(data.value[:, 0], data.value_target[:, 0]),
             **importance_metrics(data),
+            "value_unit": self.value_scale.unit,
             "lr": cfg.lr,
             "clip": cfg.clip,
             "epochs": epochs,
@@ -280,16 +280,12 @@ class PPO(Algorithm[PPOConfig]):
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> Minibatch:
         """Computes advantages (eq. 11) and value targets of every valid decision, ``[N]`` and ``[N, S]``."""
-        cfg, reward = self.cfg, self.rewards(rollout)
+        cfg, scale = self.cfg, self.value_scale
+        reward = self.rewards(rollout) / scale.unit
         data = advantage_targets(
-            self.forward,
-            rollout,
-            reward,
-            self.columns,
-            gae_lambda=cfg.gae_lambda,
-            stale=self.staleness > 0,
-            scale=self.value_scale,
+            self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
         )
+        data = scale.renewed(data, self.net.value_head)
         if not cfg.kl_coef:
             return data
         old = self.net(data).distribution.parameters

@@ -1,74 +1,89 @@
-"""Value scaling: large values are learned in units of their targets' running standard deviation, from their mean.
+"""Value scaling: large values are learned in a unit of about the standard deviation of their targets.
 
-PopArt (van Hasselt et al. 2016, arXiv:1602.07714): whenever the statistics move, the last layer of the values is
-changed so that what it says in the units of rewards stays as it was. The error of the values, and its gradient beside
-that of the policy, then have one size, whether returns are of 10 or of 10,000. Small values keep their size, as those
-of a task whose goal is rarely found: made larger, they would drown a policy that shares their trunk.
+As in PopArt (van Hasselt et al. 2016, arXiv:1602.07714) the last layer of the values is changed with the unit, so that
+what it says in the units of rewards stays as it was. The error of the values, and its gradient beside that of the
+policy, then have one size, whether returns are of 10 or of 10,000. Other than there the mean stays where it is, and
+small values keep their size: made larger, those of a task whose goal is rarely found would drown a policy that shares
+their trunk. The unit is a power of two, by which numbers are divided without rounding.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from rookery.core.batch import Minibatch
 from rookery.core.state import Stateful
 from rookery.models.heads import ValueHead
-from rookery.policies.normalize import RunningMeanStd
 
 MEMORY = 10_000
 """Decisions that the statistics go back to, about: returns grow while a policy learns."""
 
-LEAST = 1.0
-"""Least unit."""
-
 
 class ValueScale(Stateful):
-    """Keeps statistics of value targets, a column for each of S reward signals, and rescales the values' last layer.
-
-    Before the first update all values are 0, so that the first targets are made of rewards alone; with it they become
-    the mean of these, about, because a new last layer puts out little.
+    """Keeps the unit that values are learned in, one for all reward signals, so that their strengths stay comparable.
 
     Args:
-        columns: S.
-        device: Where the values are.
+        is_fixed: Whether the unit stays 1.
+
+    Attributes:
+        unit: What rewards are divided by before targets are made of them: 1, 2, 4, ...
+        count: Targets seen, at most `MEMORY`.
+        mean: Mean of each column's targets so far, in the units of rewards; empty before the first.
+        var: Variance of each column's targets so far, likewise.
     """
 
-    saved = ("statistics",)
-    fixed = ()
+    saved = ("unit", "count", "mean", "var")
+    fixed = ("is_fixed",)
 
-    def __init__(self, columns: int, device: torch.device) -> None:
-        self.statistics = RunningMeanStd((columns,)).to(device)
-
-    @property
-    def unit(self) -> Tensor:
-        """``[S]`` float64, the standard deviation of each column's targets, at least `LEAST`; 0 before the first."""
-        seen = self.statistics
-        return seen.var.sqrt().clamp(min=LEAST) * (seen.count > 0)
-
-    def unscaled(self, value: Tensor) -> Tensor:
-        """Gives values ``[..., S]`` in the units of rewards, from what the last layer puts out."""
-        return value * self.unit.float() + self.statistics.mean32
-
-    def scaled(self, value: Tensor) -> Tensor:
-        """Gives values ``[..., S]`` in the units of the last layer, after the first update."""
-        return (value - self.statistics.mean32) / self.unit.float()
+    def __init__(self, is_fixed: bool) -> None:
+        self.is_fixed = is_fixed
+        self.unit = 1.0
+        self.count = 0
+        self.mean: list[float] = []
+        self.var: list[float] = []
 
     @torch.no_grad()
-    def update(self, target: Tensor, head: ValueHead) -> None:
-        """Takes value targets into the statistics, and changes a last layer so that values, if there were any, stay.
+    def renewed(self, data: Minibatch, head: ValueHead) -> Minibatch:
+        """Takes value targets into the statistics; where the unit changes with them, the last layer does, too.
 
         Args:
-            target: ``[N, S]`` in the units of rewards; rows that are not finite are passed over.
-            head: The last layer.
+            data: Rows in the unit so far, with targets ``[N, S]``; those that are not finite are passed over.
+            head: The last layer of the values.
+
+        Returns:
+            The rows in the new unit.
         """
-        seen, linear, target = self.statistics, head.linear, target[target.isfinite().all(1)]
-        if not len(target):
+        if self.is_fixed:
+            return data
+        self._take_in(data.value_target)
+        std = math.sqrt(max(self.var, default=0.0))
+        unit = 2.0 ** math.floor(math.log2(std)) if 1.0 <= std < math.inf else 1.0
+        change, self.unit = self.unit / unit, unit
+        if change == 1.0:
+            return data
+        for weight in (head.linear.weight, head.linear.bias):
+            weight.mul_(change)
+        changed = {name: getattr(data, name) * change for name in ("advantage", "value_target", "value")}
+        return replace(data, **changed)
+
+    def _take_in(self, target: Tensor) -> None:
+        """Moves the statistics of each column by targets ``[N, S]`` (Chan et al. 1979)."""
+        std, mean = torch.stack(torch.std_mean(target, 0, correction=0)).tolist()
+        if not all(map(math.isfinite, (*std, *mean))):
+            target = target[target.isfinite().all(1)]
+            if len(target):
+                self._take_in(target)
             return
-        begins, old_mean, old_unit = not seen.count > 0, seen.mean.clone(), self.unit
-        seen.count.clamp_(max=MEMORY)
-        seen.update(target)
-        if begins:
-            return
-        unit = self.unit
-        linear.weight.mul_((old_unit / unit).float().unsqueeze(1))
-        linear.bias.copy_((linear.bias * old_unit + old_mean - seen.mean) / unit)
+        share = len(target) / (self.count + len(target))
+        self.count = min(self.count + len(target), MEMORY)
+        self.mean = self.mean or [0.0] * len(mean)
+        self.var = self.var or [0.0] * len(std)
+        for column, (new_mean, new_std) in enumerate(zip(mean, std, strict=True)):
+            delta = new_mean * self.unit - self.mean[column]
+            spread = (new_std * self.unit) ** 2 - self.var[column]
+            self.mean[column] += share * delta
+            self.var[column] += share * spread + share * (1 - share) * delta**2
