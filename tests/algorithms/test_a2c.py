@@ -97,6 +97,7 @@ def test_it_wants_fragments_of_five_and_says_how_it_is_called():
         "lr",
         "skipped_steps",
         "updates",
+        "value_unit",
     }
     assert set(result.policies["main"].learning) == expected
 
