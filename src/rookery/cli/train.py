@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.runs import in_runs
 from rookery.core.errors import ConfigError
 from rookery.core.interrupt import Interrupted
@@ -80,14 +81,16 @@ def train(
     with explain_domains(layers):
         run_name, seeded = identify(layers)
     folder = claim(run_dir, run_id, run_name, force)
-    try:
-        trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder, force=force)
-    except BaseException:
-        if not any(folder.iterdir()):
-            folder.rmdir()
-        raise
-    with trainer:
-        finish(trainer, {}, evaluate)
+    with rows_apart(layers) as rows:
+        try:
+            trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder, force=force)
+        except BaseException:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+            raise
+        with trainer:
+            report_rows(trainer, rows)
+            finish(trainer, {}, evaluate)
 
 
 @contextmanager
@@ -242,7 +245,7 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     """
     assert trainer.run_dir is not None
     folder = trainer.run_dir.path
-    if not (trainer.config.stop or trainer.criteria or stop):
+    if not (trainer.standing_criteria or stop):
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
     go_on = f"environment steps; go on with: rookery resume {folder}"

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -65,10 +66,11 @@ def console_style(style: str) -> str:
     return "live" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "plain"
 
 
-def write_line(line: str) -> None:
-    """Writes a line to standard output, for a reader to see at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+def write_line(line: str, stream: TextIO | None = None) -> None:
+    """Writes a line to a stream, or to standard output, for a reader to see at once."""
+    shown = stream or sys.stdout
+    shown.write(line + "\n")
+    shown.flush()
 
 
 def timer_table(rows: Sequence[TimerRow], places: Sequence[str]) -> list[str]:
