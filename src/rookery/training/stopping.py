@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, nearest
@@ -131,23 +130,21 @@ def carried_on(before: Mapping[str, float], resolved: Resolved[C], settings: Map
     return {**without(before, dict.fromkeys(anew, 0.0)), **criteria_of(anew)} if before else {}
 
 
-def explained(
+def history_of(
     resolved: Resolved[C], settings: Mapping[str, float | None], criteria: Mapping[str, float]
-) -> Resolved[C]:
-    """Gives settings whose history says of each criterion that ends the training who gave it.
+) -> dict[str, list[tuple[str, Any]]]:
+    """Gives for each criterion every (source, value), lowest first; the last one ends the training.
 
     Args:
         resolved: The settings of the run.
         settings: The section `stop` of these.
         criteria: What ends the training, criteria that `Trainer.train` was given included.
     """
-    history = dict(resolved.history)
+    history = {f"stop.{name}": list(resolved.history[f"stop.{name}"]) for name in settings}
     for name, threshold in criteria.items():
-        path = f"stop.{in_settings(name)}"
         if settings.get(in_settings(name)) != threshold:
-            history[path] = [*history.get(path, ()), (GIVEN, threshold)]
-            history.pop("stop", None)
-    return replace(resolved, history=history)
+            history.setdefault(f"stop.{in_settings(name)}", []).append((GIVEN, threshold))
+    return history
 
 
 def _may_come(key: str, result: IterationResult) -> bool:

@@ -36,7 +36,7 @@ from rookery.training.replays import SavedReplays
 from rookery.training.results import mean_rows, result_of
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
-from rookery.training.stopping import StopFunction, carried_on, criteria_of, explained, stop_rule
+from rookery.training.stopping import StopFunction, carried_on, criteria_of, history_of, stop_rule
 
 
 class Trainer(Run):
@@ -233,7 +233,7 @@ class Trainer(Run):
         rule = stop_rule(stop, standing, self.stop_function, self.config.evaluation.every)
         self.criteria, self.stop_function = dict(rule.criteria), rule.function
         if given and self.run_dir is not None:
-            self.run_dir.write_settings(explained(self.resolved, self.config.stop, self.criteria))
+            self.run_dir.write_criteria(history_of(self.resolved, self.config.stop, self.criteria))
         if self.horizon is None and "env_steps" in rule.criteria:
             self.horizon = int(rule.criteria["env_steps"])
         if self.horizon is None:
@@ -564,7 +564,8 @@ class Trainer(Run):
             trainer.saved_replays.restore(saved, trainer.replays, trainer.note)
             if run_dir is not None:
                 checkpoint.forget_later(saved.path)  # first: a kill in between leaves rows that the next start cuts
-                run_dir.write_settings(explained(trainer.resolved, stop, criteria))
+                run_dir.write_settings(trainer.resolved)
+                run_dir.write_criteria(history_of(trainer.resolved, stop, criteria))
                 run_dir.go_on_from(trainer.iteration, trainer.env_steps, trainer.config.logging.tensorboard)
         except BaseException:
             for opened in (trainer, run_dir):
