@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rookery.training.settings import CheckpointConfig
 
-APART = 10.0
+APART = 5.0
 """Seconds from one checkpoint to the next at least, where no setting says when they are due."""
 
 SHARE = 0.05

@@ -78,7 +78,7 @@ class CheckpointConfig(Settings):
     """When the state of the run is kept; there is always a checkpoint at the end, if there is a run directory."""
 
     every: NonNegativeInt | None = None
-    """Iterations between checkpoints; 0 = only at the end; none = as time goes by: every 10 seconds at most, and so
+    """Iterations between checkpoints; 0 = only at the end; none = as time goes by: every 5 seconds at most, and so
     seldom that writing them takes at most a twentieth of the time, unless `every_seconds` says otherwise.
     """
     every_seconds: PositiveFloat | None = None
