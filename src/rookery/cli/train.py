@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from secrets import randbits
@@ -122,7 +122,7 @@ def console_style(**on: bool) -> str | None:
 
 @contextmanager
 def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
-    """After Ctrl-C or SIGTERM, says what can be done, and exits with 128 and the number of the signal.
+    """After Ctrl-C, SIGTERM or SIGHUP, says what can be done, and exits with 128 and the number of the signal.
 
     Args:
         message: Makes the text, which may be empty, from whether the run stopped in good order; a second signal stops
@@ -132,7 +132,8 @@ def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         if text := message(isinstance(error, Interrupted)):
-            typer.echo(text, err=True)
+            with suppress(OSError):  # of a terminal that has closed
+                typer.echo(text, err=True)
         raise typer.Exit(128 + (error.signal if isinstance(error, Interrupted) else SIGINT)) from None
 
 

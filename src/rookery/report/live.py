@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console, RenderableType
@@ -20,6 +22,16 @@ COST = 0.01
 """Share of the time that drawing takes at most."""
 
 
+@contextmanager
+def while_there_is_a_reader() -> Iterator[None]:
+    """Writes to a terminal that has closed go nowhere while this lasts; whoever closed it has sent a signal too."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+
+
 class Listener:
     """A listener hears of what happens in a training or an experiment; this one shows notes only."""
 
@@ -32,8 +44,9 @@ class Listener:
     def note(self, line: str) -> None:
         """Writes what a user should know once; while a picture is drawn, rich writes it above that."""
         stream = sys.stdout if self.note_to_output else sys.stderr
-        stream.write(f"note: {line}\n")
-        stream.flush()
+        with while_there_is_a_reader():
+            stream.write(f"note: {line}\n")
+            stream.flush()
 
 
 class LiveDisplay:
@@ -48,15 +61,17 @@ class LiveDisplay:
         """Draws the picture if it is time; `make` makes it, and is not called otherwise."""
         began = time.monotonic()
         if began >= self._due:
-            self._live.update(make(), refresh=True)
+            with while_there_is_a_reader():
+                self._live.update(make(), refresh=True)
             ended = time.monotonic()
             self._due = ended + max(PAUSE, (ended - began) / COST)
 
     def finish(self, picture: RenderableType) -> None:
         """Leaves a last picture on the screen, whole."""
         self._live.vertical_overflow = "visible"
-        self._live.update(picture, refresh=True)
-        self._live.stop()
+        with while_there_is_a_reader():
+            self._live.update(picture, refresh=True)
+            self._live.stop()
 
 
 def console_style(style: str) -> str:
@@ -69,8 +84,9 @@ def console_style(style: str) -> str:
 def write_line(line: str, stream: TextIO | None = None) -> None:
     """Writes a line to a stream, or to standard output, for a reader to see at once."""
     shown = stream or sys.stdout
-    shown.write(line + "\n")
-    shown.flush()
+    with while_there_is_a_reader():
+        shown.write(line + "\n")
+        shown.flush()
 
 
 def timer_table(rows: Sequence[TimerRow], places: Sequence[str]) -> list[str]:
