@@ -13,7 +13,7 @@ from rookery.cli.runs import Provenance, SavedRun, find_run, find_saved, read_pr
 from rookery.cli.train import LINE, console_style, finish, layers_of_arguments, stop_values
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, MANIFEST, list_checkpoints
-from rookery.core.layers import Layer, flow, override_layer
+from rookery.core.layers import Layer, override_layer
 
 if TYPE_CHECKING:
     from rookery.training.trainer import Trainer
@@ -58,7 +58,7 @@ def resume(
         Layer(f"{LINE}, --stop", criteria),
     ]
     if changes:
-        check_changes(read_provenance(folder), layers)
+        check(read_provenance(folder), layers)
     with rows_apart(layers) as rows, go_on(run, folder, layers) as trainer:
         report_rows(trainer, rows)
         finish(trainer, {}, evaluate)
@@ -97,28 +97,12 @@ def stored(provenance: Provenance) -> Layer:
     return Layer("settings of the run", values, {path: source for path, (source, _) in own.items()})
 
 
-def check_changes(provenance: Provenance, layers: Sequence[Layer]) -> None:
-    """Refuses to change settings that keep their value in the middle of a run.
-
-    Raises:
-        ConfigError: If layers change such settings, or are wrong; names all of these.
-    """
+def check(provenance: Provenance, layers: Sequence[Layer]) -> None:
+    """Refuses settings that are wrong, or that keep their value in the middle of a run; names all of these."""
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
-    from rookery.core.settings import Fixed
+    from rookery.training.changes import check_changes
     from rookery.training.settings import RunConfig
 
     resolved = resolve(RunConfig, [stored(provenance), *layers], ALGORITHMS)
-    reasons = {Fixed.STRUCTURAL: "keeps its value", Fixed.AT_START: "is read at the start only, and keeps its value"}
-    problems = []
-    for path, given in resolved.history.items():
-        source, value = given[-1]
-        before = provenance[path][-1][1] if path in provenance else NULL
-        why = resolved.why_fixed(path)
-        if why is not None and path not in resolved.inherited and flow(value) != before:
-            problems.append(
-                f"{source}: {path} = {flow(value)}: {reasons[why]} in the middle of a run ({before}); leave it out, or "
-                "train a new run with it"
-            )
-    if problems:
-        raise ConfigError(*problems)
+    check_changes(resolved, {path: given[-1][1] for path, given in provenance.items()})

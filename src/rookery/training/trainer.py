@@ -26,6 +26,7 @@ from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.training import checkpoint
+from rookery.training.changes import check_changes, texts
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.evaluation import Measure, record
@@ -545,7 +546,8 @@ class Trainer(Run):
 
         Raises:
             FileError: If there is no checkpoint, or it is broken; names the last good one.
-            ConfigError: If something made in code has to be given again; names all of it.
+            ConfigError: If something made in code has to be given again, or settings were changed that keep their value
+                in the middle of a run; names all of it.
         """
         run_dir = RunDir(checkpoint.run_of(Path(path))) if resume else None  # first: nobody else may write from now on
         trainer = None
@@ -555,11 +557,15 @@ class Trainer(Run):
             values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
             stand_in = None if play else checkpoint.absent_env(saved)
             trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
-            stop, before = trainer.config.stop, saved.state["criteria"]
-            criteria = carried_on(before, trainer.resolved, stop, str(saved.path))
-            trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
-            with torch_threads(1):
-                trainer.load_state_dict(saved.state)
+            fresh, stop = trainer.resolved, trainer.config.stop
+            criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
+            trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
+            try:
+                with torch_threads(1):
+                    trainer.load_state_dict(saved.state)
+            except Exception:  # of whoever meets a state that does not fit
+                check_changes(fresh, texts(saved.history))
+                raise
             trainer.criteria = criteria
             trainer.saved_replays.restore(saved, trainer.replays, trainer.note)
             if run_dir is not None:
