@@ -144,8 +144,8 @@ def test_a_loaded_run_refuses_what_keeps_its_value_by_name(tmp_path):
     with pytest.raises(ConfigError) as caught:
         Trainer.load(place, num_envs=4)
     assert str(caught.value) == (
-        "code: sampling.num_envs = 4: keeps its value in the middle of a run (2); leave it out, or train a new run with "
-        "it"
+        "code: sampling.num_envs = 4: keeps its value in the middle of a run (2); leave it out, or train a new "
+        "run with it"
     )
     with pytest.raises(ConfigError, match=r"code: algorithm\.model\.hidden = \[8\]: keeps its value .* \(\[64, 64\]\)"):
         Trainer.load(place, config={"algorithm.model.hidden": [8]})
