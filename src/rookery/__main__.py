@@ -1,6 +1,6 @@
 """``python -m rookery`` is the command line."""
 
-from rookery.cli.main import main
+from rookery.cli.main import program
 
 if __name__ == "__main__":
-    main()
+    program()

@@ -41,7 +41,7 @@ def trained(rookery):
 def finished_runs(tmp_path_factory):
     """A folder with two runs: cart (one policy) and arena (two policies)."""
     folder = tmp_path_factory.mktemp("finished")
-    cart = "CartPole-v1 --run-id cart --seed 3 --stop env_steps=640 algorithm.gamma=0.9"
+    cart = "CartPole-v1 --run-id cart --seed 3 --stop env_steps=640 algorithm.gamma=0.9 checkpoint.every=10"
     arena = "MultiAgentArena --run-id arena --seed 1 --stop env_steps=256 policies.pol1.lr=3e-4 policies.pol2.lr=4e-4"
     arena += " policy_mapping.agent1=pol1 policy_mapping.agent2=pol2"
     return train_into(folder, *([*words.split(), *TINY, "--evaluate", "0"] for words in (cart, arena)))

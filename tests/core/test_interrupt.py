@@ -1,4 +1,4 @@
-"""The first Ctrl-C is a request, the second an order; SIGTERM counts as one."""
+"""The first Ctrl-C is a request, the second an order; SIGTERM and SIGHUP count as one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from rookery.core.interrupt import Interrupt, Interrupted
 
-HANDLED = (signal.SIGINT, signal.SIGTERM)
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.mark.parametrize("number", HANDLED)
@@ -26,7 +26,7 @@ def test_the_first_signal_is_noted_and_acted_on_when_asked(number):
 
 
 @pytest.mark.parametrize("first", HANDLED)
-@pytest.mark.parametrize("second", HANDLED)
+@pytest.mark.parametrize("second", HANDLED[:2])
 def test_the_second_signal_stops_at_once(first, second):
     interrupt = Interrupt()
     with interrupt.watching():
@@ -34,6 +34,25 @@ def test_the_second_signal_stops_at_once(first, second):
         with pytest.raises(KeyboardInterrupt) as caught:
             signal.raise_signal(second)
     assert not isinstance(caught.value, Interrupted)
+
+
+def test_a_terminal_that_closes_may_say_so_twice():
+    interrupt = Interrupt()
+    with interrupt.watching():
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+        assert interrupt.number == signal.SIGHUP
+
+
+def test_under_nohup_a_terminal_may_close():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        interrupt = Interrupt()
+        with interrupt.watching():
+            signal.raise_signal(signal.SIGHUP)
+            assert interrupt.number is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_what_was_before_is_there_afterwards_whatever_happened():

@@ -126,6 +126,15 @@ def test_a_helper_that_died_between_two_steps_is_missed_by_no_checkpoint():
         env.close()
 
 
+@pytest.mark.slow
+def test_a_lane_that_loses_every_episode_with_its_helper_ends_the_run():
+    def kill_the_first(step, processes):
+        os.kill(processes[0].pid, signal.SIGKILL)
+
+    with pytest.raises(EnvError, match=r"that was the 10th episode of lane \d in a row that had to be given up"):
+        trained(Drifting, kill_the_first, 20, **{"env.on_error": "restart"})
+
+
 def test_an_episode_that_cannot_be_had_again_is_given_up_and_counted():
     weights, result = trained(Drifting, kill_now_and_then(20))
     assert not result.exact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 from pathlib import Path
@@ -202,6 +203,11 @@ def test_the_time_left_goes_by_the_last_iterations():
     assert left == pytest.approx((50_000 - 43_900 - 1000 * 0) / 1000, rel=0.2)
 
 
+def test_minutes_are_left_as_seconds_are():
+    (part, left, words), = panel_of({"minutes": 1}, *(result(n) for n in range(1, 6))).goals()  # fmt: skip
+    assert (round(part, 3), left, words) == (0.167, 50.0, "minutes 0.1667 / 1")
+
+
 def test_a_budget_that_is_passed_is_full():
     (part, left, _), = panel_of({"env_steps": 100}, result(3)).goals()  # fmt: skip
     assert (part, left) == (1.0, 0.0)
@@ -294,6 +300,32 @@ def test_plain_lines_tell_events_and_the_end(capsys):
     assert "stopped: iterations 3 reached 3\n" in out
     assert "\ncheckpoint 000003\ntrain_iteration" in out
     assert re.search(r"^train_iteration +\d", out, re.MULTILINE)
+
+
+def lines_of_a_log(monkeypatch, capsys, terminal):
+    """The times of the lines of two hours with an iteration a second, and what was written."""
+    now = [1000.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    plain = PlainReporter()
+    plain.start(RunFacts("x", 1, 1, 0, {}, (), {}), Timers())
+    for iteration in range(1, 7201):
+        now[0] += 1.0
+        plain.iteration(result(iteration))
+    plain.finish()
+    out = capsys.readouterr().out
+    return [int(shown) for shown in re.findall(r"^iteration (\d+) ", out, re.MULTILINE)]
+
+
+def test_lines_of_a_log_become_rarer_and_the_last_is_there(monkeypatch, capsys):
+    shown = lines_of_a_log(monkeypatch, capsys, terminal=False)
+    assert shown[:20] == list(range(1, 21)) and shown[-1] == 7200
+    assert 100 < len(shown) < 200
+    assert all(after - before <= 0.06 * after + 1 for before, after in itertools.pairwise(shown))
+
+
+def test_lines_at_a_terminal_come_as_they_did(monkeypatch, capsys):
+    assert lines_of_a_log(monkeypatch, capsys, terminal=True) == list(range(1, 7201))
 
 
 def test_the_live_panel_leaves_its_last_state_on_the_screen():

@@ -151,7 +151,7 @@ def test_a_stop_threshold_that_is_no_number_is_refused():
     message = told(ConfigError, lambda: short().train({"return_mean": "100", "env_steps": True}))
     assert message == "stop.return_mean = '100': not a number\nstop.env_steps = True: not a number"
     message = told(ConfigError, lambda: short(stop={"return_mean": "high"}))
-    assert message == "code: stop.return_mean = 'high': must be a number"
+    assert message == "code: stop.return_mean = 'high': must be a number or null"
     message = told(ConfigError, lambda: short().train(100_000))
     assert message == 'stop = 100000: use criteria like {"env_steps": 100_000}, or a function of a result'
 

@@ -134,3 +134,18 @@ def test_a_policy_follows_the_common_section_in_what_it_has_from_there(tmp_path)
     with Trainer.load(tmp_path / "run", config=changes) as again:
         assert again.config.policies["main"].algorithm.lr == 2e-3
         assert again.config.policies["main"].algorithm.gamma == 0.8
+
+
+def test_a_loaded_run_refuses_what_keeps_its_value_by_name(tmp_path):
+    cfg = PPOConfig(fragment_length=8, minibatch_size=16, epochs=1)
+    with Trainer("CartPole-v1", cfg, num_envs=2, seed=1) as trainer:
+        trainer.train({"iterations": 1})
+        place = trainer.save(tmp_path / "place")
+    with pytest.raises(ConfigError) as caught:
+        Trainer.load(place, num_envs=4)
+    assert str(caught.value) == (
+        "code: sampling.num_envs = 4: keeps its value in the middle of a run (2); leave it out, or train a new "
+        "run with it"
+    )
+    with pytest.raises(ConfigError, match=r"code: algorithm\.model\.hidden = \[8\]: keeps its value .* \(\[64, 64\]\)"):
+        Trainer.load(place, config={"algorithm.model.hidden": [8]})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from rookery import ConfigError
+from rookery import ConfigError, PPOConfig, Trainer
 from rookery.report.results import IterationResult, PolicyResult
-from rookery.training.stopping import Stop
+from rookery.training.stopping import Stop, stop_rule
 
 
 def result(**changes):
@@ -28,6 +30,8 @@ def result(**changes):
         ({"iterations": 5}, "iterations 5 reached 5"),
         ({"episodes": 41}, ""),
         ({"seconds": 2.5}, "seconds 2.5 reached 2.5"),
+        ({"minutes": 0.04}, "minutes 0.04 reached 0.04"),
+        ({"minutes": 0.05}, ""),
         ({"return_mean": 12}, "return_mean 12.35 reached 12"),
         ({"return_mean": -200.0}, "return_mean 12.35 reached -200"),
         ({"policies.main.kl": 0.01}, "policies.main.kl 0.01 reached 0.01"),
@@ -89,3 +93,47 @@ def test_thresholds_must_be_numbers():
         "stop.env_steps = True: not a number",
         "stop.seconds = None: not a number",
     )
+
+
+def run_into(folder, **arguments):
+    """A run of two iterations, 32 steps."""
+    return Trainer("CartPole-v1", PPOConfig(fragment_length=8, epochs=1), num_envs=2, seed=1, run_dir=folder,
+                   config={"logging.tensorboard": False}, **arguments)  # fmt: skip
+
+
+def provenance(folder):
+    """What `rookery explain` reads of the criteria."""
+    found = json.loads((folder / "provenance.json").read_text())
+    return {path: [list(given) for given in told] for path, told in found.items() if path.startswith("stop.")}
+
+
+def test_what_a_loaded_run_is_told_of_its_end_counts_and_is_explained(tmp_path):
+    with run_into(tmp_path, stop={"env_steps": 32}) as trainer:
+        trainer.train()
+    with Trainer.load(tmp_path, resume=True, config={"stop.env_steps": 64}) as trainer:
+        assert trainer.resolved.explain("stop.env_steps").startswith("stop.env_steps = 64.0  (code)\n")
+        assert trainer.train().stop_reason == "env_steps 64 reached 64"
+    with Trainer.load(tmp_path, config={"stop.env_steps": None, "stop.iterations": 5}) as trainer:
+        assert trainer.train().stop_reason == "iterations 5 reached 5"
+    assert provenance(tmp_path) == {"stop.env_steps": [["code", "32.0"], ["code", "64.0"]]}
+
+
+def test_criteria_of_train_stand_beside_those_of_settings_until_others_are_given(tmp_path):
+    with run_into(tmp_path, stop={"episodes": 1000}) as trainer:
+        assert trainer.train({"iterations": 2}).stop_reason == "iterations 2 reached 2"
+        assert provenance(tmp_path) == {
+            "stop.episodes": [["code", "1000.0"]],
+            "stop.iterations": [["train(stop)", "2"]],
+        }
+        assert trainer.train({"env_steps": 64}).stop_reason == "env_steps 64 reached 64"
+        assert trainer.criteria == {"episodes": 1000.0, "env_steps": 64}
+    with Trainer.load(tmp_path, resume=True) as trainer:
+        assert trainer.standing_criteria == {"episodes": 1000.0, "env_steps": 64}
+        assert provenance(tmp_path)["stop.env_steps"] == [["train(stop)", "64"]]
+    with Trainer.load(tmp_path, config={"stop.env_steps": 80}) as trainer:
+        assert trainer.standing_criteria == {"episodes": 1000.0, "env_steps": 80.0}
+
+
+def test_a_criterion_with_dots_stands_for_the_one_with_slashes():
+    rule = stop_rule({"policies.main.kl": 2.0}, {"policies/main/kl": 1.0, "seconds": 9.0}, None, 0)
+    assert rule.criteria == {"seconds": 9.0, "policies.main.kl": 2.0}

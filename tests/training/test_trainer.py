@@ -454,6 +454,8 @@ FORGETTABLE = {
     "PolicyMapping": "made again from the settings; it remembers nothing",
     "ActionNoise": "its block follows from the streams and the vector step",
     "Interrupt": "whether somebody asked to stop, asked anew by every train()",
+    "Clock": "when the lap under way began; what has passed is in Run.seconds",
+    "CheckpointPace": "when the next checkpoint is due, counted anew by every train()",
     "Route": "found out again from the desks in the next step",
     "Reporter": "shows notes and remembers nothing",
     "Step": "what the environment shows, part of the environment's state",

@@ -15,6 +15,7 @@ import typer
 from rookery import __version__
 from rookery.cli.bench import bench
 from rookery.cli.config import app as config_app
+from rookery.cli.ending import ENDED_AFTER, SAID_AFTER, end_in_time
 from rookery.cli.envs import app as envs_app
 from rookery.cli.evaluate import evaluate
 from rookery.cli.explain import explain
@@ -48,6 +49,19 @@ def top(
     if version:
         typer.echo(f"rookery {__version__}")
         raise typer.Exit
+
+
+def program() -> None:
+    """Runs the command line as a program of its own, which ends when its work is done."""
+    code: object = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code or 0
+        raise
+    finally:
+        end_in_time(code if isinstance(code, int) else 1, SAID_AFTER, ENDED_AFTER)
 
 
 def main() -> None:

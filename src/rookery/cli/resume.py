@@ -2,27 +2,107 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.runs import SavedRun, find_saved
-from rookery.cli.train import finish, stop_values
+from rookery.cli.apart import report_rows, rows_apart
+from rookery.cli.runs import Provenance, SavedRun, find_run, find_saved, read_provenance
+from rookery.cli.train import LINE, console_style, finish, layers_of_arguments, stop_values
+from rookery.core.errors import ConfigError
+from rookery.core.files import FOLDER, MANIFEST, list_checkpoints
+from rookery.core.layers import Layer, override_layer
+
+if TYPE_CHECKING:
+    from rookery.training.trainer import Trainer
+
+NULL = "null"
+"""A value that takes a criterion away, as text."""
 
 
 def resume(
     run: SavedRun,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE.yaml|PATH=VALUE",
+            help="Settings that change from here on: files of them; single ones, as in algorithm.lr=3e-4.",
+            show_default=False,
+        ),
+    ] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="METRIC=NUMBER that ends training, instead of what ended it before.")
     ] = None,
     evaluate: Annotated[int, typer.Option(min=0, help="Episodes to evaluate over at the end; 0 = none.")] = 20,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
+    json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON an iteration, nothing else.")] = False,
 ) -> None:
-    """Go on with a run exactly where its last checkpoint was written.
+    """Go on with a run exactly where its last checkpoint was written; begin it anew if it has none yet.
 
     rookery resume runs/CartPole-v1-ppo-s3 --stop env_steps=200000
     """
+    for word in changes or []:
+        if "=" not in word and not word.endswith((".yaml", ".yml")):
+            raise ConfigError(f"{LINE}: {word!r} is neither a file .yaml nor path=value, as in algorithm.lr=3e-4")
+    folder = run.parent.parent if (run / MANIFEST).is_file() else find_run(run)
+    criteria: dict[str, float | None] = {**stop_values(stop or [])}
+    if stop:
+        criteria = dict.fromkeys(criteria_in(read_provenance(folder))) | criteria
+    options = {"logging.console": console_style(quiet=quiet, plain=plain, json=json_rows)}
+    layers = [
+        Layer("default of the command line", {"logging.console": "auto"}),
+        *layers_of_arguments(changes or [], None, options),
+        Layer(f"{LINE}, --stop", criteria),
+    ]
+    if changes:
+        check(read_provenance(folder), layers)
+    with rows_apart(layers) as rows, go_on(run, folder, layers) as trainer:
+        report_rows(trainer, rows)
+        finish(trainer, {}, evaluate)
+
+
+def go_on(run: Path, folder: Path, layers: Sequence[Layer]) -> Trainer:
+    """A trainer that goes on with a run, from its last checkpoint or, if it has none yet, from its beginning.
+
+    Args:
+        run: What the user named: the run or one of its checkpoints.
+        folder: Directory of the run.
+        layers: Settings that change.
+    """
     from rookery.training.trainer import Trainer
 
-    criteria = {path.removeprefix("stop."): value for path, value in stop_values(stop or []).items()}
-    with Trainer.load(find_saved(run, "last"), resume=True, console="auto") as trainer:
-        finish(trainer, criteria, evaluate)
+    if list_checkpoints(folder / FOLDER):
+        return Trainer.load(find_saved(run, "last"), resume=True, config=list(layers))
+    trainer = Trainer(config=[stored(read_provenance(folder)), *layers], run_dir=folder, force=True)
+    trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
+    return trainer
+
+
+def criteria_in(provenance: Provenance) -> list[str]:
+    """The paths of the criteria that hold in a run."""
+    return [path for path, given in provenance.items() if path.startswith("stop.") and given[-1][1] != NULL]
+
+
+def stored(provenance: Provenance) -> Layer:
+    """The settings of a run that somebody set, as a layer; each keeps its source."""
+    from rookery.core.config import DEFAULT
+
+    # those that a policy has from the section algorithm follow this one
+    own = {path: given[-1] for path, given in provenance.items()
+           if given[-1][0] != DEFAULT and " as algorithm." not in given[-1][0]}  # fmt: skip
+    values = override_layer(f"{path}={value}" for path, (_, value) in own.items()).values
+    return Layer("settings of the run", values, {path: source for path, (source, _) in own.items()})
+
+
+def check(provenance: Provenance, layers: Sequence[Layer]) -> None:
+    """Refuses settings that are wrong, or that keep their value in the middle of a run; names all of these."""
+    from rookery.algorithms.names import ALGORITHMS
+    from rookery.core.config import resolve
+    from rookery.training.changes import check_changes
+    from rookery.training.settings import RunConfig
+
+    resolved = resolve(RunConfig, [stored(provenance), *layers], ALGORITHMS)
+    check_changes(resolved, {path: given[-1][1] for path, given in provenance.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from secrets import randbits
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.runs import in_runs
 from rookery.core.errors import ConfigError
 from rookery.core.interrupt import Interrupted
@@ -80,14 +81,16 @@ def train(
     with explain_domains(layers):
         run_name, seeded = identify(layers)
     folder = claim(run_dir, run_id, run_name, force)
-    try:
-        trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder, force=force)
-    except BaseException:
-        if not any(folder.iterdir()):
-            folder.rmdir()
-        raise
-    with trainer:
-        finish(trainer, {}, evaluate)
+    with rows_apart(layers) as rows:
+        try:
+            trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder, force=force)
+        except BaseException:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+            raise
+        with trainer:
+            report_rows(trainer, rows)
+            finish(trainer, {}, evaluate)
 
 
 @contextmanager
@@ -119,7 +122,7 @@ def console_style(**on: bool) -> str | None:
 
 @contextmanager
 def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
-    """After Ctrl-C or SIGTERM, says what can be done, and exits with 128 and the number of the signal.
+    """After Ctrl-C, SIGTERM or SIGHUP, says what can be done, and exits with 128 and the number of the signal.
 
     Args:
         message: Makes the text, which may be empty, from whether the run stopped in good order; a second signal stops
@@ -129,7 +132,8 @@ def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         if text := message(isinstance(error, Interrupted)):
-            typer.echo(text, err=True)
+            with suppress(OSError):  # of a terminal that has closed
+                typer.echo(text, err=True)
         raise typer.Exit(128 + (error.signal if isinstance(error, Interrupted) else SIGINT)) from None
 
 
@@ -242,7 +246,7 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     """
     assert trainer.run_dir is not None
     folder = trainer.run_dir.path
-    if not (trainer.config.stop or trainer.criteria or stop):
+    if not (trainer.standing_criteria or stop):
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
     go_on = f"environment steps; go on with: rookery resume {folder}"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: the first is acted on between two vector steps, the second stops at once."""
+"""Ctrl-C, SIGTERM and SIGHUP as a request: the first is acted on between two vector steps, the second stops at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import ClassVar
 
@@ -40,7 +40,9 @@ class Interrupt:
 
     @contextmanager
     def watching(self, told: str = "") -> Iterator[None]:
-        """While this lasts, SIGINT and SIGTERM set `number`; a second one raises KeyboardInterrupt where the code is.
+        """While this lasts, SIGINT, SIGTERM and SIGHUP set `number`; a second one raises KeyboardInterrupt where the
+        code is. A second SIGHUP does not: a terminal that closes may send two, one of them by its shell. Where SIGHUP
+        is ignored, as under ``nohup``, it stays ignored.
 
         Outside the main thread Python gives no signals: nothing is watched there. Watched twice, the first goes on. All
         that watch note the first signal, so that a request that comes inside is known outside, whoever acts on it.
@@ -54,13 +56,18 @@ class Interrupt:
 
         def note(number: int, frame: FrameType | None) -> None:
             if self.number is not None:
+                if number == signal.SIGHUP:
+                    return
                 raise KeyboardInterrupt
             for each in Interrupt.watchers:
                 each.number = each.number or number
                 if each.told:
-                    os.write(2, f"{each.told}\n".encode())
+                    with suppress(OSError):  # of a terminal that has closed
+                        os.write(2, f"{each.told}\n".encode())
 
-        watched = (signal.SIGINT, signal.SIGTERM)
+        watched = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            watched.append(signal.SIGHUP)
         self.number, self._watched, self.told = None, True, told
         Interrupt.watchers.append(self)
         before = {number: signal.signal(number, note) for number in watched}

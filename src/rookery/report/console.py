@@ -6,9 +6,11 @@ They are given plain data: `RunFacts` when the run starts, then an `IterationRes
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -17,6 +19,9 @@ from rookery.core.timers import Timers
 from rookery.report.live import Listener, LiveDisplay, console_style, write_line
 from rookery.report.panel import Panel, span
 from rookery.report.results import IterationResult
+
+THINNING = 0.05
+"""Part by which the time of a training grows from one line of its log to the next."""
 
 
 @dataclass(frozen=True)
@@ -86,33 +91,49 @@ class Reporter(Listener):
 
 
 class JsonReporter(Reporter):
-    """A reporter that writes a row of `metrics.jsonl` an iteration to standard output, and nothing else there."""
+    """A reporter that writes a row of `metrics.jsonl` an iteration to a stream, and nothing else there.
+
+    Args:
+        stream: Where to; None = standard output.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
 
     def iteration(self, result: IterationResult) -> None:
         """Writes the row of an iteration."""
-        write_line(json.dumps(result.row()))
+        write_line(json.dumps(result.row()), self._stream)
 
 
 class PlainReporter(Reporter):
-    """A reporter that writes a line an iteration, at most one a second, and the timer tree at the end."""
+    """A reporter that writes a line an iteration, at most one a second, and the timer tree at the end.
+
+    Where standard output is no terminal, lines become rarer as the time goes on: each comes after `THINNING` more of it
+    than the one before. The last iteration has a line in any case, and so has each with an evaluation.
+    """
 
     note_to_output = True
 
     def __init__(self) -> None:
-        self._shown = 0.0
+        self._began = self._shown = 0.0
+        self._thinning = 0.0 if sys.stdout.isatty() else THINNING
         self._event = ""
+        self._unshown: IterationResult | None = None
 
     def start(self, run: RunFacts, timers: Timers) -> None:
         """Writes what is trained, and until when."""
-        self._criteria, self._timers = run.criteria, timers
+        self._criteria, self._timers, self._began = run.criteria, timers, time.monotonic()
         write_line("\n".join(opening(run)))
 
     def iteration(self, result: IterationResult) -> None:
         """Writes the result in one line."""
-        if time.monotonic() - self._shown >= 1.0 or result.stop_reason or result.evaluation:
-            self._shown = time.monotonic()
-            event, self._event = self._event, ""
-            write_line(summary(result, self._criteria) + (f" | {event}" if event else ""))
+        now = time.monotonic()
+        pause = max(1.0, self._thinning * (now - self._began))
+        if now - self._shown >= pause or result.stop_reason or result.evaluation:
+            self._shown = now
+            self._show(result)
+        else:
+            self._unshown = result
         if result.stop_reason:
             write_line(f"stopped: {result.stop_reason}")
 
@@ -121,10 +142,16 @@ class PlainReporter(Reporter):
         self._event = text
 
     def finish(self) -> None:
-        """Writes the last event, and the timer tree."""
+        """Writes the last iteration if it has no line yet, the last event, and the timer tree."""
+        if self._unshown is not None:
+            self._show(self._unshown)
         if self._event:
             write_line(self._event)
         write_line(self._timers.tree())
+
+    def _show(self, result: IterationResult) -> None:
+        event, self._event, self._unshown = self._event, "", None
+        write_line(summary(result, self._criteria) + (f" | {event}" if event else ""))
 
 
 class LiveReporter(Reporter):

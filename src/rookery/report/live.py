@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -17,6 +20,16 @@ PAUSE = 0.25
 
 COST = 0.01
 """Share of the time that drawing takes at most."""
+
+
+@contextmanager
+def while_there_is_a_reader() -> Iterator[None]:
+    """Writes to a terminal that has closed go nowhere while this lasts; whoever closed it has sent a signal too."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 class Listener:
@@ -31,8 +44,9 @@ class Listener:
     def note(self, line: str) -> None:
         """Writes what a user should know once; while a picture is drawn, rich writes it above that."""
         stream = sys.stdout if self.note_to_output else sys.stderr
-        stream.write(f"note: {line}\n")
-        stream.flush()
+        with while_there_is_a_reader():
+            stream.write(f"note: {line}\n")
+            stream.flush()
 
 
 class LiveDisplay:
@@ -47,15 +61,17 @@ class LiveDisplay:
         """Draws the picture if it is time; `make` makes it, and is not called otherwise."""
         began = time.monotonic()
         if began >= self._due:
-            self._live.update(make(), refresh=True)
+            with while_there_is_a_reader():
+                self._live.update(make(), refresh=True)
             ended = time.monotonic()
             self._due = ended + max(PAUSE, (ended - began) / COST)
 
     def finish(self, picture: RenderableType) -> None:
         """Leaves a last picture on the screen, whole."""
         self._live.vertical_overflow = "visible"
-        self._live.update(picture, refresh=True)
-        self._live.stop()
+        with while_there_is_a_reader():
+            self._live.update(picture, refresh=True)
+            self._live.stop()
 
 
 def console_style(style: str) -> str:
@@ -65,10 +81,12 @@ def console_style(style: str) -> str:
     return "live" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else "plain"
 
 
-def write_line(line: str) -> None:
-    """Writes a line to standard output, for a reader to see at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+def write_line(line: str, stream: TextIO | None = None) -> None:
+    """Writes a line to a stream, or to standard output, for a reader to see at once."""
+    shown = stream or sys.stdout
+    with while_there_is_a_reader():
+        shown.write(line + "\n")
+        shown.flush()
 
 
 def timer_table(rows: Sequence[TimerRow], places: Sequence[str]) -> list[str]:

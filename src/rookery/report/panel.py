@@ -124,8 +124,8 @@ class Panel:
             return None
         if now >= threshold:
             return 0.0
-        if name == "seconds":
-            return threshold - now
+        if name in ("seconds", "minutes"):
+            return (threshold - now) * (60 if name == "minutes" else 1)
         # the first iteration on record began where nothing is known of, so the run's own beginning stands in for it
         before = self._clock[0] if len(self._clock) > 1 else dict.fromkeys(self._clock[0], 0.0)
         gained, took = now - before[name], self._clock[-1]["seconds"] - before["seconds"]
@@ -396,6 +396,7 @@ def _amounts(result: IterationResult) -> dict[str, float]:
         "env_steps": result.env_steps,
         "iterations": result.iteration,
         "seconds": result.seconds,
+        "minutes": result.seconds / 60,
         "episodes": result.episodes,
         "gradient_steps": result.gradient_steps,
     }

@@ -27,10 +27,12 @@ from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResu
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import LocalPool
 from rookery.rollout.worker import RolloutWorker, Sample
+from rookery.training.clock import Clock
 from rookery.training.compute import acting_threads, learning_threads
 from rookery.training.prepare import check_learner, kinds_of, make_policy
 from rookery.training.replays import load_sources
 from rookery.training.settings import RunConfig
+from rookery.training.stopping import criteria_of
 
 
 class Progress(Stateful):
@@ -126,7 +128,7 @@ class Run(Stateful):
         windows: The last finished episodes before that.
         threads: Threads that each learner's steps are worth; as they were at the start of the run, wherever it goes on.
         iteration: Iterations so far.
-        seconds: Seconds of training so far.
+        seconds: Seconds of training so far: wall time, with checkpoints, evaluations and callbacks.
         decisions: Decisions that each policy has learned from.
         last_learning: What the algorithms reported of the last iteration in which they learned.
         paused: Whether iterations learn from replay alone.
@@ -148,6 +150,7 @@ class Run(Stateful):
         "mapping",
         "staging",
         "interrupt",
+        "clock",
         "note",
     )
 
@@ -168,6 +171,7 @@ class Run(Stateful):
         self.streams = Streams(self.seed)
         self.timers = Timers()
         self.interrupt = Interrupt()
+        self.clock = Clock()
         self.staging = Staging(torch.device(self.config.device))
         self.policies: dict[str, Policy] = {}
         self.learners: dict[str, Algorithm[Any]] = {}
@@ -200,6 +204,11 @@ class Run(Stateful):
     def replays(self) -> dict[str, Replay]:
         """The replay of each policy whose algorithm learns from one."""
         return {name: one.replay for name, one in self.learners.items() if one.replay is not None}
+
+    @property
+    def standing_criteria(self) -> dict[str, float]:
+        """What ends a training that is given no criteria: those that it was last given, or else those of settings."""
+        return self.criteria or criteria_of(self.config.stop)
 
     def introduce(self, kinds: Mapping[str, Kind]) -> None:
         """Makes policies, and the algorithms that learn them.

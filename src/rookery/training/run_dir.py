@@ -20,8 +20,10 @@ import shutil
 import socket
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
@@ -107,6 +109,17 @@ class RunDir:
         self.write("config.yaml", resolved.to_yaml())
         history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}
         self.write("provenance.json", json.dumps(history, indent=1))
+
+    def write_criteria(self, history: Mapping[str, Sequence[tuple[str, Any]]]) -> None:
+        """Replaces in `provenance.json` what is said of the criteria that end training.
+
+        Args:
+            history: For the path of each, every (source, value), lowest first.
+        """
+        told = json.loads((self.path / "provenance.json").read_text(encoding="utf-8"))
+        others = {path: given for path, given in told.items() if not path.startswith("stop.")}
+        now = {path: [[source, flow(value)] for source, value in given] for path, given in history.items()}
+        self.write("provenance.json", json.dumps(others | now, indent=1))
 
     def write(self, name: str, text: str) -> None:
         """Replaces the file `name` of the directory."""

@@ -77,8 +77,14 @@ class EvaluationConfig(Settings):
 class CheckpointConfig(Settings):
     """When the state of the run is kept; there is always a checkpoint at the end, if there is a run directory."""
 
-    every: NonNegativeInt = 10
-    """Iterations between checkpoints; 0 = only at the end."""
+    every: NonNegativeInt | None = None
+    """Iterations between checkpoints; 0 = only at the end; none = as time goes by: every 5 seconds at most, and so
+    seldom that writing them takes at most a twentieth of the time, unless `every_seconds` says otherwise.
+    """
+    every_seconds: PositiveFloat | None = None
+    """Seconds between checkpoints, beside those that `every` asks for; none = only those. One is written when the
+    iteration under way is over.
+    """
     keep_last: PositiveInt = 3
     """How many of the latest stay; the best and pinned ones stay besides."""
 
@@ -123,9 +129,9 @@ class RunConfig(Settings):
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """Measuring while training."""
-    stop: dict[str, float] = field(default_factory=dict)
-    """Criteria, any of which ends training: env_steps, iterations, seconds, episodes, or a metric that must reach a
-    value.
+    stop: dict[str, float | None] = field(default_factory=dict)
+    """Criteria, any of which ends training: env_steps, iterations, seconds, minutes, episodes, or a metric that must
+    reach a value; none takes one away.
     """
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     """When the state of the run is kept."""

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, nearest
 from rookery.report.results import WINDOW, IterationResult
 
 StopFunction = Callable[[IterationResult], bool]
+
+C = TypeVar("C")
+
+GIVEN = "train(stop)"
+"""The source of a criterion that `Trainer.train` was given."""
 
 
 class Stop:
@@ -40,7 +47,8 @@ class Stop:
             ConfigError: If a criterion names no metric of this run.
         """
         row = result.row()
-        values = {"iterations": result.iteration, "seconds": result.seconds, **row}
+        amounts = {"iterations": result.iteration, "seconds": result.seconds, "minutes": result.seconds / 60}
+        values = {**amounts, **row}
         for name, threshold in self.criteria.items():
             key = name.replace(".", "/")
             if key not in values:
@@ -79,7 +87,7 @@ def stop_rule(
     if callable(stop):
         function = stop
     elif isinstance(stop, Mapping):
-        criteria |= stop
+        criteria = without(standing, stop) | dict(stop)
     elif stop is not None:
         raise ConfigError(f'stop = {stop!r}: use criteria like {{"env_steps": 100_000}}, or a function of a result')
     rule = Stop(criteria, function)
@@ -89,6 +97,54 @@ def stop_rule(
     if measured and not evaluation_every:
         raise ConfigError(f"stop.{measured[0]}: nothing is evaluated in training; set evaluation.every, to 5 say")
     return rule
+
+
+def criteria_of(settings: Mapping[str, float | None]) -> dict[str, float]:
+    """Gives the criteria among the settings of the section `stop`, where none takes one away."""
+    return {name: threshold for name, threshold in settings.items() if threshold is not None}
+
+
+def without(criteria: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
+    """Gives those of some criteria that others say nothing of, whether their names have dots or slashes."""
+    said = {in_settings(name) for name in others}
+    return {name: threshold for name, threshold in criteria.items() if in_settings(name) not in said}
+
+
+def in_settings(name: str) -> str:
+    """Gives the name of a criterion as it is in settings, where a dot would begin a section."""
+    return name.replace(".", "/")
+
+
+def carried_on(before: Mapping[str, float], resolved: Resolved[C], settings: Mapping[str, float | None], source: str
+) -> dict[str, float]:  # fmt: skip
+    """Gives the criteria of a run that goes on: those it had before, but for those that are said anew.
+
+    Args:
+        before: What ended the run, or was to end it.
+        resolved: The settings it goes on with.
+        settings: The section `stop` of these.
+        source: What the source of settings is called that the run had before.
+    """
+    anew = {name: threshold for name, threshold in settings.items()
+            if resolved.history[f"stop.{name}"][-1][0] not in (source, DEFAULT)}  # fmt: skip
+    return {**without(before, dict.fromkeys(anew, 0.0)), **criteria_of(anew)} if before else {}
+
+
+def history_of(
+    resolved: Resolved[C], settings: Mapping[str, float | None], criteria: Mapping[str, float]
+) -> dict[str, list[tuple[str, Any]]]:
+    """Gives for each criterion every (source, value), lowest first; the last one ends the training.
+
+    Args:
+        resolved: The settings of the run.
+        settings: The section `stop` of these.
+        criteria: What ends the training, criteria that `Trainer.train` was given included.
+    """
+    history = {f"stop.{name}": list(resolved.history[f"stop.{name}"]) for name in settings}
+    for name, threshold in criteria.items():
+        if settings.get(in_settings(name)) != threshold:
+            history.setdefault(f"stop.{in_settings(name)}", []).append((GIVEN, threshold))
+    return history
 
 
 def _may_come(key: str, result: IterationResult) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any, ClassVar, Self
 
 from rookery.algorithms.algorithm import Row
@@ -27,6 +26,8 @@ from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.training import checkpoint
+from rookery.training.changes import check_changes, texts
+from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.evaluation import Measure, record
 from rookery.training.facts import run_facts
@@ -36,7 +37,7 @@ from rookery.training.replays import SavedReplays
 from rookery.training.results import mean_rows, result_of
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
-from rookery.training.stopping import StopFunction, stop_rule
+from rookery.training.stopping import StopFunction, carried_on, criteria_of, history_of, stop_rule
 
 
 class Trainer(Run):
@@ -71,7 +72,7 @@ class Trainer(Run):
     """
 
     fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks", "silent",
-                                        "measure", "saved_replays")  # fmt: skip
+                                        "measure", "saved_replays", "pace")  # fmt: skip
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class Trainer(Run):
         self.stop_function: StopFunction | None = None
         self.measure = Measure(self)
         self.saved_replays = SavedReplays()
+        self.pace = CheckpointPace(self.config.checkpoint)
         self.run_dir: RunDir | None = None
         if run_dir is not None:
             self.run_dir = RunDir(Path(run_dir))
@@ -145,12 +147,12 @@ class Trainer(Run):
     @contextmanager
     def _timed(self) -> Iterator[None]:
         """What every iteration is done in: its time counts, and torch has one thread unless a learner asks for more."""
-        began = perf_counter()
+        self.clock.begin()
         try:
             with torch_threads(1), self.timers["train_iteration"]:
                 yield
         finally:
-            self.seconds += perf_counter() - began
+            self.seconds += self.clock.lap()
 
     def _end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
         """Counts an iteration and writes down what came of it."""
@@ -204,16 +206,19 @@ class Trainer(Run):
     def train(self, stop: Mapping[str, float] | StopFunction | None = None) -> IterationResult:
         """Trains until any criterion is reached; returns the last result.
 
-        With a run directory, a checkpoint is written every `checkpoint.every` iterations and at the end. Ctrl-C (or
-        SIGTERM) once stops after the vector step under way, writes a checkpoint and raises; twice stops at once.
+        With a run directory, checkpoints are written as the section `checkpoint` says, and one at the end. Ctrl-C (or
+        SIGTERM, or SIGHUP) once stops after the vector step under way, writes a checkpoint and raises; twice stops at
+        once.
 
         Args:
             stop: Criteria such as ``{"return_mean": 18, "env_steps": 200_000}`` on the whole life of the run, added to
-                those of the configuration; or a function that looks at each result and says True to stop.
+                those of the configuration and stronger than these; or a function that looks at each result and says
+                True to stop. None: what it was last given, also before the run was loaded, as far as `load` was not
+                given other criteria.
 
         Raises:
             ConfigError: If nothing would ever end the training, or a criterion names no metric.
-            Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
+            Interrupted: A KeyboardInterrupt, after the first Ctrl-C, SIGTERM or SIGHUP.
         """
         for result in self.results(stop):
             last = result
@@ -221,10 +226,15 @@ class Trainer(Run):
 
     def results(self, stop: Mapping[str, float] | StopFunction | None = None) -> Generator[IterationResult, None, None]:
         """Trains as `train` does and gives each result; the last says in `stop_reason` why. Who stops asking earlier
-        ends the training there (``close()`` does so at once); `save` keeps what it has come to.
+        ends the training there (``close()`` does so at once); `save` keeps what it has come to. The time between two
+        questions is no time of the training.
         """
-        rule = stop_rule(stop, self.config.stop | self.criteria, self.stop_function, self.config.evaluation.every)
+        given = isinstance(stop, Mapping) and bool(stop)
+        standing = criteria_of(self.config.stop) if given else self.standing_criteria
+        rule = stop_rule(stop, standing, self.stop_function, self.config.evaluation.every)
         self.criteria, self.stop_function = dict(rule.criteria), rule.function
+        if given and self.run_dir is not None:
+            self.run_dir.write_criteria(history_of(self.resolved, self.config.stop, self.criteria))
         if self.horizon is None and "env_steps" in rule.criteria:
             self.horizon = int(rule.criteria["env_steps"])
         if self.horizon is None:
@@ -237,13 +247,15 @@ class Trainer(Run):
             if reason:
                 self.note(f"nothing to do: {reason} already; a higher criterion goes on")
                 result = replace(result, stop_reason=reason)
-                yield result
+                with self.clock.held():
+                    yield result
             while not reason:
                 result = self.train_iteration()
                 reason = rule.reason(result)
                 result = replace(result, stop_reason=reason)
                 self._report(result)
-                yield result
+                with self.clock.held():
+                    yield result
             self.interrupt.check()
             self._tell("on_train_end", result)
 
@@ -252,9 +264,11 @@ class Trainer(Run):
         """What the reporter and signals are told before and after iterations that belong together."""
         facts = run_facts(self, self.notes, criteria)
         self.reporter.start(facts, self.timers)
+        self.pace.begin()
         try:
-            with self.interrupt.watching():
+            with self.interrupt.watching(), self.clock.running():
                 yield
+                self.seconds += self.clock.lap()
         except Interrupted:
             if self.run_dir is not None:
                 self.reporter.event(f"stopped; checkpoint {self.save()}")
@@ -269,9 +283,10 @@ class Trainer(Run):
         """Tells of an iteration; writes a checkpoint if one is due, or if this was the last."""
         self.reporter.iteration(result)
         self._tell("on_iteration", result)
-        every = self.config.checkpoint.every
-        if self.run_dir is not None and (result.stop_reason or (every and self.iteration % every == 0)):
-            self.reporter.event(f"checkpoint {self.save().name}")
+        if self.run_dir is not None and (result.stop_reason or self.pace.is_due(self.iteration)):
+            with self.pace.writing():
+                written = self.save()
+            self.reporter.event(f"checkpoint {written.name}")
 
     def learn(self, gradient_steps: int = ITERATION, policies: Sequence[str] | None = None) -> IterationResult:
         """Learns from replay alone: no environment is touched, and no schedule moves.
@@ -288,7 +303,7 @@ class Trainer(Run):
 
         Raises:
             ConfigError: If a policy does not learn from replay, or nothing is in it.
-            Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
+            Interrupted: A KeyboardInterrupt, after the first Ctrl-C, SIGTERM or SIGHUP.
         """
         names = with_replay(self, "learn", policies)
         if gradient_steps < 1:
@@ -331,7 +346,7 @@ class Trainer(Run):
 
         Raises:
             ConfigError: If no policy learns from replay.
-            Interrupted: A KeyboardInterrupt, after the first Ctrl-C or SIGTERM.
+            Interrupted: A KeyboardInterrupt, after the first Ctrl-C, SIGTERM or SIGHUP.
         """
         names = with_replay(self, "collect", None)
         if env_steps < 1:
@@ -531,7 +546,8 @@ class Trainer(Run):
 
         Raises:
             FileError: If there is no checkpoint, or it is broken; names the last good one.
-            ConfigError: If something made in code has to be given again; names all of it.
+            ConfigError: If something made in code has to be given again, or settings were changed that keep their value
+                in the middle of a run; names all of it.
         """
         run_dir = RunDir(checkpoint.run_of(Path(path))) if resume else None  # first: nobody else may write from now on
         trainer = None
@@ -541,13 +557,21 @@ class Trainer(Run):
             values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
             stand_in = None if play else checkpoint.absent_env(saved)
             trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
-            trainer.resolved = replace(trainer.resolved, history=checkpoint.joined_history(saved, trainer.resolved))
-            with torch_threads(1):
-                trainer.load_state_dict(saved.state)
+            fresh, stop = trainer.resolved, trainer.config.stop
+            criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
+            trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
+            try:
+                with torch_threads(1):
+                    trainer.load_state_dict(saved.state)
+            except Exception:  # of whoever meets a state that does not fit
+                check_changes(fresh, texts(saved.history))
+                raise
+            trainer.criteria = criteria
             trainer.saved_replays.restore(saved, trainer.replays, trainer.note)
             if run_dir is not None:
                 checkpoint.forget_later(saved.path)  # first: a kill in between leaves rows that the next start cuts
                 run_dir.write_settings(trainer.resolved)
+                run_dir.write_criteria(history_of(trainer.resolved, stop, criteria))
                 run_dir.go_on_from(trainer.iteration, trainer.env_steps, trainer.config.logging.tensorboard)
         except BaseException:
             for opened in (trainer, run_dir):

@@ -42,6 +42,9 @@ BROKEN_PER_MILLION = 100
 LOSSES_IN_A_ROW = 3
 """So many helpers lost one after the other, without a step in between, stop the run."""
 
+GIVEN_UP_IN_A_ROW = 10
+"""So many episodes of a lane in a row that are given up because their helper was lost stop the run, too."""
+
 
 class Missing(Exception):
     """The episode of a lane cannot be found again, so it is given up in the next step."""

@@ -18,7 +18,14 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
-from rookery.envs.vector.faults import LOSSES_IN_A_ROW, Tolerance, check_counts, count_lost, foreign_state
+from rookery.envs.vector.faults import (
+    GIVEN_UP_IN_A_ROW,
+    LOSSES_IN_A_ROW,
+    Tolerance,
+    check_counts,
+    count_lost,
+    foreign_state,
+)
 from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
@@ -117,6 +124,7 @@ class SharesEnv(VectorBase):
         self._any_rest = False
         self._snapshots: dict[int, tuple[int, Any]] = {}  # of lanes taken up: step their episode began in, and where
         self._losses_in_a_row = 0
+        self._given_up_in_a_row = np.zeros(num_lanes, dtype=np.int64)
         self._remembers = any(helper.can_be_lost for helper in helpers)
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode, where a helper can be lost
         self._everyone = [np.arange(num_lanes)]
@@ -194,6 +202,8 @@ class SharesEnv(VectorBase):
             self._clock += 1
         self._any_end = self._first.any_end or any(helper.any_end for helper in self._helpers)
         self._losses_in_a_row = 0
+        if self._any_end:
+            self._given_up_in_a_row[self._slab.ended] = 0
         return self._settled()
 
     def _split(
@@ -305,9 +315,30 @@ class SharesEnv(VectorBase):
                     helper.begin("take_up", state, self._plan, False)
                     lost = helper.end()
                     self.exact = self.exact and not lost.any()
+                    self._count_given_up(helper.lanes, lost, about, loss)
                 return
             except HelperLost as another:
                 loss = another
+
+    def _count_given_up(self, lanes: range, lost: np.ndarray, about: str, loss: HelperLost) -> None:
+        """Counts the episodes of a lost helper that cannot be taken up again.
+
+        Args:
+            lanes: Lanes of the helper.
+            lost: Which of them cannot be put back where they were.
+            about: What has happened, in words.
+            loss: The same as an error.
+
+        Raises:
+            EnvError: If a lane does nothing but lose its helper.
+        """
+        mine = self._given_up_in_a_row[lanes.start : lanes.stop]
+        mine += lost
+        if mine.max() >= GIVEN_UP_IN_A_ROW:
+            lane = lanes[int(mine.argmax())]
+            raise EnvError(
+                f"{about}; that was the {GIVEN_UP_IN_A_ROW}th episode of lane {lane} in a row that had to be given up"
+            ) from loss
 
     def _whereabouts(self, lanes: range) -> str:
         """Where some lanes are, for messages."""

@@ -63,8 +63,11 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def number_of(row: Row, name: str) -> Any:
-    """Returns a column by its name with dots or slashes; any row has ``iterations`` and ``seconds``."""
+    """Returns a column by its name with dots or slashes; any row has ``iterations``, ``seconds`` and ``minutes``."""
     others = {"iterations": "iteration", "seconds": "time/seconds"}
+    if name == "minutes" and name not in row:
+        seconds = number_of(row, "seconds")
+        return None if seconds is None else seconds / 60
     return row.get(name, row.get(others.get(name, name.replace(".", "/"))))
 
 

@@ -145,7 +145,7 @@ class TrainingJob(Job):
             cfg = resolve(RunConfig, self._layers(chosen), ALGORITHMS).config
         except ConfigError as error:
             return error.problems
-        known = ("iterations", *COLUMNS)
+        known = ("iterations", "minutes", *COLUMNS)
         named = (name for name in cfg.stop if name not in known and not is_grouped(name))
         wrong = [f"{not_reported(f'stop.{name}', name, known)}, and {BEGINNINGS}" for name in named]
         if cfg.env.name is not None:
@@ -184,7 +184,7 @@ class TrainingJob(Job):
         except SpaceError as error:
             raise ConfigError(str(error)) from error
         trainer.close()
-        stop_rule(self.stop, trainer.config.stop, None, trainer.config.evaluation.every)
+        stop_rule(self.stop, trainer.standing_criteria, None, trainer.config.evaluation.every)
 
     def describe(self) -> dict[str, Any]:
         """Describes the settings, with names for classes and functions."""
@@ -240,7 +240,7 @@ class TrainingWork(Work):
         self.iteration = trainer.iteration
         if self.iteration and trainer.progress is None:
             row = row_at(start.folder, self.iteration) or {}
-            self.reason = reached(trainer.config.stop | trainer.criteria, row)
+            self.reason = reached(trainer.standing_criteria, row)
             if stop is not None and stop(result_of(trainer, trainer.begin_iteration())):
                 self.reason = self.reason or "the stop function said so"
         self._results = trainer.results(stop)

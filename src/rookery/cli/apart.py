@@ -1,0 +1,59 @@
+"""Rows of JSON on standard output, with nothing between them: what anybody else prints goes to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import TYPE_CHECKING, TextIO
+
+from rookery.core.layers import Layer, nested
+
+if TYPE_CHECKING:
+    from rookery.training.trainer import Trainer
+
+
+@contextmanager
+def rows_apart(layers: Sequence[Layer]) -> Iterator[TextIO | None]:
+    """Gives the stream that rows are written to, if layers of settings ask for them, and None otherwise.
+
+    While this lasts, standard output of this process, of compiled code in it and of processes that it starts is
+    standard error.
+
+    Args:
+        layers: Settings, lowest first; the last ``logging.console`` counts.
+    """
+    styles = [nested(layer.values).get("logging") for layer in layers]
+    if [style["console"] for style in styles if isinstance(style, dict) and "console" in style][-1:] != ["json"]:
+        yield None
+        return
+    shown = sys.stdout
+    shown.flush()
+    try:
+        whole_process = shown.fileno() == 1
+    except OSError:  # a stream in memory
+        whole_process = False
+    if not whole_process:
+        with redirect_stdout(sys.stderr):
+            yield shown
+        return
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    rows = open(kept, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  the reader may be gone when it is closed
+    try:
+        yield rows
+    finally:
+        with suppress(OSError):
+            rows.close()
+        shown.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def report_rows(trainer: Trainer, rows: TextIO | None) -> None:
+    """Lets a trainer write its rows to a stream of `rows_apart`."""
+    from rookery.report.console import JsonReporter
+
+    if rows is not None:
+        trainer.reporter = JsonReporter(rows)

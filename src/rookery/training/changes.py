@@ -1,0 +1,42 @@
+"""Which settings of a run keep their value when it goes on, and what is said to who changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rookery.core.config import Resolved
+from rookery.core.errors import ConfigError
+from rookery.core.layers import flow
+from rookery.core.settings import Fixed
+from rookery.training.settings import RunConfig
+
+REASONS = {Fixed.STRUCTURAL: "keeps its value", Fixed.AT_START: "is read at the start only, and keeps its value"}
+
+
+def texts(history: Mapping[str, list[tuple[str, Any]]]) -> dict[str, str]:
+    """Gives the value that each setting has, as text, by path."""
+    return {path: flow(given[-1][1]) for path, given in history.items()}
+
+
+def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> None:
+    """Refuses to change settings that keep their value in the middle of a run.
+
+    Args:
+        resolved: The settings that the run is to go on with.
+        before: Its values until now, as text, by path.
+
+    Raises:
+        ConfigError: If such settings are changed; names all of them, and who set them.
+    """
+    problems = []
+    for path, given in resolved.history.items():
+        (source, value), why = given[-1], resolved.why_fixed(path)
+        was = before.get(path, flow(None))
+        if why is not None and path not in resolved.inherited and flow(value) != was:
+            problems.append(
+                f"{source}: {path} = {flow(value)}: {REASONS[why]} in the middle of a run ({was}); leave it out, or "
+                "train a new run with it"
+            )
+    if problems:
+        raise ConfigError(*problems)

@@ -1,0 +1,130 @@
+"""Going on with a run from the command line: until when, with which settings, and from where there is no checkpoint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+
+import pytest
+from commands import TINY, train_into
+
+RUN = "runs/cart"
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """A folder with a run that ended after 64 steps, 4 iterations."""
+    words = ["CartPole-v1", "--run-id", "cart", "--seed", "3", "--stop", "env_steps=64", "--evaluate", "0", *TINY,
+             "logging.tensorboard=false"]  # fmt: skip
+    return train_into(tmp_path_factory.mktemp("ended"), words)
+
+
+@pytest.fixture
+def cart(ended, tmp_path):
+    """That run, copied into the folder that commands run in."""
+    shutil.copytree(ended / "cart", tmp_path / RUN)
+    return tmp_path / RUN
+
+
+def rows(folder):
+    """The rows of a run without what depends on the clock."""
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in found]
+
+
+def resume(rookery, *words):
+    return rookery("resume", RUN, "--evaluate", 0, *words)
+
+
+def test_stop_takes_the_place_of_what_ended_the_run_and_explain_says_so(rookery, cart):
+    code, out, _ = resume(rookery, "--stop", "iterations=6", "--plain")
+    assert code == 0
+    assert "until iterations 6\n" in out and "stopped: iterations 6 reached 6\n" in out
+    assert rookery("explain", "cart", "stop")[1] == (
+        "stop.env_steps = null  (command line, --stop)\n"
+        "    instead of 64.0  (command line)\n"
+        "stop.iterations = 6.0  (command line, --stop)\n"
+    )
+    code, out, _ = resume(rookery, "--stop", "env_steps=128", "--plain")
+    assert "until env_steps 128\n" in out
+    assert len(rows(cart)) == 8
+
+
+def test_a_run_goes_on_to_a_higher_setting_of_what_ended_it(rookery, cart):
+    assert "until env_steps 96\n" in resume(rookery, "stop.env_steps=96", "--plain")[1]
+    assert len(rows(cart)) == 6
+    assert rookery("explain", "cart", "stop.env_steps")[1].startswith("stop.env_steps = 96.0  (command line)\n")
+
+
+def test_settings_may_change_on_the_way(rookery, cart, tmp_path):
+    (tmp_path / "later.yaml").write_text("algorithm: {gamma: 0.5}\nstop: {env_steps: 96}\n")
+    assert resume(rookery, "later.yaml", "algorithm.lr=1e-3", "--quiet")[0] == 0
+    told = rookery("explain", "cart")[1]
+    assert "algorithm.lr = 0.001  (command line)\n" in told and "algorithm.gamma = 0.5  (later.yaml:1)\n" in told
+    assert rows(cart)[-1]["policies/main/lr"] == 1e-3
+
+
+def test_what_keeps_its_value_is_refused_by_name(rookery, cart):
+    before = (cart / "config.yaml").read_text()
+    code, _, err = resume(rookery, "sampling.num_envs=4", "algorithm.model.hidden=[8]", "algorithm.lr=1e-3")
+    assert code == 2
+    assert err == (
+        "error: command line: sampling.num_envs = 4: keeps its value in the middle of a run (2); leave it out, or "
+        "train a new run with it\n"
+        "error: command line: algorithm.model.hidden = [8]: keeps its value in the middle of a run ([64, 64]); leave "
+        "it out, or train a new run with it\n"
+    )
+    assert "did you mean 'algorithm.gamma'?" in resume(rookery, "algorithm.gama=0.9")[2]
+    assert "'Acrobot-v1' is neither a file .yaml nor path=value" in resume(rookery, "Acrobot-v1")[2]
+    assert (cart / "config.yaml").read_text() == before
+
+
+def test_it_shows_what_it_is_asked_to_show(rookery, cart):
+    _, out, err = resume(rookery, "--stop", "iterations=6", "--json")
+    assert [json.loads(line)["iteration"] for line in out.splitlines()] == [5, 6] and err == ""
+    _, out, _ = resume(rookery, "--stop", "iterations=7", "--quiet")
+    assert [line.split()[0] for line in out.splitlines()] == ["return", "env", "seconds", "steps/s", "written"]
+    assert "--quiet and --json exclude each other" in resume(rookery, "--quiet", "--json")[2]
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(rookery, cart):
+    before = rows(cart)
+    for checkpoint in (cart / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint) if checkpoint.is_dir() else checkpoint.unlink()
+    (cart / "metrics.jsonl").write_text(json.dumps(before[0]) + "\n")
+    code, out, _ = resume(rookery, "--plain")
+    assert code == 0
+    assert f"{RUN} holds no checkpoint yet: it begins anew, with the settings that are stored there\n" in out
+    assert rows(cart) == before
+    assert "seed = 3  (command line)\n" in rookery("explain", "cart", "seed")[1]
+
+
+TALKING = """
+import gymnasium
+import numpy as np
+
+class Talking(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        print("built")
+
+    def reset(self, *, seed=None, options=None):
+        print("reset")
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, True, False, {}
+"""
+
+
+def test_what_an_environment_prints_is_not_among_the_rows(rookery, tmp_path, monkeypatch):
+    (tmp_path / "talking_env.py").write_text(TALKING)
+    monkeypatch.delitem(sys.modules, "talking_env", raising=False)
+    words = ["talking_env:Talking", "--stop", "iterations=1", "--seed", 1, "--evaluate", 2, "--json", *TINY]
+    code, out, err = rookery("train", *words, "env.implementation=serial")
+    assert code == 0
+    assert [json.loads(line)["iteration"] for line in out.splitlines()] == [1]
+    assert "built\n" in err and "reset\n" in err
