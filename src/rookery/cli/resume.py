@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rookery.cli.runs import SavedRun, find_saved
+from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.cli.train import finish, stop_values
 
 
@@ -16,6 +16,7 @@ def resume(
         list[str] | None, typer.Option(help="METRIC=NUMBER that ends training, instead of what ended it before.")
     ] = None,
     evaluate: Annotated[int, typer.Option(min=0, help="Episodes to evaluate over at the end; 0 = none.")] = 20,
+    trust_code: TrustedCode = False,
 ) -> None:
     """Go on with a run exactly where its last checkpoint was written.
 
@@ -24,5 +25,5 @@ def resume(
     from rookery.training.trainer import Trainer
 
     criteria = {path.removeprefix("stop."): value for path, value in stop_values(stop or []).items()}
-    with Trainer.load(find_saved(run, "last"), resume=True, console="auto") as trainer:
+    with Trainer.load(find_saved(run, "last"), resume=True, trust_code=trust_code, console="auto") as trainer:
         finish(trainer, criteria, evaluate)

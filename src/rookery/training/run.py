@@ -15,10 +15,10 @@ from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
 from rookery.core.device import Staging
 from rookery.core.interrupt import Interrupt
-from rookery.core.layers import import_object
 from rookery.core.seeding import Role, Streams
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
+from rookery.core.trust import CodeKind
 from rookery.envs.base import Kind, VectorEnv
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -31,6 +31,8 @@ from rookery.training.compute import acting_threads, learning_threads
 from rookery.training.prepare import check_learner, kinds_of, make_policy
 from rookery.training.replays import load_sources
 from rookery.training.settings import RunConfig
+
+ALGORITHM = CodeKind("an algorithm (a class of rookery.extend.Algorithm)", lambda found: issubclass(found, Algorithm))
 
 
 class Progress(Stateful):
@@ -216,7 +218,7 @@ class Run(Stateful):
                 self.frozen.append(name)
                 self.pool.add_policy(name, policy, None)
                 continue
-            make: type[Algorithm[Any]] = import_object(entry.algorithm.algorithm)
+            make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
             learner = self.learners[name] = make(policy, entry.algorithm, self.streams, name)
             learner.staleness = self.config.sampling.staleness
             check_learner(learner, self.resolved)
