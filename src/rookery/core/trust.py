@@ -16,7 +16,7 @@ from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, Modul
 from typing import Any
 
 from rookery.core.errors import ConfigError, refuse
-from rookery.core.layers import CLASS, import_object, mapping_of
+from rookery.core.layers import import_object, mapping_of
 from rookery.core.settings import Settings, object_name, show
 
 OBJECT = "~object"
@@ -196,8 +196,7 @@ def leaves_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the plain values in mappings and lists with their dotted paths, and saved names of objects whole."""
     if isinstance(value, Mapping) and OBJECT not in value:
         for key, inner in value.items():
-            if key != CLASS:
-                yield from leaves_in(inner, f"{path}.{key}" if path else str(key))
+            yield from leaves_in(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from leaves_in(inner, path)

@@ -13,6 +13,7 @@ from rookery.tune.journal import FILE, Record
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.scheduler import SchedulerConfig
 from rookery.tune.search import SearchConfig
+from rookery.tune.settings import SECTION
 from rookery.tune.space import FUNCTIONS
 
 CALLED = ("sample_from", "explore", "trainable")
@@ -20,7 +21,12 @@ CALLED = ("sample_from", "explore", "trainable")
 
 SEARCH = CodeKind("settings of a search", lambda found: issubclass(found, SearchConfig))
 SCHEDULER = CodeKind("settings of a scheduler", lambda found: issubclass(found, SchedulerConfig))
-PARTS = {"search.name": (SEARCH, SEARCHES), "scheduler.name": (SCHEDULER, SCHEDULERS)}
+PARTS = {
+    f"{SECTION}.search": (SEARCH, SEARCHES),
+    f"{SECTION}.search.name": (SEARCH, SEARCHES),
+    f"{SECTION}.scheduler": (SCHEDULER, SCHEDULERS),
+    f"{SECTION}.scheduler.name": (SCHEDULER, SCHEDULERS),
+}
 """Settings of an experiment whose names choose a class, with its kind and the short names."""
 
 
@@ -44,25 +50,20 @@ def code_of_experiment(record: Record) -> Iterator[Named]:
     spec, section = record["spec"], record["tune"]
     if spec["trainable"]:
         yield Named("trainable", str(spec["trainable"]), None)
-    yield from _code_in(spec["config"])
-    for path, leaf in leaves_in(section):
-        if path in PARTS:
-            kind, known = PARTS[path]
-            if (name := name_in(leaf, is_code=True)) and name not in known:
-                yield Named(f"tune.{path}", name, kind)
-    yield from _code_in({"tune": {name: part for name, part in section.items() if name != "points"}})
+    yield from code_in(spec["config"])
+    yield from code_in({SECTION: {name: part for name, part in section.items() if name != "points"}})
     for point in section.get("points", ()):
-        yield from _code_in(point)
+        yield from code_in(point)
 
 
-def _code_in(values: Mapping[str, Any]) -> Iterator[Named]:
+def code_in(values: Mapping[str, Any]) -> Iterator[Named]:
     """Yields the code in settings with domains among them."""
     for path, leaf in leaves_in(values):
-        if path.removeprefix("tune.") in PARTS:
-            continue
-        if path.rpartition(".")[2] in CALLED and leaf is not None:
-            yield Named(path, str(leaf), None)
-    yield from (named for named in named_code(values, FUNCTIONS) if named.path.removeprefix("tune.") not in PARTS)
+        kind, known = PARTS.get(path, (None, ()))
+        name = name_in(leaf, is_code=True)
+        if (kind and name and name not in known) or (path.rpartition(".")[2] in CALLED and leaf is not None):
+            yield Named(path, name or str(leaf), kind)
+    yield from (named for named in named_code(values, FUNCTIONS) if named.path not in PARTS)
 
 
 def check_params(folder: Path, records: Iterable[Record], now: Record) -> None:
@@ -84,7 +85,7 @@ def check_params(folder: Path, records: Iterable[Record], now: Record) -> None:
     for record in records:
         for params in _params_in(record):
             given = {path: value for path, value in params.items() if path not in computed}
-            trust.check(folder / FILE, _code_in(given))
+            trust.check(folder / FILE, code_in(given))
 
 
 def _params_in(record: Record) -> Iterator[Mapping[str, Any]]:
