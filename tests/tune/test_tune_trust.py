@@ -14,7 +14,10 @@ from hostile import MODULE, plant
 from rookery import ConfigError, tune
 from rookery.cli.main import main
 from rookery.core.files import FileError, write_directory
+from rookery.core.layers import Layer
+from rookery.tune.job import Start
 from rookery.tune.jobs.trainable import CONTENT, unpacked
+from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, ExperimentState, read
 from rookery.tune.trust import check_params
 
@@ -101,7 +104,16 @@ def test_nothing_of_an_experiment_of_others_runs(changes, tmp_path, monkeypatch,
     err = capsys.readouterr().err
     assert f"{tmp_path / 'theirs' / FILE}: " in err and "reading this would run" in err
     assert "--trust-code (in code: trust_code=True)" in err
-    rookery(monkeypatch, "tune", "show", tmp_path / "theirs")
+    assert not mark.exists()
+
+
+def test_nothing_of_others_runs_where_an_experiment_is_shown(tmp_path, monkeypatch, capsys):
+    mark = plant(tmp_path, monkeypatch)
+    places = {path: value for changes in PLACES.values() for path, value in changes.items()}
+    foreign = {path: value for path, value in places.items() if path.startswith(("spec.", "tune.points"))}
+    journal_of_others(tmp_path / "theirs", foreign)
+    assert rookery(monkeypatch, "tune", "show", tmp_path / "theirs") == 0
+    assert "theirs" in capsys.readouterr().out
     assert not mark.exists()
 
 
@@ -124,8 +136,18 @@ def test_own_experiments_go_on_without_a_word_and_those_of_others_with_one(tmp_p
         tune.resume(place, num_samples=3)
     with pytest.raises(ConfigError, match="reading this would run"):
         trial.load()
-    assert len(tune.resume(place, trust_code=True, num_samples=3)) == 3
+    assert len(tune.resume(place, trust_code=True)) == 2
     trial.load(trust_code=True).close()
+    lr = {"algorithm.lr": config.pop("algorithm.lr").low}
+    job = TrainingJob([Layer("code", config)], {"algorithm.lr": tune.uniform(1e-4, 1e-3)}, "none")
+    work = job.start(
+        Start("00000", lr, trial.seed, trial.folder)
+    )  # a node has another key, or none
+    assert work.iteration == 1
+    work.close()
+    job.layers = [Layer("code", {**config, "env.name": "CartPole-v1"})]
+    with pytest.raises(ConfigError, match="reading this would run"):
+        job.start(Start("00000", lr, trial.seed, trial.folder))
 
 
 def test_parameters_name_no_code_that_the_experiment_does_not(tmp_path, monkeypatch):
