@@ -140,9 +140,7 @@ def test_own_experiments_go_on_without_a_word_and_those_of_others_with_one(tmp_p
     trial.load(trust_code=True).close()
     lr = {"algorithm.lr": config.pop("algorithm.lr").low}
     job = TrainingJob([Layer("code", config)], {"algorithm.lr": tune.uniform(1e-4, 1e-3)}, "none")
-    work = job.start(
-        Start("00000", lr, trial.seed, trial.folder)
-    )  # a node has another key, or none
+    work = job.start(Start("00000", lr, trial.seed, trial.folder))  # a node has another key, or none
     assert work.iteration == 1
     work.close()
     job.layers = [Layer("code", {**config, "env.name": "CartPole-v1"})]
