@@ -39,3 +39,11 @@ def kernels(request, monkeypatch):
     yield best_build()
     monkeypatch.undo()
     best_build.cache_clear()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_key(tmp_path_factory):
+    """Files that tests write are signed by a key of their own, and not by that of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.runs import SavedRun, find_saved
+from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 
 if TYPE_CHECKING:
     from rookery.report.results import EvaluationResult
@@ -25,6 +25,7 @@ def evaluate(
     ] = False,
     checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
     as_json: Annotated[bool, typer.Option("--json", help="Write the result as JSON, nothing else.")] = False,
+    trust_code: TrustedCode = False,
 ) -> None:
     """Play episodes with the policies of a run and say what they earn; nothing is learned, the run stays as it is.
 
@@ -33,7 +34,7 @@ def evaluate(
     from rookery.training.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
-    with Trainer.load(saved, console="quiet") as trainer:
+    with Trainer.load(saved, trust_code=trust_code, console="quiet") as trainer:
         result = trainer.evaluate(episodes, deterministic=not stochastic)
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), **asdict(result)}))

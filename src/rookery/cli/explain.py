@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.runs import Provenance, find_run, read_provenance
+from rookery.cli.runs import Provenance, TrustedCode, find_run, read_provenance
 from rookery.cli.timers import place_of, update_functions
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def explain(
         typer.Argument(metavar="[PATH|weights|env.step|replay]", help="A setting or section; or one of three places.",
                        show_default=False),
     ] = None,
+    trust_code: TrustedCode = False,
 ) -> None:  # fmt: skip
     """Say where the value of a setting comes from, or where in the code weights change, the environment is stepped, and
     what is played is stored.
@@ -59,7 +60,7 @@ def explain(
     folder = find_run(run)
     places = {"weights": weights, "env.step": env_step, "replay": replay, "memory": replay}  # the last as once called
     if what in places:
-        lines: Iterable[str] = places[what](folder)
+        lines: Iterable[str] = places[what](folder, trust_code)
     elif what is not None:
         lines = [explain_history(read_provenance(folder), what, str)]
     else:
@@ -82,25 +83,26 @@ def changed(provenance: Provenance) -> Iterable[str]:
     return lines
 
 
-def weights(run: Path) -> Iterator[str]:
+def weights(run: Path, trust_code: bool) -> Iterator[str]:
     """Where weights change, and how this run gets there."""
     from rookery.core.source import find
     from rookery.training.call_path import paths_to
 
     yield f"weights change in {find('rookery.core.optim:gradient_step')} gradient_step, and nowhere else"
-    yield from way_there(run, partial(paths_to, what="weights"), TO_WEIGHTS, "no policy of this run learns")
+    watch = partial(paths_to, what="weights", trust_code=trust_code)
+    yield from way_there(run, watch, TO_WEIGHTS, "no policy of this run learns")
 
 
-def env_step(run: Path) -> Iterator[str]:
+def env_step(run: Path, trust_code: bool) -> Iterator[str]:
     """Where the environment is stepped, and how this run gets there and on to the environment."""
     from rookery.core.source import find
     from rookery.training.call_path import path_to_step
 
     yield f"the environment is stepped in {find(TO_STEP[-1])} RolloutWorker.sample, and nowhere else"
-    yield from way_there(run, lambda run: {"and on to the environment": path_to_step(run)}, TO_STEP, "")
+    yield from way_there(run, lambda run: {"and on to the environment": path_to_step(run, trust_code)}, TO_STEP, "")
 
 
-def replay(run: Path) -> Iterator[str]:
+def replay(run: Path, trust_code: bool) -> Iterator[str]:
     """Where what a run plays is stored and drawn again, and how it gets there."""
     from rookery.core.source import find
     from rookery.training.call_path import paths_to
@@ -110,9 +112,8 @@ def replay(run: Path) -> Iterator[str]:
         ("it is drawn again", "drawing", "ReplayBuffer.sample", TO_DRAWING),
     ):
         yield f"{told} in {find(f'rookery.replay.buffer:{function}')} {function}"
-        lines = list(
-            way_there(run, partial(paths_to, what=what), way, nobody := "no policy of this run has a replay buffer")
-        )
+        watch, nobody = partial(paths_to, what=what, trust_code=trust_code), "no policy of this run has a replay buffer"
+        lines = list(way_there(run, watch, way, nobody))
         yield from lines
         if lines == [nobody]:
             return

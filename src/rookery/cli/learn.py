@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rookery.cli.runs import SavedRun, find_saved
+from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.cli.train import exit_of_interrupts
 
 
@@ -15,6 +15,7 @@ def learn(
     gradient_steps: Annotated[int, typer.Option(help="Gradient steps of each policy that has a replay buffer.")] = 1000,
     policy: Annotated[list[str] | None, typer.Option(help="Only this policy. Repeatable.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
+    trust_code: TrustedCode = False,
 ) -> None:
     """Make gradient steps on the replay buffers of a run; nothing is played, its environment need not be here.
 
@@ -22,8 +23,8 @@ def learn(
     """
     from rookery.training.trainer import Trainer
 
-    console = "quiet" if quiet else "auto"
-    with Trainer.load(find_saved(run, "last"), resume=True, play=False, console=console) as trainer:
+    console, saved = "quiet" if quiet else "auto", find_saved(run, "last")
+    with Trainer.load(saved, resume=True, play=False, trust_code=trust_code, console=console) as trainer:
         assert trainer.run_dir is not None
         folder = trainer.run_dir.path
         go_on = f"go on with: rookery learn {folder}, or rookery resume {folder}"

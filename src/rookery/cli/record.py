@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rookery.cli.evaluate import table
-from rookery.cli.runs import SavedRun, find_saved
+from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 
 
 def record(
@@ -27,6 +27,7 @@ def record(
     fps: Annotated[float, typer.Option(min=1, max=100, help="Pictures a second.")] = 12.0,
     max_frames: Annotated[int, typer.Option(min=1, help="Pictures, at most.")] = 3000,
     checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
+    trust_code: TrustedCode = False,
 ) -> None:
     """Play episodes with the policies of a run and write them as an animation.
 
@@ -38,7 +39,7 @@ def record(
     saved = find_saved(run, checkpoint)
     target = output or saved.parent.parent / "videos" / f"{saved.name}.webp"
     check_suffix(target)
-    with Trainer.load(saved, console="quiet") as trainer:
+    with Trainer.load(saved, trust_code=trust_code, console="quiet") as trainer:
         result = trainer.record(
             target,
             episodes=episodes,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rookery.cli.apart import report_rows, rows_apart
-from rookery.cli.runs import Provenance, SavedRun, find_run, find_saved, read_provenance
+from rookery.cli.runs import Provenance, SavedRun, TrustedCode, find_run, find_saved, read_provenance
 from rookery.cli.train import LINE, console_style, finish, layers_of_arguments, stop_values
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, MANIFEST, list_checkpoints
@@ -39,6 +39,7 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
     json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON an iteration, nothing else.")] = False,
+    trust_code: TrustedCode = False,
 ) -> None:
     """Go on with a run exactly where its last checkpoint was written; begin it anew if it has none yet.
 
@@ -58,25 +59,26 @@ def resume(
         Layer(f"{LINE}, --stop", criteria),
     ]
     if changes:
-        check(read_provenance(folder), layers)
-    with rows_apart(layers) as rows, go_on(run, folder, layers) as trainer:
+        check(folder, layers, trust_code)
+    with rows_apart(layers) as rows, go_on(run, folder, layers, trust_code) as trainer:
         report_rows(trainer, rows)
         finish(trainer, {}, evaluate)
 
 
-def go_on(run: Path, folder: Path, layers: Sequence[Layer]) -> Trainer:
+def go_on(run: Path, folder: Path, layers: Sequence[Layer], trust_code: bool) -> Trainer:
     """A trainer that goes on with a run, from its last checkpoint or, if it has none yet, from its beginning.
 
     Args:
         run: What the user named: the run or one of its checkpoints.
         folder: Directory of the run.
         layers: Settings that change.
+        trust_code: Whether code that the run names may be run, whoever wrote it.
     """
     from rookery.training.trainer import Trainer
 
     if list_checkpoints(folder / FOLDER):
-        return Trainer.load(find_saved(run, "last"), resume=True, config=list(layers))
-    trainer = Trainer(config=[stored(read_provenance(folder)), *layers], run_dir=folder, force=True)
+        return Trainer.load(find_saved(run, "last"), resume=True, trust_code=trust_code, config=list(layers))
+    trainer = Trainer(config=[trusted(folder, trust_code), *layers], run_dir=folder, force=True)
     trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
     return trainer
 
@@ -97,12 +99,21 @@ def stored(provenance: Provenance) -> Layer:
     return Layer("settings of the run", values, {path: source for path, (source, _) in own.items()})
 
 
-def check(provenance: Provenance, layers: Sequence[Layer]) -> None:
+def trusted(folder: Path, trust_code: bool) -> Layer:
+    """The stored settings of a run, once it is clear that all code that they name may be run."""
+    from rookery.training.trust import check_stored
+
+    layer = stored(read_provenance(folder))
+    check_stored(folder, layer.values, trust_code)
+    return layer
+
+
+def check(folder: Path, layers: Sequence[Layer], trust_code: bool) -> None:
     """Refuses settings that are wrong, or that keep their value in the middle of a run; names all of these."""
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
     from rookery.training.changes import check_changes
     from rookery.training.settings import RunConfig
 
-    resolved = resolve(RunConfig, [stored(provenance), *layers], ALGORITHMS)
-    check_changes(resolved, {path: given[-1][1] for path, given in provenance.items()})
+    resolved = resolve(RunConfig, [trusted(folder, trust_code), *layers], ALGORITHMS)
+    check_changes(resolved, {path: given[-1][1] for path, given in read_provenance(folder).items()})

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FOLDER, MANIFEST, list_checkpoints
+from rookery.core.files import FOLDER, MANIFEST, checkpoint_number, list_checkpoints
 
 ROOT = Path("runs")
 """Where runs are made, and looked for, unless a path says otherwise."""
@@ -24,6 +24,12 @@ SavedRun = Annotated[
     Path, typer.Argument(help="Directory of the run, its name in runs/, or a checkpoint.", show_default=False)
 ]
 """The argument of verbs that load policies."""
+
+TrustedCode = Annotated[
+    bool,
+    typer.Option("--trust-code", help="Run the code it names, whoever wrote it (docs/trust.md); one's own always is."),
+]
+"""The option of verbs that run code which a run or an experiment names."""
 
 Provenance = dict[str, list[tuple[str, str]]]
 """For each setting every (source, value as text), lowest first; the last one won."""
@@ -102,7 +108,8 @@ def find_saved(run: Path, checkpoint: str) -> Path:
     """
     from rookery.training.checkpoint import best_name
 
-    if (run / MANIFEST).is_file():
+    is_checkpoint = run.parent.name == FOLDER and checkpoint_number(run.name) and run.is_dir()
+    if (run / MANIFEST).is_file() or is_checkpoint:  # without a manifest, reading it says so
         return run
     run = find_run(run)
     found = {path.name: path for path in list_checkpoints(run / FOLDER)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from rookery.cli.runs import NEWEST, ROOT, find_experiment
+from rookery.cli.runs import NEWEST, ROOT, TrustedCode, find_experiment
 from rookery.cli.train import checked_name, console_style, exit_of_interrupts, layers_of_arguments, stop_values
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def resume(
     workers: Annotated[str | None, typer.Option(help="auto, here, processes, ray.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
+    trust_code: TrustedCode = False,
 ) -> None:
     """Go on with an experiment that was stopped or killed: what is finished stays.
 
@@ -97,7 +98,7 @@ def resume(
     changes = {"num_samples": num_samples, "workers": workers, "console": console}
     given = {setting: value for setting, value in changes.items() if value is not None}
     with exit_of_interrupts(kept):
-        outcome(go_on(find_experiment(folder), **given), False)
+        outcome(go_on(find_experiment(folder), trust_code, **given), False)
 
 
 @app.command()

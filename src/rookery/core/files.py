@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import RookeryError
+from rookery.core.signing import is_signed, signed
 
 MANIFEST = "manifest.json"
-SIGNATURE = "sha256"
+DIGEST = "sha256"
 """Key of a manifest under which the hash of the rest of it stands."""
 TEMPORARY = ".tmp-"
 """What the names of unfinished directories and files begin with; nothing else is ever cleaned away."""
@@ -102,6 +103,11 @@ def write_file(path: Path, content: bytes) -> None:
         raise _failed(path, error, len(content), placed) from error
 
 
+def is_own(manifest: Mapping[str, Any]) -> bool:
+    """Says whether this user has written a directory, going by its manifest as it was read."""
+    return is_signed(MANIFEST, {key: value for key, value in manifest.items() if key != DIGEST})
+
+
 def make_folder(path: Path) -> None:
     """Makes a folder, and those it lies in, where they are not there yet.
 
@@ -135,7 +141,8 @@ def write_directory(
     try:
         os.mkdir(temporary)
         listed = {name: _put(temporary / name, content) for name, content in files.items()}
-        _write(temporary / MANIFEST, [_signed({**facts, "files": listed})])
+        manifest = signed(MANIFEST, {**facts, "files": listed})
+        _write(temporary / MANIFEST, [_with_digest(manifest)])
         _sync_directory(temporary)
         if replace and path.exists():
             remove_directory(path)
@@ -192,15 +199,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise FileError(f"{file}: cannot be understood: {error}") from None
     if not isinstance(manifest, dict) or not _lists_files(manifest.get("files")):
         raise FileError(f"{file}: is not the manifest of a checkpoint")
-    if _signed({key: value for key, value in manifest.items() if key != SIGNATURE}) != content:
+    if _with_digest({key: value for key, value in manifest.items() if key != DIGEST}) != content:
         raise FileError(f"{file}: its content is not what was written (SHA-256 differs)")
     return manifest
 
 
-def _signed(manifest: Mapping[str, Any]) -> bytes:
+def _with_digest(manifest: Mapping[str, Any]) -> bytes:
     """A manifest as text, with a hash of itself: the hashes of the files are worth as much as they are."""
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-    return json.dumps({**manifest, SIGNATURE: digest}, indent=1, sort_keys=True).encode()
+    return json.dumps({**manifest, DIGEST: digest}, indent=1, sort_keys=True).encode()
 
 
 def _lists_files(files: Any) -> bool:

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from rookery.core.errors import ConfigError
@@ -75,13 +76,17 @@ def field_texts(name: str) -> dict[str, str]:
 
 @cache
 def module_file(module: str) -> Path:
-    """The source file of a module. Packages above it are imported, it is not.
+    """The source file of a module. Neither the module nor a package above it is imported.
 
     Raises:
         ConfigError: If there is no such module, or it has no source.
     """
+    top, *inside = module.split(".")
     try:
-        spec = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(top) if top else None
+        for depth in range(len(inside)):
+            above = spec.submodule_search_locations if spec else None
+            spec = PathFinder.find_spec(".".join((top, *inside[: depth + 1])), above) if above else None
     except (ImportError, ValueError):
         spec = None
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):

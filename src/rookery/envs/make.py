@@ -19,6 +19,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
 from rookery.core.spaces import MASK, ActionSpec, Tree
+from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.classic import TWINS
 from rookery.envs.dict_env import DictLane, is_dict_style
@@ -30,6 +31,9 @@ from rookery.envs.vector.foreign import ForeignEnv
 from rookery.envs.vector.processes import processes_env
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.threads import threads_env
+
+MODULE_NAME = r"\w+(\.\w+)+"
+"""What an environment's name is like that is a module, ``pettingzoo.mpe.simple_v3``."""
 
 IMPLEMENTATIONS = ("auto", "batched", "serial", "processes", "threads")
 
@@ -57,6 +61,19 @@ PROVIDERS = {
     "MinAtar/": ("rookery.envs.minatar", "minatar"),
 }
 """Module that registers the ids with a prefix, and the package that has it."""
+
+
+ENVIRONMENT = CodeKind(
+    "an environment (a class with reset and step, or a function that makes one)",
+    lambda found: callable(getattr(found, "reset", None)) and callable(getattr(found, "step", None)),
+    functions=True,
+    makers=("parallel_env", "env", "raw_env"),
+)
+WRAPPER = CodeKind(
+    "a wrapper (a class with reset or step, or a function that wraps)",
+    lambda found: any(hasattr(found, name) for name in ("reset", "step", "__getattr__")),
+    functions=True,
+)
 
 
 def make_env(
@@ -175,12 +192,30 @@ def env_name(env: Any) -> str:
     if isinstance(env, str):
         module, _, attribute = env.rpartition(":")
         if not module:
-            return env.rpartition(".")[2] if re.fullmatch(r"\w+(\.\w+)+", env) else env
+            return env.rpartition(".")[2] if re.fullmatch(MODULE_NAME, env) else env
         return module.rpartition(".")[2] if attribute in ("env", "parallel_env", "raw_env") else attribute
     name = str(getattr(env, "__name__", type(env).__name__))
     if name in ("env", "parallel_env", "raw_env"):
         return str(env.__module__).rpartition(".")[2]
     return "env" if name == "<lambda>" else name
+
+
+def code_of(name: str) -> str:
+    """Returns the code that an environment's name stands for, ``module:Name`` or a module; empty for the name of one of
+    Rookery's, for registered ids, and for tasks of packages that Rookery itself imports.
+    """
+    module, colon, attribute = name.partition(":")
+    if name in OURS or name in gymnasium.registry or (colon and module == "envpool"):
+        return ""
+    if not colon:
+        return name if re.fullmatch(MODULE_NAME, name) else ""
+    if not is_ours(name):
+        return name
+    try:
+        imported = importlib.import_module(module)  # which may register ids
+    except ImportError:
+        return name
+    return "" if attribute in gymnasium.registry and not hasattr(imported, attribute) else name
 
 
 def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Generator) -> list[Tree]:
@@ -279,9 +314,9 @@ def _find_name(name: str) -> Any:
         imported = _import(module, f"env {name!r}")  # which may register ids
         if attribute in gymnasium.registry and not hasattr(imported, attribute):
             return gymnasium.spec(attribute)
-        return _find(_attribute(module, attribute, f"env {name!r}"))
+        return _find(_attribute(module, attribute, f"env {name!r}", ENVIRONMENT))
     if name not in gymnasium.registry:
-        if re.fullmatch(r"\w+(\.\w+)+", name):
+        if re.fullmatch(MODULE_NAME, name):
             return _find(_import(name, f"env {name!r}"))
         for prefix, (provider, package) in PROVIDERS.items():
             if name.startswith(prefix):
@@ -316,20 +351,23 @@ def _find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
         module, colon, attribute = wrapper.partition(":")
         if not colon:
             raise EnvError(f"env.wrappers: {wrapper!r} is not an import path; write 'my.module:MyWrapper'")
-        found = _attribute(module, attribute, f"env.wrappers: {wrapper!r}")
+        found = _attribute(module, attribute, f"env.wrappers: {wrapper!r}", WRAPPER)
     if not callable(found):
         raise EnvError(f"env.wrappers: {wrapper!r} is {type(found).__name__}, expected a callable or an import path")
     made: Callable[[Any], Any] = found
     return made
 
 
-def _attribute(module: str, name: str, what: str) -> Any:
-    """Returns what stands in a module under a name."""
+def _attribute(module: str, name: str, what: str, kind: CodeKind) -> Any:
+    """Returns what stands in a module under a name, if it may be called."""
     imported = _import(module, what)
     if not hasattr(imported, name):
         known = [known for known in vars(imported) if not known.startswith("_")]
         raise EnvError(f"{what}: module {module} has no {name!r}{nearest(name, known)}")
-    return getattr(imported, name)
+    found = getattr(imported, name)
+    if callable(found) and not kind.accepts(found):
+        raise EnvError(f"{what}: {module}:{name} is {a_kind(found)}, not {kind.told}")
+    return found
 
 
 # -- building --------------------------------------------------------------------------------------

@@ -29,12 +29,19 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
 from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
+from rookery.core.trust import CodeKind
 from rookery.models.entities import EntityEncoder
 from rookery.models.hyper import HyperLinear
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear, orthogonal
 from rookery.models.memory import Memory, MemoryConfig, build_memory
 from rookery.models.pictures import ImageEncoder, image_layout
 from rookery.models.pieces import Pieces
+
+NETWORK = CodeKind(
+    "a network (a class of torch.nn.Module, or a function that makes one)",
+    lambda found: issubclass(found, nn.Module),
+    functions=True,
+)
 
 CONTRACT = (
     "a custom model is MyModel(obs_space, **module_config) with forward(obs) -> float features [N, F] "
@@ -541,7 +548,7 @@ def _build_custom(obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator) ->
     make: Any = cfg.module
     if isinstance(make, str):
         try:
-            make = import_object(make)
+            make = NETWORK.find(make)
         except ConfigError as error:
             raise ConfigError(f"model.module {error}") from error
     name = getattr(make, "__name__", repr(make))

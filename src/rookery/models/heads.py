@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.core.errors import ConfigError
-from rookery.core.layers import import_object
 from rookery.core.settings import object_name
 from rookery.core.spaces import ActionSpec
+from rookery.core.trust import CodeKind
 from rookery.models.distributions import (
     Behavior,
     Bernoulli,
@@ -166,6 +165,9 @@ class HeadSpec(ABC):
         return self
 
 
+HEAD = CodeKind("a HeadSpec (rookery.models.heads)", lambda found: issubclass(found, HeadSpec))
+
+
 def head_to_json(spec: HeadSpec) -> dict[str, Any]:
     """A spec for a file: its fields, and under ``kind`` its class by import path."""
     assert isinstance(spec, HeadSpec)
@@ -179,11 +181,9 @@ def head_from_json(described: dict[str, Any]) -> HeadSpec:
     Raises:
         ConfigError: If there is no such class, or it is none of a head.
     """
-    kind: Any = import_object(described["kind"])
+    kind = HEAD.find(described["kind"])
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in described.items()}
     del values["kind"]
-    if not isinstance(kind, type) or not issubclass(kind, HeadSpec):
-        raise ConfigError(f"head {described['kind']!r} is not a HeadSpec (rookery.models.heads)")
     spec: HeadSpec = kind(**values)
     return spec
 

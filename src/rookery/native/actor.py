@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rookery.core.native import ADDRESS, Build, DrawingHead, address, array_address, best_build, readable
 from rookery.core.spaces import MASK, Tree
+from rookery.core.trust import TrustCode
 from rookery.models.build import Encoder
 from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
 from rookery.native.qualify import obstacle, obstacle_to_drawing, overridden
@@ -40,18 +41,20 @@ def attach_actor(policy: Policy) -> Policy:
     return policy
 
 
-def load_policy(path: str | Path, name: str | None = None) -> Policy:
+def load_policy(path: str | Path, name: str | None = None, trust_code: TrustCode = False) -> Policy:
     """Loads a trained policy, to act with: ``load_policy("runs/x").predict(obs)``.
 
     Args:
         path: A run (its last checkpoint) or a checkpoint; ``runs/x:pol1`` names the policy too.
         name: Which policy; not needed where there is one.
+        trust_code: Whether code of any package may be run where a policy of somebody else names it, as a model of its
+            own; or the names that may be, ``["my.module:MyModel"]`` (docs/trust.md).
 
     Raises:
         FileError: If there is no checkpoint, or it is broken; names the last good one.
-        ConfigError: If there is no policy of that name.
+        ConfigError: If there is no policy of that name, or it is made of code that is not trusted.
     """
-    return attach_actor(read_policy(path, name))
+    return attach_actor(read_policy(path, name, trust_code))
 
 
 class NativeActor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ from gymnasium import spaces
 
 from rookery.core.encoding import decode, encode
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FileError, read_checkpoint_files, split_name
+from rookery.core.files import FileError, is_own, read_checkpoint_files, split_name
 from rookery.core.settings import object_name
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
-from rookery.models.build import ModelConfig
-from rookery.models.heads import head_from_json, head_to_json
+from rookery.core.trust import WAY_OUT, Named, Trust, TrustCode
+from rookery.models.build import NETWORK, ModelConfig
+from rookery.models.heads import HEAD, head_from_json, head_to_json
 from rookery.policies.policy import Policy
 
 MEMORY_SETTINGS = ("kind", "layers", "context", "heads", "previous_action", "previous_reward", "frames")
@@ -44,20 +45,25 @@ def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfi
     return {FILE: json.dumps(structure).encode(), ARRAYS: arrays}
 
 
-def read_policy(path: str | Path, name: str | None = None) -> Policy:
+def read_policy(
+    path: str | Path, name: str | None = None, trust_code: TrustCode = False, way_out: str = WAY_OUT
+) -> Policy:
     """Reads a policy from a checkpoint; acting on kernels is attached to it elsewhere (`native/actor.py:load_policy`).
 
     Args:
         path: A run (its last checkpoint) or a checkpoint; ``runs/x:pol1`` names the policy too.
         name: Which policy; not needed where there is one.
+        trust_code: Whether code of any package may be run where a policy of somebody else names it; or the names that
+            may be.
+        way_out: How other code can be run all the same, for the message.
 
     Raises:
         FileError: If there is no checkpoint, or it is broken; names the last good one.
-        ConfigError: If there is no policy of that name.
+        ConfigError: If there is no policy of that name, or it is made of code that is not trusted.
     """
     place, given = split_name(path)
     name = name or given
-    checkpoint, files, _ = read_checkpoint_files(place)
+    checkpoint, files, manifest = read_checkpoint_files(place)
     if FILE not in files or ARRAYS not in files:
         raise FileError(f"{checkpoint}: holds no policies: it is not a checkpoint of Rookery")
     described: dict[str, Any] = decode(json.loads(files[FILE]), files[ARRAYS])
@@ -66,7 +72,19 @@ def read_policy(path: str | Path, name: str | None = None) -> Policy:
     if name is None or name not in described:
         hint = nearest(name, list(described)) if name else f"; say which, as in {place}:{next(iter(described))}"
         raise ConfigError(f"{checkpoint}: policy {name!r} is not one of {', '.join(described)}{hint}")
+    code = _named_code(name, described[name])
+    Trust.of(is_own(manifest), trust_code).check(checkpoint / FILE, code, way_out)
     return _build(name, described[name])
+
+
+def _named_code(name: str, described: dict[str, Any]) -> Iterator[Named]:
+    """The code that a policy is made of."""
+    places = {"model.module": (described["model"].get("module"), NETWORK)}
+    if "head" in described:
+        places["head.kind"] = described["head"]["kind"], HEAD
+    for path, (code, kind) in places.items():
+        if code is not None:
+            yield Named(f"{name}.{path}", str(code), kind)
 
 
 def start_from(policy: Policy, other: Policy, source: str) -> None:

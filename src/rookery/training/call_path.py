@@ -20,8 +20,10 @@ from typing import Any
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.optim import apply_gradients
 from rookery.core.source import Place
+from rookery.core.trust import TrustCode
 from rookery.replay.buffer import ReplayBuffer
 from rookery.training.trainer import Trainer
+from rookery.training.trust import check_settings
 
 FRAGMENT = 8
 """Decisions of an update of the twin."""
@@ -56,10 +58,10 @@ class _SeenEnough(BaseException):
     """Ends the twin's play."""
 
 
-def paths_to(run: Path, what: str) -> dict[str, list[Call]]:
+def paths_to(run: Path, what: str, trust_code: TrustCode = False) -> dict[str, list[Call]]:
     """For each algorithm of a run that gets there, the calls from `Trainer.train_iteration` to a key of `TARGETS`."""
     targets, replaying = TARGETS[what], what != "weights"
-    with twin(run) as trainer:
+    with twin(run, trust_code) as trainer:
         learners = [one for one in trainer.learners.values() if not replaying or one.replay is not None]
         wanted = {type(learner).__name__ for learner in learners}
         found: dict[str, list[Call]] = {}
@@ -79,9 +81,9 @@ def paths_to(run: Path, what: str) -> dict[str, list[Call]]:
         return found
 
 
-def path_to_step(run: Path) -> list[Call]:
+def path_to_step(run: Path, trust_code: TrustCode = False) -> list[Call]:
     """The calls from `Trainer.train_iteration` to the environment's own step."""
-    with twin(run) as trainer:
+    with twin(run, trust_code) as trainer:
         target: CodeType = type(trainer.env).step.__code__
         found: list[Call] = []
 
@@ -97,9 +99,14 @@ def path_to_step(run: Path) -> list[Call]:
 
 
 @contextmanager
-def twin(run: Path) -> Iterator[Trainer]:
-    """A trainer with the settings of a run, as small as they allow."""
+def twin(run: Path, trust_code: TrustCode = False) -> Iterator[Trainer]:
+    """A trainer with the settings of a run, as small as they allow.
+
+    Raises:
+        ConfigError: If they name code that is not trusted.
+    """
     written = yaml_layer(run / "config.yaml")
+    check_settings(run / "config.yaml", written.values, trust_code)
     small: dict[str, Any] = {"sampling.num_envs": 1, "sampling.warmup_steps": 0, "logging.console": "quiet"}
     policies = written.values.get("policies")
     for name, entry in policies.items() if isinstance(policies, Mapping) else ():

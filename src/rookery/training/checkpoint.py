@@ -38,6 +38,7 @@ from rookery.core.files import (
 from rookery.core.layers import import_object, writable
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import Fixed, object_name
+from rookery.core.trust import OBJECT
 from rookery.envs.absent import AbsentEnv
 from rookery.training.settings import RunConfig
 
@@ -45,9 +46,6 @@ FORMAT = 1
 """Grows when what is written changes; older ones stay readable."""
 
 BEST = "best.json"
-
-OBJECT = "~object"
-"""Key under which the name of a class or function stands among saved settings."""
 
 ENV = ("env.name", "env.wrappers")
 

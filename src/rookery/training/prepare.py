@@ -16,7 +16,8 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Settings
+from rookery.core.settings import Settings, object_name
+from rookery.core.trust import texts_in
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.choice import HelperChoice, choose
@@ -326,7 +327,9 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
     policy = Policy(kind.obs, kind.action, cfg.model, name=name, generator=generator, head=cfg.head)
     decisions = config.sampling.warmup_steps
     if entry.init_from is not None:
-        start_from(policy, read_policy(entry.init_from), entry.init_from)
+        same = {*texts_in([cfg.model.module]), object_name(type(cfg.head))}  # it has to be the same network in any case
+        way_out = f"if you trust whoever wrote it, give policy {name!r} the same model"
+        start_from(policy, read_policy(entry.init_from, trust_code=same, way_out=way_out), entry.init_from)
     elif policy.normalizer is not None and decisions and not isinstance(env, AbsentEnv):
         warm_up(policy, kind, make_copies(config, min(4, env.num_lanes)), streams, decisions)
     return attach_actor(policy)

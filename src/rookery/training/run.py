@@ -15,10 +15,10 @@ from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
 from rookery.core.device import Staging
 from rookery.core.interrupt import Interrupt
-from rookery.core.layers import import_object
 from rookery.core.seeding import Role, Streams
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
+from rookery.core.trust import CodeKind
 from rookery.envs.base import Kind, VectorEnv
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -33,6 +33,8 @@ from rookery.training.prepare import check_learner, kinds_of, make_policy
 from rookery.training.replays import load_sources
 from rookery.training.settings import RunConfig
 from rookery.training.stopping import criteria_of
+
+ALGORITHM = CodeKind("an algorithm (a class of rookery.extend.Algorithm)", lambda found: issubclass(found, Algorithm))
 
 
 class Progress(Stateful):
@@ -225,7 +227,7 @@ class Run(Stateful):
                 self.frozen.append(name)
                 self.pool.add_policy(name, policy, None)
                 continue
-            make: type[Algorithm[Any]] = import_object(entry.algorithm.algorithm)
+            make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
             learner = self.learners[name] = make(policy, entry.algorithm, self.streams, name)
             learner.staleness = self.config.sampling.staleness
             check_learner(learner, self.resolved)

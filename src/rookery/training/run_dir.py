@@ -29,6 +29,7 @@ from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, clean, write_file
 from rookery.core.layers import flow
+from rookery.core.signing import signed_text
 from rookery.core.timers import Timers
 from rookery.report.metrics_file import append_row, cut_rows
 from rookery.report.results import IterationResult
@@ -106,7 +107,7 @@ class RunDir:
 
     def write_settings(self, resolved: Resolved[RunConfig]) -> None:
         """Replaces `config.yaml` and `provenance.json`."""
-        self.write("config.yaml", resolved.to_yaml())
+        self.write("config.yaml", signed_text("config.yaml", resolved.to_yaml()))
         history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}
         self.write("provenance.json", json.dumps(history, indent=1))
 

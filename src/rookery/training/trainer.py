@@ -19,6 +19,7 @@ from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer
 from rookery.core.runtime import keep_large_blocks, torch_threads
 from rookery.core.settings import Settings
+from rookery.core.trust import TrustCode
 from rookery.envs.absent import AbsentEnv, describe
 from rookery.policies.export import policy_files
 from rookery.report.console import Reporter, reporter
@@ -38,6 +39,7 @@ from rookery.training.results import mean_rows, result_of
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.stopping import StopFunction, carried_on, criteria_of, history_of, stop_rule
+from rookery.training.trust import unsigned_notes, without_foreign_code
 
 
 class Trainer(Run):
@@ -262,7 +264,7 @@ class Trainer(Run):
     @contextmanager
     def _session(self, criteria: Mapping[str, float]) -> Iterator[None]:
         """What the reporter and signals are told before and after iterations that belong together."""
-        facts = run_facts(self, self.notes, criteria)
+        facts = run_facts(self, [*self.notes, *(unsigned_notes() if self.run_dir is not None else ())], criteria)
         self.reporter.start(facts, self.timers)
         self.pace.begin()
         try:
@@ -529,6 +531,7 @@ class Trainer(Run):
         policy_mapping: Mapping[str, str] | MappingFunction | None = None,
         callbacks: Sequence[EpisodeListener] = (),
         config: Any = (),
+        trust_code: TrustCode = False,
         **overrides: Any,
     ) -> Self:
         """A trainer as it was when a checkpoint was written.
@@ -542,18 +545,20 @@ class Trainer(Run):
             policy_mapping: The mapping function, likewise.
             callbacks: Your code in the loop; objects are not part of a checkpoint, what they keep can be.
             config: Other such settings by path, or settings to change.
+            trust_code: Whether code of any package may be run where a checkpoint of somebody else names it; or the
+                names that may be, ``["my.module:MyEnv"]`` (docs/trust.md). One's own checkpoints always may.
             overrides: Shorthands, as for the constructor.
 
         Raises:
             FileError: If there is no checkpoint, or it is broken; names the last good one.
-            ConfigError: If something made in code has to be given again, or settings were changed that keep their value
-                in the middle of a run; names all of it.
+            ConfigError: If something made in code has to be given again or is not trusted, or settings were changed
+                that keep their value in the middle of a run; names all.
         """
         run_dir = RunDir(checkpoint.run_of(Path(path))) if resume else None  # first: nobody else may write from now on
         trainer = None
         try:
-            saved = checkpoint.read_checkpoint(Path(path))
             layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
+            saved = without_foreign_code(checkpoint.read_checkpoint(Path(path)), layers, trust_code)
             values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
             stand_in = None if play else checkpoint.absent_env(saved)
             trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, checkpoint_number, list_checkpoints
 from rookery.core.layers import flow, yaml_layer
+from rookery.core.trust import TrustCode
 from rookery.native.actor import load_policy
 from rookery.policies.policy import Policy
 from rookery.report.experiment import ExperimentSummary, Stage, Suggestion, TrialSummary, is_number
@@ -100,13 +101,14 @@ class TrialResult(TrialSummary):
         """
         return Trainer.load(self._to_load(), **keywords)
 
-    def policy(self, name: str | None = None) -> Policy:
-        """Loads a policy of the checkpoint, to act with; the name is needed where there are several.
+    def policy(self, name: str | None = None, trust_code: TrustCode = False) -> Policy:
+        """Loads a policy of the checkpoint, to act with; the name is needed where there are several. Arguments are
+        those of `load_policy`.
 
         Raises:
             ConfigError: If the trial is no training, or has no checkpoint yet.
         """
-        return load_policy(self._to_load(), name)
+        return load_policy(self._to_load(), name, trust_code)
 
     @property
     def is_training(self) -> bool:

@@ -21,6 +21,8 @@ from rookery.core.layers import Layer, import_object, mapping_of, nested
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, fields_of, is_undecided, show
+from rookery.core.signing import signed
+from rookery.core.trust import CodeKind, TrustCode
 from rookery.report.experiment import ExperimentSummary
 from rookery.report.experiment_table import progress_reporter
 from rookery.report.results import IterationResult
@@ -52,10 +54,17 @@ from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, Journal, read
 from rookery.tune.names import EXECUTORS, SCHEDULERS, SEARCHES
 from rookery.tune.runner import TRIALS, Experiment, Runner
+from rookery.tune.scheduler import Scheduler
 from rookery.tune.search import Suggestions
 from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
 from rookery.tune.space import Domain, grid_size
 from rookery.tune.spec import domains_in, outline, read_layer, split_layers
+from rookery.tune.trust import check_experiment, check_params
+
+TRAINABLE = CodeKind(
+    "a class with step, or a function", lambda found: callable(getattr(found, "step", None)), functions=True
+)
+SCHEDULER = CodeKind("a scheduler (a class of rookery.tune.Scheduler)", lambda found: issubclass(found, Scheduler))
 
 RUNS = Path("runs")
 """Where new folders are made."""
@@ -256,17 +265,19 @@ def named_parts(section: Mapping[str, Any]) -> dict[str, Any]:
     return parts
 
 
-def resume(folder: str | Path, **changes: Any) -> Analysis:
+def resume(folder: str | Path, trust_code: TrustCode = False, **changes: Any) -> Analysis:
     """Goes on with an experiment: what is finished stays, what is not goes on from its last checkpoint.
 
     Args:
         folder: Folder of the experiment.
+        trust_code: Whether code of any package may be run where an experiment of somebody else names it; or the names
+            that may be, ``["my.module:Annealing"]`` (docs/trust.md).
         changes: Settings that may be others now: num_samples (more), workers, cpus, gpus, max_concurrent, max_failures,
             max_losses, save_every, seconds, console.
 
     Raises:
         ConfigError: If there is no experiment, it was made with objects that no import finds (then `run` with
-            ``resume=True`` goes on), or a change is not allowed.
+            ``resume=True`` goes on) or code that is not trusted, or a change is not allowed.
         FileError: If its journal is damaged.
     """
     check_arguments(folder, None, "none", None, {})
@@ -278,11 +289,12 @@ def resume(folder: str | Path, **changes: Any) -> Analysis:
             f"{place}: this experiment was made in code, with {', '.join(spec['in_code'])}; run that code again, with "
             "tune.run(..., resume=True)"
         )
+    check_experiment(place, records[0], trust_code)
     config = read_layer(Layer(str(place), spec["config"]))
     wanted = [{"num_samples": record["num_samples"]} for record in records if record["kind"] == "resume"]
     settings = {**records[0]["tune"], **(wanted[-1] if wanted else {}), **changes}
     if spec["trainable"]:
-        trainable = import_object(spec["trainable"])
+        trainable = TRAINABLE.find(spec["trainable"])
         return run(trainable=trainable, config=config.values, stop=spec["stop"], folder=place, resume=True, **settings)
     return run(config=config, preset=spec["preset"], folder=place, resume=True, **settings)
 
@@ -320,13 +332,14 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     )  # fmt: skip
     fixed = job.fixed(space)
     marked = {path: replace(domain, fixed=path in fixed) for path, domain in space.items()}
-    scheduler = plan.objects.get("scheduler") or import_object(cfg.scheduler.scheduler)(cfg.scheduler, marked, streams)
+    scheduler = plan.objects.get("scheduler") or SCHEDULER.find(cfg.scheduler.scheduler)(cfg.scheduler, marked, streams)
     if before:
         refuse_changes(place, before, record)
+        check_params(place, read(place), record)
     with closing(make_executor(job, cfg)) as executor, closing(Journal(place, anew=not before)) as journal:
         if not before:  # nothing was wrong: only now is an older experiment replaced
             shutil.rmtree(place / TRIALS, ignore_errors=True)
-            journal.append(record)
+            journal.append(signed(FILE, record))
             write_file(place / "experiment.yaml", experiment_yaml(record).encode())
             write_experiment(place, record["space"], experiment.metrics)
         reporter = progress_reporter(cfg.console)

@@ -182,6 +182,8 @@ class ExperimentState:
         kind = record["kind"]
         if kind == "trial":
             name, number, folder = record["trial"], record["number"], self.folder / record["folder"]
+            if not folder.resolve().is_relative_to(self.folder.resolve()):  # in which files are written and removed
+                raise ValueError(f"the folder of a trial lies outside of the experiment: {folder}")
             made = Trial(name, number, self.params(record["params"]), folder, record["seed"])
             self.trials[name] = made
             self.suggestions.setdefault(number, []).append(made)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from rookery.core.errors import ConfigError, nearest, refuse
-from rookery.core.layers import import_object, nested
+from rookery.core.layers import nested
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, show
+from rookery.core.trust import CodeKind
 from rookery.tune.space import Computed, Domain, cell, drawn, grid_size, stream, takes
 from rookery.tune.spec import known
 
@@ -81,6 +82,9 @@ class Search(ABC, Generic[C]):
         """Hears what came of suggestion `number`: a value for each metric; None if it gave no number."""
 
 
+SEARCH = CodeKind("a search (a class of rookery.tune.search.Search)", lambda found: issubclass(found, Search))
+
+
 @dataclass(frozen=True)
 class RandomConfig(SearchConfig):
     """Every combination of the grids, `num_samples` times, everything else drawn anew for each."""
@@ -138,7 +142,7 @@ class Suggestions:
     ) -> None:
         if isinstance(search, SearchConfig):
             wanted = max(began_with or num_samples, len(points))
-            search = import_object(search.search)(search, searched(space), modes, wanted, streams)
+            search = SEARCH.find(search.search)(search, searched(space), modes, wanted, streams)
         elif isinstance(search, type) or not (
             takes(getattr(search, "ask", None), 0) and takes(getattr(search, "tell", None), 0, (0.0,))
         ):

@@ -16,13 +16,17 @@ from difflib import get_close_matches
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest, refuse
-from rookery.core.layers import CLASS, Layer, import_object, mapping_of, nested
+from rookery.core.layers import CLASS, Layer, mapping_of, nested
 from rookery.core.settings import Settings, is_undecided, show
+from rookery.core.trust import CodeKind
 from rookery.report.experiment import is_number
 from rookery.tune.space import FUNCTIONS, Domain
 
 LISTS = {"choice", "grid_search"}
 """Functions whose one argument is a list."""
+
+
+FUNCTION = CodeKind("a function of Python", lambda found: False, functions=True)
 
 
 def read_layer(layer: Layer) -> Layer:
@@ -212,7 +216,7 @@ def _called(name: str, arguments: Any) -> Domain:
     """The domain that a function of this name makes of arguments from a file."""
     function: Callable[..., Domain] = FUNCTIONS[name]
     if name == "sample_from" and isinstance(arguments, str):
-        return function(import_object(arguments))
+        return function(FUNCTION.find(arguments))
     if name in LISTS and not isinstance(arguments, Mapping):
         return function(arguments)
     signature = inspect.signature(function)

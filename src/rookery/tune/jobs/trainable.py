@@ -30,6 +30,7 @@ from rookery.core.errors import ConfigError, RookeryError, refuse
 from rookery.core.files import (
     FOLDER,
     TEMPORARY,
+    FileError,
     Stream,
     clean,
     last_good,
@@ -470,10 +471,16 @@ def packed(folder: Path) -> dict[str, Stream]:
 
 
 def unpacked(checkpoint: Path, parent: Path) -> Path:
-    """Makes a new folder in `parent` with copies of the files that were `packed`."""
+    """Makes a new folder in `parent` with copies of the files that were `packed`.
+
+    Raises:
+        FileError: If one of them would lie outside of it.
+    """
     folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=parent))
     for name in read_manifest(checkpoint)["files"]:
         target = folder / unquote(name).removeprefix(CONTENT)
+        if not target.resolve().is_relative_to(folder.resolve()):
+            raise FileError(f"{checkpoint}: names a file outside of it, {unquote(name)}; it was not written by Rookery")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(checkpoint / name, target)
     return folder

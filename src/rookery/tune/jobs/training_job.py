@@ -15,6 +15,7 @@ from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, EnvError, SpaceError, refuse
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.layers import Layer
+from rookery.core.trust import texts_in
 from rookery.envs.make import env_name, has_single_copies
 from rookery.report.metrics_file import row_at
 from rookery.rollout.hooks import EpisodeListener
@@ -83,7 +84,8 @@ class TrainingJob(Job):
             # Classes that no import finds have to be given again; other settings need no second entry in their history.
             nameless = training_spec(self.layers, self.preset, {})["in_code"]
             layers = [*(self.layers if nameless else []), params]
-            trainer = Trainer.load(place, resume=True, config=layers, callbacks=callbacks)
+            known = frozenset(texts_in([layer.values for layer in [*self.layers, params]]))  # wherever it was written
+            trainer = Trainer.load(place, resume=True, config=layers, callbacks=callbacks, trust_code=known)
         try:
             return TrainingWork(trainer, start, self.stop)
         except BaseException:

@@ -1,0 +1,159 @@
+"""Which files this user has written: a key of the user's own signs them, and nobody else's files have its signature.
+
+The key lies in the user's configuration folder, made when it is first needed. Where that cannot be (no home, a disk
+that takes nothing), files stay unsigned, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import RookeryError
+
+SIGNATURE = "signature"
+"""Key under which the signature stands in a file of JSON."""
+
+COMMENT = "# signature: "
+"""What begins the last line of a signed file of YAML."""
+
+KEY = "signing-key"
+BYTES = 32
+
+PRIVATE = 0o600
+OTHERS = 0o077
+"""Bits of a file's mode that let anybody but its owner do something with it."""
+
+
+class NoKeyError(RookeryError):
+    """There is no key that files could be signed with; says why."""
+
+
+def key_file() -> Path:
+    """Gives the place of the key: in ``$XDG_CONFIG_HOME`` or ``~/.config``, or where the platform keeps such files.
+
+    Raises:
+        NoKeyError: If this user has no home.
+    """
+    try:
+        if sys.platform == "darwin":
+            base = Path.home() / "Library" / "Application Support"
+        elif sys.platform == "win32":
+            base = Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
+        else:
+            base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+            if not base.is_absolute():
+                base = Path.home() / ".config"
+    except RuntimeError as error:
+        raise NoKeyError(f"there is no folder for a key: {error}") from None
+    return base / "rookery" / KEY
+
+
+def signed(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives what goes into a file of JSON with the signature of it; without one, where there is no key.
+
+    Args:
+        kind: What the file is, so that the signature of one kind is worth nothing for another.
+        facts: What JSON can hold.
+    """
+    found = _signature(kind, _canonical(facts))
+    return dict(facts) if found is None else {**facts, SIGNATURE: found}
+
+
+def is_signed(kind: str, facts: Mapping[str, Any]) -> bool:
+    """Says whether this user has written what was read from a file of JSON."""
+    rest = {key: value for key, value in facts.items() if key != SIGNATURE}
+    return _is_signature(kind, _canonical(rest), facts.get(SIGNATURE))
+
+
+def signed_text(kind: str, text: str) -> str:
+    """Gives a text of whole lines with its signature behind it, in a line that is a comment."""
+    found = _signature(kind, text.encode())
+    return text if found is None else f"{text}{COMMENT}{found}\n"
+
+
+def is_signed_text(kind: str, text: str) -> bool:
+    """Says whether this user has written a text that was read from a file."""
+    rest, _, claimed = text.rpartition(COMMENT)
+    return _is_signature(kind, rest.encode(), claimed.removesuffix("\n"))
+
+
+def _canonical(facts: Mapping[str, Any]) -> bytes:
+    """Gives the same bytes for what is written and for what is read again."""
+    return json.dumps(json.loads(json.dumps(facts)), sort_keys=True).encode()
+
+
+def _signature(kind: str, content: bytes) -> str | None:
+    try:
+        key = _key(key_file())
+    except NoKeyError:
+        return None
+    return hmac.new(key, kind.encode() + b"\0" + content, hashlib.sha256).hexdigest()
+
+
+def _is_signature(kind: str, content: bytes, claimed: Any) -> bool:
+    expected = _signature(kind, content)
+    return (
+        expected is not None and isinstance(claimed, str) and hmac.compare_digest(expected.encode(), claimed.encode())
+    )
+
+
+def why_unsigned() -> str:
+    """Says why nothing can be signed here; empty if files are signed."""
+    try:
+        _key(key_file())
+    except NoKeyError as error:
+        return str(error)
+    return ""
+
+
+@cache
+def _key(file: Path) -> bytes:
+    """Gives the key that lies in a file, which is made if it is missing."""
+    try:
+        if not file.exists():
+            _make(file)
+        return _read(file)
+    except OSError as error:
+        raise NoKeyError(f"{file}: cannot be made or read: {error.strerror or error}") from None
+
+
+def _read(file: Path) -> bytes:
+    """Reads a key, if nobody else can."""
+    with file.open("rb") as opened:
+        found, key = os.fstat(opened.fileno()), opened.read(BYTES + 1)
+    if os.name == "posix" and (found.st_mode & OTHERS or found.st_uid != os.geteuid()):
+        raise NoKeyError(f"{file}: is open to others, so that it proves nothing; make it yours alone, chmod 600")
+    if len(key) != BYTES:
+        raise NoKeyError(f"{file}: is no key (it has not {BYTES} bytes); remove it, and a new one is made")
+    return key
+
+
+def _make(file: Path) -> None:
+    """Makes a key, unless another process is faster: the one that is there first stays."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = file.with_name(f".{KEY}-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        try:
+            os.write(descriptor, secrets.token_bytes(BYTES))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        try:
+            os.link(temporary, file)  # which, unlike a rename, replaces nothing
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            if not file.exists():
+                os.rename(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,218 @@
+"""Which of the code that files name may be run: own files any, those of others only what this library and its
+environments are made of.
+
+A name in a file is ``module:Name``. Even importing its module runs code, so a name is judged before that (`Trust`), and
+what it stands for before it is called (`CodeKind`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
+from typing import Any
+
+from rookery.core.errors import ConfigError, refuse
+from rookery.core.layers import import_object, mapping_of
+from rookery.core.settings import Settings, object_name, show
+
+OBJECT = "~object"
+"""Key under which the name of a class or function stands among saved settings."""
+
+PACKAGES = ("rookery", "gymnasium", "pettingzoo")
+"""Packages whose classes anybody's files may name."""
+
+MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+"""Names of modules; those of others can be stranger."""
+
+IMPORT_PATH = re.compile(rf"{MODULE.pattern}:[^\W\d][\w./-]*")
+"""What may well name code: ``module:Name``, or ``module:Id-v0`` of an environment that the module registers."""
+
+COMPILED = BuiltinFunctionType | MethodDescriptorType
+
+WAY_OUT = "if you trust whoever wrote it, say --trust-code (in code: trust_code=True)"
+
+TrustCode = bool | Collection[str]
+"""Whether all code that a file names may be run, or the names ``module:Name`` that may, beside those of `PACKAGES`."""
+
+
+@dataclass(frozen=True)
+class CodeKind:
+    """What is wanted where a file names code.
+
+    Attributes:
+        told: What it is called in messages.
+        fits: Says whether a class is of this kind.
+        functions: Whether a function will do too, where the code is trusted: what it gives can only be seen afterwards.
+        makers: Names of PettingZoo's functions that will do in anybody's files.
+    """
+
+    told: str
+    fits: Callable[[type], bool]
+    functions: bool = False
+    makers: tuple[str, ...] = ()
+
+    def accepts(self, found: Any) -> bool:
+        """Says whether a class or function may be called; compiled functions such as those of ``os`` never are."""
+        if isinstance(found, type):
+            return self.fits(found)
+        return self.functions and callable(found) and not isinstance(found, COMPILED)
+
+    def find(self, name: str) -> Any:
+        """Gives the class or function that ``module:Name`` names.
+
+        Raises:
+            ConfigError: If there is none, or it is of another kind.
+        """
+        found = import_object(name)
+        if not self.accepts(found):
+            raise ConfigError(f"{name}: is {a_kind(found)}, not {self.told}")
+        return found
+
+
+@dataclass(frozen=True)
+class Named:
+    """Code that a file names.
+
+    Attributes:
+        path: Where in the file.
+        name: ``module:Name``, or the name of a module.
+        kind: What is wanted there; None where code of any kind might be called.
+        again: How a caller gives it in the place of the file; empty if that cannot be.
+    """
+
+    path: str
+    name: str
+    kind: CodeKind | None
+    again: str = ""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What may be run of the code that a file names.
+
+    Attributes:
+        everything: Whether all of it may: it is the user's own, or the user has said so.
+        names: Names that the user has said otherwise.
+    """
+
+    everything: bool = False
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, is_own: bool, trust_code: TrustCode) -> Trust:
+        """Makes it for a file that is the user's own or not, and what a caller says of it."""
+        if isinstance(trust_code, bool):
+            return cls(is_own or trust_code)
+        return cls(is_own, frozenset([trust_code] if isinstance(trust_code, str) else trust_code))
+
+    def objection(self, named: Named) -> str:
+        """Says why code may not be run; empty if it may."""
+        if self.everything or named.name in self.names:
+            return ""
+        if named.kind is None:
+            return "may be code of any kind"
+        if not is_ours(named.name):
+            return "is no code of Rookery, Gymnasium or PettingZoo"
+        try:
+            found = import_object(named.name) if ":" in named.name else import_module(named.name)
+        except (ConfigError, ImportError) as error:
+            return f"cannot be found ({error})"
+        if is_ours(str(getattr(found, "__module__", ""))) and isinstance(found, type):
+            return "" if named.kind.fits(found) else f"is {a_kind(found)}, not {named.kind.told}"
+        if any(is_maker(maker) for maker in _makers(named, found)):
+            return ""
+        return f"is {a_kind(found)}, not {named.kind.told} of Rookery, Gymnasium or PettingZoo"
+
+    def check(self, file: Path, code: Iterable[Named], way_out: str = WAY_OUT) -> None:
+        """Refuses what may not be run, before anything of it is imported.
+
+        Args:
+            file: The file, for messages.
+            code: What it names.
+            way_out: How it can be run all the same.
+
+        Raises:
+            ConfigError: With a line for each name: where it stands, what it would run, and the ways out.
+        """
+        objections = ((named, self.objection(named)) for named in code)
+        refuse(
+            f"{file}: {named.path} = {named.name}: reading this would run {named.name}, which {why}, and the file was "
+            f"not written by you on this machine (it does not have your signature); "
+            f"{f'give it again yourself, {named.again}, or, ' if named.again else ''}{way_out}"
+            for named, why in objections
+            if why
+        )
+
+
+def is_ours(name: str) -> bool:
+    """Says whether a module, or ``module:Name``, is of one of `PACKAGES`."""
+    module = name.partition(":")[0]
+    return bool(MODULE.fullmatch(module)) and module.partition(".")[0] in PACKAGES
+
+
+def is_maker(found: Any) -> bool:
+    """Says whether something is a function of PettingZoo."""
+    return isinstance(found, FunctionType) and found.__module__.partition(".")[0] == "pettingzoo"
+
+
+def _makers(named: Named, found: Any) -> Iterator[Any]:
+    """Functions that make environments, of a module that is named, or the one that is."""
+    wanted = named.kind.makers if named.kind else ()
+    if isinstance(found, ModuleType):
+        yield from (getattr(found, maker) for maker in wanted if hasattr(found, maker))
+    elif named.name.rpartition(":")[2] in wanted:
+        yield found
+
+
+def a_kind(found: Any) -> str:
+    """Says what was found, for a message."""
+    if isinstance(found, COMPILED):
+        return "a compiled function"
+    kinds: dict[type, str] = {type: "a class", FunctionType: "a function", ModuleType: "a module"}
+    return next((told for kind, told in kinds.items() if isinstance(found, kind)), f"a {type(found).__name__}")
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yields all texts among settings, and the names of classes and functions: what their author has said himself."""
+    if isinstance(value, Settings):
+        value = mapping_of(value)
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from texts_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from texts_in(inner)
+    elif isinstance(value, str):
+        yield value
+    elif name := object_name(value):
+        yield name
+
+
+def leaves_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the plain values in mappings and lists with their dotted paths, and saved names of objects whole."""
+    if isinstance(value, Mapping) and OBJECT not in value:
+        for key, inner in value.items():
+            yield from leaves_in(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from leaves_in(inner, path)
+    else:
+        yield path, value
+
+
+def name_in(leaf: Any, *, is_code: bool) -> str:
+    """Gives the code that a leaf names; empty if it names none.
+
+    Args:
+        leaf: A plain value, or the saved name of an object.
+        is_code: Whether every text with a colon is one, as where a setting is a class; else it has to look like it.
+    """
+    if isinstance(leaf, Mapping):
+        return leaf[OBJECT] if isinstance(leaf[OBJECT], str) else show(leaf)
+    if not isinstance(leaf, str):
+        return ""
+    return leaf if (":" in leaf if is_code else IMPORT_PATH.fullmatch(leaf)) else ""

@@ -1,0 +1,178 @@
+"""Experiments of others: nothing of theirs runs, wherever they name code; one's own go on without a word."""
+
+from __future__ import annotations
+
+import json
+import sys
+from urllib.parse import quote
+
+import gymnasium
+import numpy as np
+import pytest
+
+from hostile import MODULE, plant
+from rookery import ConfigError, tune
+from rookery.cli.main import main
+from rookery.core.files import FileError, write_directory
+from rookery.core.layers import Layer
+from rookery.tune.job import Start
+from rookery.tune.jobs.trainable import CONTENT, unpacked
+from rookery.tune.jobs.training_job import TrainingJob
+from rookery.tune.journal import FILE, VERSION, ExperimentState, read
+from rookery.tune.trust import check_params
+
+CALL = f"{MODULE}:call"
+THING = f"{MODULE}:Thing"
+
+TRAINING = {"env": {"name": "CartPole-v1"}, "algorithm": {"name": "ppo"}}
+SECTION = {"metric": "return_mean", "mode": "max", "scope": "last", "num_samples": 1, "points": [],
+           "search": {"name": "random"}, "scheduler": {"name": "fifo", "time": "iteration"}}  # fmt: skip
+
+PLACES = {
+    "a trainable": {"spec.trainable": CALL},
+    "a trainable that is compiled": {"spec.trainable": "os:system"},
+    "a trainable behind a module of ours": {"spec.trainable": "rookery.core.files:os.system"},
+    "an environment": {"spec.config.env.name": CALL},
+    "an environment that is a module": {"spec.config.env.name": MODULE},
+    "environments to choose from": {"spec.config.env.name": {"choice": ["CartPole-v1", MODULE]}},
+    "a wrapper": {"spec.config.env.wrappers": [CALL]},
+    "settings of the algorithm": {"spec.config.algorithm.name": THING},
+    "a model": {"spec.config.algorithm.model": {"module": {"grid_search": [None, CALL]}}},
+    "a function that computes": {"spec.config.algorithm.lr": {"sample_from": CALL}},
+    "a function of ours that computes": {"spec.config.algorithm.lr": {"sample_from": "rookery.core.files:clean"}},
+    "a search": {"tune.search.name": THING},
+    "a scheduler": {"tune.scheduler.name": THING},
+    "a scheduler in the place of a search": {"tune.search.name": "rookery.tune.schedulers.pbt:PBTConfig"},
+    "a function that explores": {"tune.scheduler": {"name": "pbt", "explore": CALL}},
+    "a mutation": {"tune.scheduler": {"name": "pbt", "mutations": {"algorithm.lr": {"sample_from": CALL}}}},
+    "a search that is nothing but a name": {"tune.search": "hostile_package/inner:Thing"},
+    "a section among the settings": {"spec.config.tune": {"search": {"name": THING}}},
+    "a point": {"tune.points": [{"algorithm.model.module": CALL}]},
+}
+
+
+class Corridor(gymnasium.Env):
+    """An environment of somebody's own."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(2, np.float32), float(action), self.steps > 5, False, {}
+
+
+OWN = f"{Corridor.__module__}:Corridor"
+
+
+def journal_of_others(folder, changes=(), *records):
+    """Writes a journal as somebody else's experiment has it; `changes` are dotted paths of its first record."""
+    spec = {"trainable": None, "preset": "none", "config": TRAINING, "stop": None, "in_code": []}
+    first = {"kind": "experiment", "version": VERSION, "title": "theirs", "seed": 0, "trial_seed": 0, "space": {},
+             "job": {}, "tune": SECTION, "spec": spec}  # fmt: skip
+    first = json.loads(json.dumps(first))
+    for path, value in dict(changes).items():
+        *above, last = path.split(".")
+        node = first
+        for key in above:
+            node = node[key]
+        node[last] = value
+    folder.mkdir()
+    (folder / FILE).write_text("".join(f"{json.dumps(record)}\n" for record in (first, *records)))
+
+
+def rookery(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["rookery", *map(str, words)])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        main()
+    except SystemExit as error:
+        return error.code or 0
+    return 0
+
+
+@pytest.mark.parametrize("changes", PLACES.values(), ids=PLACES)
+def test_nothing_of_an_experiment_of_others_runs(changes, tmp_path, monkeypatch, capsys):
+    mark = plant(tmp_path, monkeypatch)
+    journal_of_others(tmp_path / "theirs", changes)
+    assert rookery(monkeypatch, "tune", "resume", tmp_path / "theirs") == 2
+    err = capsys.readouterr().err
+    assert f"{tmp_path / 'theirs' / FILE}: " in err and "reading this would run" in err
+    assert "--trust-code (in code: trust_code=True)" in err
+    assert not mark.exists()
+
+
+def test_nothing_of_others_runs_where_an_experiment_is_shown(tmp_path, monkeypatch, capsys):
+    mark = plant(tmp_path, monkeypatch)
+    places = {path: value for changes in PLACES.values() for path, value in changes.items()}
+    foreign = {path: value for path, value in places.items() if path.startswith(("spec.", "tune.points"))}
+    journal_of_others(tmp_path / "theirs", foreign)
+    assert rookery(monkeypatch, "tune", "show", tmp_path / "theirs") == 0
+    assert "theirs" in capsys.readouterr().out
+    assert not mark.exists()
+
+
+def test_a_trainable_has_to_be_a_class_with_step_or_a_function_also_where_it_is_trusted(tmp_path):
+    journal_of_others(tmp_path / "theirs", {"spec.trainable": "subprocess:Popen"})
+    with pytest.raises(ConfigError, match="subprocess:Popen: is a class, not a class with step, or a function"):
+        tune.resume(tmp_path / "theirs", trust_code=True)
+
+
+def test_own_experiments_go_on_without_a_word_and_those_of_others_with_one(tmp_path, monkeypatch):
+    place = tmp_path / "mine"
+    config = {"env.name": OWN, "algorithm.fragment_length": 8, "algorithm.epochs": 1, "sampling.num_envs": 2,
+              "algorithm.lr": tune.uniform(1e-4, 1e-3), "stop.iterations": 1, "logging.tensorboard": False}  # fmt: skip
+    tune.run(config=config, folder=place, workers="here", seed=3, console="quiet")
+    assert len(tune.resume(place, num_samples=2)) == 2
+    trial = tune.Analysis(place)["00000"]
+    trial.load().close()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another-machine"))
+    with pytest.raises(ConfigError, match=f"env.name = {OWN}: reading this would run"):
+        tune.resume(place, num_samples=3)
+    with pytest.raises(ConfigError, match="reading this would run"):
+        trial.load()
+    assert len(tune.resume(place, trust_code=True)) == 2
+    trial.load(trust_code=True).close()
+    lr = {"algorithm.lr": config.pop("algorithm.lr").low}
+    job = TrainingJob([Layer("code", config)], {"algorithm.lr": tune.uniform(1e-4, 1e-3)}, "none")
+    work = job.start(Start("00000", lr, trial.seed, trial.folder))  # a node has another key, or none
+    assert work.iteration == 1
+    work.close()
+    job.layers = [Layer("code", {**config, "env.name": "CartPole-v1"})]
+    with pytest.raises(ConfigError, match="reading this would run"):
+        job.start(Start("00000", lr, trial.seed, trial.folder))
+
+
+def test_parameters_name_no_code_that_the_experiment_does_not(tmp_path, monkeypatch):
+    mark = plant(tmp_path, monkeypatch)
+    spec = {"trainable": None, "config": TRAINING}
+    module = "algorithm.model.module"
+    now = {"space": {module: {"choice": [None, "mine:Net"]}}, "spec": spec, "tune": SECTION}
+    good = [{"kind": "trial", "params": {module: "mine:Net"}}, {"kind": "result", "actions": {"00000": "stop"}}]
+    check_params(tmp_path, good, now)
+    clone = {"kind": "result", "actions": {"00000": {"donor": "00001", "params": {module: CALL}}}}
+    for bad in ({"kind": "trial", "params": {module: CALL}}, clone, {"kind": "trial", "params": {"env.name": MODULE}}):
+        with pytest.raises(ConfigError, match="reading this would run"):
+            check_params(tmp_path, [*good, bad], now)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("folder", ["../elsewhere", "/tmp", "trials/../../elsewhere"])
+def test_the_folder_of_a_trial_lies_in_its_experiment(folder, tmp_path):
+    trial = {"kind": "trial", "trial": "00000", "number": 0, "params": {}, "seed": 0, "folder": folder}
+    journal_of_others(tmp_path / "theirs", (), trial)
+    with pytest.raises(FileError, match=f"{FILE}:2: does not follow .* lies outside of the experiment"):
+        ExperimentState.of(tmp_path / "theirs", read(tmp_path / "theirs"))
+
+
+@pytest.mark.parametrize("name", ["../../gone-astray", "/tmp/gone-astray"])
+def test_files_of_a_checkpoint_stay_in_its_folder(name, tmp_path):
+    write_directory(tmp_path / "000001", {quote(f"{CONTENT}{name}", safe=""): b"x"}, {})
+    with pytest.raises(FileError, match="names a file outside of it"):
+        unpacked(tmp_path / "000001", tmp_path)
+    assert not (tmp_path / "gone-astray").exists()
