@@ -69,6 +69,10 @@ class EvaluationConfig(Settings):
     """Episodes an evaluation."""
     num_envs: PositiveInt = 10
     """Copies of the environment to evaluate in, at most."""
+    max_episode_steps: PositiveInt = 27_000
+    """Environment steps after which an episode that is evaluated or recorded counts as truncated, so that one that
+    never ends cannot hold everything up.
+    """
     deterministic: bool = True
     """Play the most likely actions."""
 
