@@ -140,8 +140,8 @@ class RunConfig(Settings):
     device: Structural[Literal["cpu", "cuda"]] = "cpu"
     """Where networks act and learn; environments step on the processor."""
     threads: PositiveInt | None = None
-    """Threads of torch while learning; none = one, or all cores where pictures or large layers are learned. Acting has
-    one, or as many where it is on pictures.
+    """Threads of torch while learning; none = one, or half of the cores where pictures or large layers are learned.
+    Acting has one, or as many where it is on pictures.
     """
 
 
