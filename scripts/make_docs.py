@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.replay.buffer import ReplayConfig
-from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS
+from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, NAMED_PRESETS, SPACE_PRESETS
 from rookery.training.settings import (
     SHORTHANDS,
     CheckpointConfig,
@@ -142,11 +143,20 @@ def presets_page() -> str:
         'On by default at the command line (`--preset none` turns it off); in code `Trainer(..., preset="auto")`.',
         "",
     ]
-    for algorithm, by_env in ENV_PRESETS.items():
-        for env, values in by_env.items():
-            text = ", ".join(f"`{path}={flow(value)}`" for path, value in values.items())
-            lines.append(f"- **{algorithm}, {env}**: {text}")
+    lines += rows_of(ENV_PRESETS)
+    lines += ["", "## By name", "", "For any environment, if asked for: `--preset rainbow`.", ""]
+    lines += rows_of(NAMED_PRESETS)
     return "\n".join(lines) + "\n"
+
+
+def rows_of(presets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
+    """Presets by algorithm and name, a line each."""
+    lines = []
+    for algorithm, by_name in presets.items():
+        for name, values in by_name.items():
+            text = ", ".join(f"`{path}={flow(value)}`" for path, value in values.items())
+            lines.append(f"- **{algorithm}, {name}**: {text}")
+    return lines
 
 
 def main() -> int:

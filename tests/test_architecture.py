@@ -32,6 +32,7 @@ LAYERS = [
 """Lowest first. A package imports from itself and from lower layers; siblings never import each other."""
 
 LATE = {
+    "resource": "not on every system; helpers are chosen where it is",
     "pydantic": "takes a tenth of a second, and the first look at a setting needs none of it",
     "pydantic_core": "likewise",
     "ruamel": "takes a tenth of a second; needed by those who read or write YAML",
@@ -60,10 +61,13 @@ SECOND_DEFAULTS = {
     "cli/plot.py:plot.metric": "what is drawn, not what trials are judged by",
     "cli/record.py:record.checkpoint": "which one is read, not when they are written",
     "cli/record.py:record.episodes": "of a film, which is no measurement",
+    "envs/classic.py:BatchedCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "policies/policy.py:Policy.__init__.name": "what a policy is called, which is no env.name",
     "policies/policy.py:Policy.act.deterministic": "how one call acts; evaluation's setting is passed to it",
     "policies/policy.py:Policy.predict.deterministic": "a user's call outside any run, which has no evaluation section",
     "rollout/worker.py:RolloutWorker.__init__.deterministic": "training draws actions; evaluation passes its setting",
+    "tasks/memory_tasks.py:RepeatAfterMe.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
+    "tasks/memory_tasks.py:StatelessCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "tune/space.py:randn.std": "the standard normal distribution, which is no setting",
     "training/trainer.py:Trainer.__init__.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.load.config": "layers of all settings, which is no env.config",

@@ -80,3 +80,33 @@ def test_an_unknown_environment_is_one_error(rookery):
     assert code == 1
     assert "error    env 'CartPole-v9' is not a Gymnasium id; did you mean" in out
     assert rookery("envs", "chek")[2].count("Did you mean 'check'?") == 1
+
+
+def test_what_is_not_installed_is_listed_with_the_extra_that_adds_it(rookery, monkeypatch):
+    import rookery.envs.catalog as catalog
+
+    optional = {family.module for family in catalog.FAMILIES}
+    monkeypatch.setattr(catalog, "find_spec", lambda name: None if name in optional else True)
+    for name in optional:
+        monkeypatch.setitem(sys.modules, name, None)  # importing it raises, as where it is not installed
+    for name in [name for name in sys.modules if name == "rookery.envs.atari"]:
+        monkeypatch.delitem(sys.modules, name)
+    code, out, err = rookery("envs")
+    assert (code, err) == (0, "")
+    here, _, rest = out.partition("\n\n")
+    assert "CartPole-v1 " in here and "MultiAgentArena " in here
+    for absent in ("Atari", "ALE/", "MiniGrid", "HalfCheetah", "LunarLander", "simple_spread", "MinAtar"):
+        assert absent not in here
+    lines = {" ".join(line.split()) for line in rest.splitlines()}
+    assert "ALE/*, Atari pip install 'rookery[atari]' Atari's games" in lines
+    for extra in ("envs", "mujoco", "minatar", "envpool"):
+        assert f"pip install 'rookery[{extra}]'" in rest
+    assert "pip install 'pettingzoo[classic]'" in rest
+
+
+def test_presets_by_name_are_no_environments(rookery):
+    _, out, _ = rookery("envs")
+    here, by_name, *_ = out.split("\n\n")
+    assert by_name.startswith("preset by name")
+    for name in ("simpleq", "rainbow", "apex"):
+        assert f"\n{name} " not in here and f"\n{name} " in by_name

@@ -1,5 +1,8 @@
 """How many helpers are chosen, and that an environment which is no good for them gets none."""
 
+import subprocess
+import sys
+import threading
 import time
 
 import gymnasium
@@ -82,6 +85,67 @@ def test_steps_outside_pythons_lock_get_threads(measured):
 def test_the_measurement_of_a_step_plays_it_and_is_of_the_right_kind():
     assert 0.0 <= choice._cost(SerialEnv(lane_maker(Taking, {}, ()), 1, "Taking")) < 1.0
     assert choice._scales(*(SerialEnv(lane_maker(Taking, {}, ()), 1, "Taking") for _ in range(2))) in (True, False)
+
+
+class Computing(Taking):
+    """Computes in Python, without ever leaving its lock."""
+
+    def step(self, action):
+        sum(i * i for i in range(3000))
+        return super().step(action)
+
+
+def scales(env):
+    return choice._scales(*(SerialEnv(lane_maker(env, {}, ()), 1, "env") for _ in range(2)))
+
+
+@pytest.mark.parametrize(
+    ("clock", "busy", "let_go", "together", "expected"),
+    [
+        pytest.param(10, 10, 0, 10, True, id="computes outside Python's lock"),
+        pytest.param(10, 10, 0, 20, False, id="computes in Python"),
+        pytest.param(30, 10, 0, 20, False, id="computes in Python and is held up when it is alone"),
+        pytest.param(10, 1, 10, 10, True, id="waits for something outside"),
+        pytest.param(30, 1, 0, 20, False, id="is held up nearly all the time"),
+    ],
+)
+def test_what_one_thread_does_is_counted_by_the_time_it_computes_unless_it_waits(
+    clock, busy, let_go, together, expected, monkeypatch
+):
+    """In milliseconds for 10 steps of one thread, and for 20 of two."""
+    now = {"clock": 0.0, "busy": 0.0, "let go": 0}
+
+    def play(self, seconds):
+        self.steps += 10
+        alone = threading.current_thread() is threading.main_thread()
+        now["clock"] += clock if alone else together / 2
+        now["busy"] += busy if alone else 0
+        now["let go"] += let_go if alone else 0
+        return []
+
+    monkeypatch.setattr(choice._Player, "play", play)
+    monkeypatch.setattr(choice, "perf_counter", lambda: now["clock"])
+    monkeypatch.setattr(choice, "thread_time", lambda: now["busy"])
+    monkeypatch.setattr(choice, "_times_let_go", lambda: now["let go"])
+    assert scales(Computing) is expected
+
+
+def test_whoever_sleeps_lets_go_of_the_processor():
+    before = choice._times_let_go()
+    time.sleep(1e-3)
+    assert choice._times_let_go() > before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_an_environment_in_python_never_gets_threads_beside_other_work():
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        assert not any(scales(Computing) for _ in range(200))
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 def test_what_is_slow_to_build_gets_none_by_itself_and_the_note_says_how_to_ask(measured):

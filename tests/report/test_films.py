@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from rookery.core.errors import ConfigError
-from rookery.report.films import LARGEST, Film, Frame, check_suffix, write_animation
+from rookery.report.films import LARGEST, Film, Frame, are_flat, check_suffix, write_animation
 
 
 def test_a_frame_comes_back_as_it_was_and_is_packed():
@@ -22,7 +22,7 @@ def test_a_frame_comes_back_as_it_was_and_is_packed():
 def test_a_film_has_every_frame_in_order(tmp_path, suffix):
     shades = [0, 40, 80, 120, 160, 200, 240]
     frames = [Frame.of(Image.new("RGB", (16, 16), (shade, 0, 0))) for shade in shades]
-    write_animation(tmp_path / f"film{suffix}", frames, [0.1] * len(frames))
+    write_animation(tmp_path / f"film{suffix}", frames, [0.1] * len(frames), lambda encoded, total: None)
     film = Image.open(tmp_path / f"film{suffix}")
     assert film.n_frames == len(shades)
     seen = []
@@ -53,3 +53,24 @@ def test_a_title_stands_before_each_of_several_episodes():
 def test_a_film_is_refused_early_if_its_form_is_unknown(tmp_path):
     with pytest.raises(ConfigError, match="a film is one of .webp, .gif, .png, .mp4"):
         check_suffix(tmp_path / "film.avi")
+
+
+def drawn_back(frames, path):
+    write_animation(path, frames, [0.1] * len(frames), lambda encoded, total: None)
+    film = Image.open(path)
+    for number in range(film.n_frames):
+        film.seek(number)
+        yield np.asarray(film.convert("RGB"))
+
+
+def test_drawings_of_few_colours_are_kept_without_loss_and_others_are_made_small(tmp_path):
+    rng = np.random.default_rng(0)
+    flat = [
+        Image.fromarray(np.kron(rng.integers(0, 255, (8, 8, 3)), np.ones((8, 8, 1))).astype(np.uint8)) for _ in "abc"
+    ]
+    for picture, seen in zip(flat, drawn_back(list(map(Frame.of, flat)), tmp_path / "flat.webp"), strict=True):
+        assert np.array_equal(np.asarray(picture), seen)
+    shaded = [Image.fromarray(rng.integers(0, 255, (64, 64, 3), dtype=np.uint8)) for _ in "abc"]
+    assert not are_flat(list(map(Frame.of, shaded)))
+    list(drawn_back(list(map(Frame.of, shaded)), tmp_path / "shaded.webp"))
+    assert (tmp_path / "shaded.webp").stat().st_size < 3 * 64 * 64 * 3 * 0.9

@@ -61,6 +61,7 @@ def test_a_row_holds_the_evaluation_of_its_iteration():
         "evaluation/return_low": 1.0,
         "evaluation/return_high": 3.0,
         "evaluation/episodes": 2,
+        "evaluation/episodes_cut": 0,
         "evaluation/length_mean": 10.0,
     }
     assert not [key for key in row_of() if key.startswith("evaluation/")]

@@ -16,7 +16,15 @@ from rookery.core.layers import Layer
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.make import env_name
 from rookery.tasks.memory_tasks import CueCorridor
-from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, SPACE_PRESETS, find_preset, space_kind, space_layer
+from rookery.training.presets import (
+    ENV_PRESETS,
+    MEMORY_PRESETS,
+    NAMED_PRESETS,
+    SPACE_PRESETS,
+    find_preset,
+    space_kind,
+    space_layer,
+)
 from rookery.training.settings import RunConfig, algorithm_family, algorithm_name
 
 NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
@@ -73,9 +81,13 @@ def test_every_memory_preset_is_made_of_settings_that_exist(algorithm):
     resolve(RunConfig, [Layer("preset", {"algorithm.name": algorithm}), Layer("preset", values)], ALGORITHMS)
 
 
-@pytest.mark.parametrize(("algorithm", "name"), [(name, env) for name in ALGORITHMS for env in ENV_PRESETS[name]])
-def test_every_environment_preset_is_made_of_settings_that_exist_and_ends(algorithm, name):
-    chosen, preset = Layer("code", {"algorithm.name": algorithm}), Layer("preset", ENV_PRESETS[algorithm][name])
+@pytest.mark.parametrize(
+    ("algorithm", "name"),
+    [(algorithm, name) for known in (ENV_PRESETS, NAMED_PRESETS) for algorithm in known for name in known[algorithm]],
+)
+def test_every_environment_or_named_preset_is_made_of_settings_that_exist_and_ends(algorithm, name):
+    _, values = find_preset(name, "whatever", algorithm)
+    chosen, preset = Layer("code", {"algorithm.name": algorithm}), Layer("preset", values)
     resolved = resolve(RunConfig, [preset, chosen], ALGORITHMS)
     assert resolved.config.stop["env_steps"] >= 20_000
     assert resolved.given("sampling.num_envs")
@@ -88,6 +100,7 @@ def test_an_environment_preset_is_found_by_id_or_pattern_and_only_if_asked():
     assert find_preset("auto", "CartPole-v0", "ppo") is None
     assert find_preset("none", "CartPole-v1", "ppo") is None
     assert find_preset("Pendulum-v1", "MyPendulum", "ppo") == ("Pendulum-v1", presets["Pendulum-v1"])
+    assert find_preset("auto", "rainbow", "dqn") is None  # a preset by name belongs to no environment
     with pytest.raises(ConfigError, match="did you mean 'Pendulum-v1'"):
         find_preset("pendulum-v1", "MyPendulum", "ppo")
 

@@ -458,6 +458,7 @@ FORGETTABLE = {
     "CheckpointPace": "when the next checkpoint is due, counted anew by every train()",
     "Route": "found out again from the desks in the next step",
     "Reporter": "shows notes and remembers nothing",
+    "EndlessNote": "what a user was told; who goes on with the run is told anew",
     "Step": "what the environment shows, part of the environment's state",
     "Rows": "likewise",
     "BatchedCartPole": "environments have states of their own kind",

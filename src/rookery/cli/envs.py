@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,27 +27,51 @@ def envs(context: typer.Context) -> None:
 
 @app.command("list")
 def list_envs() -> None:
-    """List environments with a preset or a fast batched twin.
+    """List environments with a preset or a fast batched twin, those that an extra would add, and presets by name.
 
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
     from rookery.core.layers import import_object
+    from rookery.envs.catalog import family_of, missing_families
     from rookery.envs.classic import TWINS
     from rookery.envs.make import OURS
-    from rookery.training.presets import ENV_PRESETS
+    from rookery.training.presets import ENV_PRESETS, NAMED_PRESETS
 
-    twins = {*TWINS, *(name for name, path in OURS.items() if getattr(import_object(path), "batched", None))}
-    presets: dict[str, list[str]] = {}
-    for algorithm, by_env in ENV_PRESETS.items():
-        for name, values in by_env.items():
-            size = f"{values['stop.env_steps']:,} steps in {values['sampling.num_envs']} copies"
-            presets.setdefault(name, []).append(f"{algorithm}: {size}")
-    names = [*presets, *sorted({*twins, *OURS} - presets.keys())]
-    width = max(len(name) for name in names)
-    typer.echo(f"{'environment':<{width}}  {'implementation':<14}  preset")
-    for name in names:
-        preset = "; ".join(presets.get(name, ["none"]))
-        typer.echo(f"{name:<{width}}  {'batched' if name in twins else 'serial':<14}  {preset}")
+    missing = missing_families()
+    ours = {name: path for name, path in OURS.items() if family_of(name) not in missing}
+    twins = {*TWINS, *(name for name, path in ours.items() if getattr(import_object(path), "batched", None))}
+    presets = {name: sizes for name, sizes in sizes_of(ENV_PRESETS).items() if family_of(name) not in missing}
+    names = [*presets, *sorted({*twins, *ours} - presets.keys())]
+    rows = [(name, "batched" if name in twins else "serial", presets.get(name, "none")) for name in names]
+    echo_table(("environment", "implementation", "preset"), rows)
+    typer.echo()
+    echo_table(("preset by name", "for any environment, as in --preset rainbow"), list(sizes_of(NAMED_PRESETS).items()))
+    if missing:
+        typer.echo()
+        more = [(", ".join(one.names), f"pip install '{one.install}'", one.about) for one in missing]
+        echo_table(("not installed", "what adds them", ""), more)
+
+
+def sizes_of(presets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, str]:
+    """How long a training by each preset is, and in how many copies, by algorithm.
+
+    Args:
+        presets: Settings by algorithm and name.
+    """
+    sizes: dict[str, list[str]] = {}
+    for algorithm, by_name in presets.items():
+        for name, values in by_name.items():
+            copies = values["sampling.num_envs"]
+            size = f"{values['stop.env_steps']:,} steps in {copies} {'copy' if copies == 1 else 'copies'}"
+            sizes.setdefault(name, []).append(f"{algorithm}: {size}")
+    return {name: "; ".join(texts) for name, texts in sizes.items()}
+
+
+def echo_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Writes rows of texts below their heads, in columns."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        typer.echo("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 @app.command()

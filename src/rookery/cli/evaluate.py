@@ -14,6 +14,16 @@ from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 if TYPE_CHECKING:
     from rookery.report.results import EvaluationResult
 
+MaxEpisodeSteps = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Env steps after which an episode counts as truncated; else as evaluation.max_episode_steps says.",
+        show_default=False,
+    ),
+]
+"""The option of verbs that play episodes to their end."""
+
 
 def evaluate(
     run: SavedRun,
@@ -23,6 +33,7 @@ def evaluate(
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Draw actions; else the likeliest are taken.")
     ] = False,
+    max_episode_steps: MaxEpisodeSteps = None,
     checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
     as_json: Annotated[bool, typer.Option("--json", help="Write the result as JSON, nothing else.")] = False,
     trust_code: TrustedCode = False,
@@ -34,7 +45,7 @@ def evaluate(
     from rookery.training.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
-    with Trainer.load(saved, trust_code=trust_code, console="quiet") as trainer:
+    with Trainer.load(saved, trust_code=trust_code, console="quiet", config=limit_layer(max_episode_steps)) as trainer:
         result = trainer.evaluate(episodes, deterministic=not stochastic)
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), **asdict(result)}))
@@ -42,6 +53,11 @@ def evaluate(
     for label, text in table(result).items():
         typer.echo(f"{label:<12}{text}")
     typer.echo(f"{'checkpoint':<12}{saved}, after {result.env_steps:,} env steps")
+
+
+def limit_layer(max_episode_steps: int | None) -> Mapping[str, int]:
+    """The setting that ``--max-episode-steps`` stands for."""
+    return {} if max_episode_steps is None else {"evaluation.max_episode_steps": max_episode_steps}
 
 
 def table(result: EvaluationResult) -> Mapping[str, str]:
@@ -54,6 +70,8 @@ def table(result: EvaluationResult) -> Mapping[str, str]:
         "range": f"{result.return_min:.2f} to {result.return_max:.2f}",
         "length": f"{result.length_mean:.1f} env steps",
     }
+    if result.episodes_cut:
+        lines["cut"] = f"{result.episodes_cut} of these had not ended and count as truncated (--max-episode-steps)"
     for name, values in (("agents", result.agents), ("policies", result.policies)):
         if len(values) > 1:
             lines[name] = ", ".join(f"{key} {value:.2f}" for key, value in values.items())

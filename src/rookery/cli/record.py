@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rookery.cli.evaluate import table
+from rookery.cli.evaluate import MaxEpisodeSteps, limit_layer, table
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 
 
@@ -24,8 +25,12 @@ def record(
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Draw actions; else the likeliest are taken.")
     ] = False,
-    fps: Annotated[float, typer.Option(min=1, max=100, help="Pictures a second.")] = 12.0,
+    fps: Annotated[
+        float | None,
+        typer.Option(min=1, max=100, help="Pictures a second.", show_default="the environment's render_fps, or 12"),
+    ] = None,
     max_frames: Annotated[int, typer.Option(min=1, help="Pictures, at most.")] = 3000,
+    max_episode_steps: MaxEpisodeSteps = None,
     checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
     trust_code: TrustedCode = False,
 ) -> None:
@@ -39,7 +44,7 @@ def record(
     saved = find_saved(run, checkpoint)
     target = output or saved.parent.parent / "videos" / f"{saved.name}.webp"
     check_suffix(target)
-    with Trainer.load(saved, trust_code=trust_code, console="quiet") as trainer:
+    with Trainer.load(saved, trust_code=trust_code, console="quiet", config=limit_layer(max_episode_steps)) as trainer:
         result = trainer.record(
             target,
             episodes=episodes,
@@ -47,7 +52,13 @@ def record(
             labels=labels,
             max_frames=max_frames,
             frames_per_second=fps,
+            progress=show_progress if sys.stderr.isatty() else None,
         )
     for label, text in table(result).items():
         typer.echo(f"{label:<12}{text}")
     typer.echo(f"{'written':<12}{target}, {target.stat().st_size / 1000:,.0f} kB")
+
+
+def show_progress(encoded: int, total: int) -> None:
+    """Writes how many pictures of a film have been encoded over what was written before, on standard error."""
+    typer.echo(f"\rencoding picture {encoded:,} of {total:,}", nl=encoded == total, err=True)

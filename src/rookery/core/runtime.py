@@ -32,6 +32,14 @@ def thread_rule(flops: float, worth: float) -> int:
     return usable_cores() if flops >= worth else 1
 
 
+def shared_cores() -> int:
+    """Threads for work that torch spreads over cores: half of these, because its threads wait for each other after
+    every operation. With one for each core, anything else that runs holds all of them up, and a step takes many times
+    as long (docs/performance.md).
+    """
+    return max(1, usable_cores() // 2)
+
+
 @contextmanager
 def torch_threads(number: int) -> Iterator[None]:
     """Lets torch use `number` threads inside; acting on a few rows needs one."""

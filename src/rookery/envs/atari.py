@@ -264,6 +264,7 @@ class BatchedAtari(BatchedEnv):
     interrupted run plays the decisions since the last seed again, all lanes at once.
     """
 
+    render_fps = Atari.metadata["render_fps"]
     saved = ()  # see `state_dict`
 
     def __init__(self, num_lanes: int, *, num_threads: int = 0, **settings: Any) -> None:

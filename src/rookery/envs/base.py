@@ -102,7 +102,13 @@ class Step:
 
 
 class VectorBase:
-    """The attributes of a `VectorEnv` as they are where nothing has been said, kept or borne."""
+    """The attributes of a `VectorEnv` as they are where nothing has been said, kept or borne.
+
+    Attributes:
+        render_fps: Pictures a second at which the environment is meant to be seen; None where it does not say.
+    """
+
+    render_fps: float | None = None
 
     def __init__(self, kinds: tuple[Kind, ...], num_lanes: int, name: str, exact: bool) -> None:
         self.kinds, self.num_lanes, self.name, self.exact = kinds, num_lanes, name, exact

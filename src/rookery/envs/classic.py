@@ -46,6 +46,7 @@ class BatchedCartPole(BatchedEnv):
     """
 
     title: ClassVar[str] = "CartPole-v1"
+    render_fps = 50
     shows_velocities: ClassVar[bool] = True
     saved = ("_motion", "_began", "_clock", "_deadline")
 

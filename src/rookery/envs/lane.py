@@ -6,6 +6,7 @@ Agents are named by the environment's own ids here.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -167,6 +168,13 @@ def shape_of(result: Any) -> str:
     if isinstance(result, np.ndarray):
         return f"ndarray of shape {result.shape}"
     return type(result).__name__
+
+
+def pictures_a_second(env: Any) -> float | None:
+    """The `render_fps` that `env` says in its metadata, or None if it says none that can be used."""
+    metadata = getattr(env, "metadata", None)
+    said = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
+    return float(said) if isinstance(said, int | float) and 0 < said < math.inf else None
 
 
 def picture(env: Any) -> np.ndarray | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,15 @@ LINE = 20
 
 TITLE_SECONDS = 0.8
 """Seconds that the title of an episode stands."""
+
+FEW_COLOURS = 1024
+"""Colours that a drawing has at most, with the shades at its edges; a photograph or a shaded scene has more."""
+
+SAMPLES = 8
+"""Pictures of a film that are looked at to tell one from the other, about."""
+
+Progress = Callable[[int, int], None]
+"""Told how many pictures have been encoded, and how many there are."""
 
 LARGEST = 640
 """Longest side of a picture, in pixels; larger ones are scaled down."""
@@ -108,21 +117,27 @@ class Film:
             draw.text((center, middle + 1.4 * size), before, FAINT, _font(max(size // 2, 11)), anchor="mm")
         return title
 
-    def save(self, path: Path, frames_per_second: float) -> None:
+    def save(self, path: Path, frames_per_second: float, progress: Progress | None = None) -> None:
         """Writes the film to a file, whose suffix names the form; animations play for ever.
+
+        Args:
+            path: The file.
+            frames_per_second: Speed of the film.
+            progress: Function that is told of every picture that has been encoded, and how many there are.
 
         Raises:
             ConfigError: If the suffix is none of those known, or needs a package that is not installed.
             FileError: If the file cannot be written.
         """
         check_suffix(path)
+        tell = progress or (lambda encoded, total: None)
         holds = [TITLE_SECONDS if frame.is_title else 1 / frames_per_second for frame in self.frames]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix.lower() in VIDEO:
-                write_video(path, self.frames, holds, frames_per_second)
+                write_video(path, self.frames, holds, frames_per_second, tell)
             else:
-                write_animation(path, self.frames, holds)
+                write_animation(path, self.frames, holds, tell)
         except OSError as error:
             raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -156,21 +171,40 @@ def captioned(picture: Image.Image, lines: Sequence[str]) -> Image.Image:
     return framed
 
 
-def write_animation(path: Path, frames: Sequence[Frame], holds: Sequence[float]) -> None:
+def are_flat(frames: Sequence[Frame]) -> bool:
+    """Says whether pictures are drawings of few colours, judged by some of them: these are kept without loss, which
+    takes less room for them than blurring does.
+    """
+    some = frames[:: max(len(frames) // SAMPLES, 1)]
+    return all(frame.picture().getcolors(FEW_COLOURS) is not None for frame in some)
+
+
+def write_animation(path: Path, frames: Sequence[Frame], holds: Sequence[float], tell: Progress) -> None:
     """Writes an animated picture of frames, unpacked one at a time, each of which stands for its seconds."""
     film: Any = frames[0].picture()
+    encoded = 0
 
     def seek(number: int) -> None:
+        nonlocal encoded
         if number >= len(frames):
             raise EOFError
         film.paste(frames[number].picture())
+        if number >= encoded:  # Pillow goes back to the first when it is done
+            encoded = number + 1
+            tell(encoded, len(frames))
 
     film.n_frames, film.seek = len(frames), seek  # what Pillow asks of a picture that has several
     durations = [round(1000 * hold) for hold in holds]
-    film.save(path, save_all=True, duration=durations, loop=0, quality=80, method=4, minimize_size=True)
+    if are_flat(frames):
+        options = {"lossless": True, "quality": 50}  # for these the second is how hard to look for the smallest file
+    else:
+        options = {"quality": 80, "minimize_size": True}
+    film.save(path, save_all=True, duration=durations, loop=0, method=4, **options)
 
 
-def write_video(path: Path, frames: Sequence[Frame], holds: Sequence[float], frames_per_second: float) -> None:
+def write_video(
+    path: Path, frames: Sequence[Frame], holds: Sequence[float], frames_per_second: float, tell: Progress
+) -> None:
     """Writes a video; an odd row or column of pixels is left out, because the format demands even sides."""
     import av
 
@@ -179,10 +213,11 @@ def write_video(path: Path, frames: Sequence[Frame], holds: Sequence[float], fra
         codec = "libvpx-vp9" if path.suffix.lower() == ".webm" else "libx264"
         stream = file.add_stream(codec, rate=round(frames_per_second))
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        for frame, hold in zip(frames, holds, strict=True):
+        for number, (frame, hold) in enumerate(zip(frames, holds, strict=True)):
             shown = np.asarray(frame.picture())[:height, :width]
             for _ in range(max(round(hold * frames_per_second), 1)):
                 file.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(shown), format="rgb24")))
+            tell(number + 1, len(frames))
         file.mux(stream.encode(None))
 
 

@@ -63,6 +63,8 @@ class EvaluationResult:
         env_steps: Environment steps that the measured policies were trained for.
         deterministic: Whether the most likely actions were played.
         returns: Return of each episode, in the order of their numbers.
+        episodes_cut: Number of episodes that had not ended after `evaluation.max_episode_steps` and count as truncated
+            there, with what they had earned.
     """
 
     return_mean: float
@@ -76,6 +78,7 @@ class EvaluationResult:
     env_steps: int
     deterministic: bool
     returns: tuple[float, ...] = ()
+    episodes_cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ class IterationResult:
                 "evaluation/return_low": self.evaluation.return_interval[0],
                 "evaluation/return_high": self.evaluation.return_interval[1],
                 "evaluation/episodes": self.evaluation.episodes,
+                "evaluation/episodes_cut": self.evaluation.episodes_cut,
                 "evaluation/length_mean": self.evaluation.length_mean,
             }
         row["time/seconds"] = round(self.seconds, 3)

@@ -429,13 +429,18 @@ class RolloutWorker(Stateful):
             if policy.store is not None and len(which):
                 policy.store.final(table.slot_of[rows.final_index[which]], rows.final_obs, which)
 
-    def _finish(self, lane: int, index: int, step: Step) -> None:
-        """Notes an ended episode of a lane; whom another policy may play in the next one will be asked for anew."""
+    def standing(self, lane: int, index: int) -> EpisodeResult:
+        """The running episode of a lane as it stands: what it would be if it ended here.
+
+        Args:
+            lane: Whose episode.
+            index: Its number in that lane.
+        """
         agents: dict[str, float] = {}
         policies: dict[str, str] = {}
         names = list(self.policies)
         total = 0.0
-        for table, kind, rows in zip(self.tables, self.env.kinds, step.rows, strict=True):
+        for table, kind in zip(self.tables, self.env.kinds, strict=True):
             width = len(kind.agents)
             mine = slice(lane * width, (lane + 1) * width)
             returns = table.returns[mine].tolist()
@@ -446,8 +451,15 @@ class RolloutWorker(Stateful):
             for agent, earned, joined, player in players:
                 if joined:
                     agents[agent], policies[agent] = earned, names[player]
+        return EpisodeResult(lane, index, int(self.lengths[lane]), total, agents, policies)
+
+    def _finish(self, lane: int, index: int, step: Step) -> None:
+        """Notes an ended episode of a lane; whom another policy may play in the next one will be asked for anew."""
+        result = self.standing(lane, index)
+        for table, kind, rows in zip(self.tables, self.env.kinds, step.rows, strict=True):
+            width = len(kind.agents)
+            mine = slice(lane * width, (lane + 1) * width)
             table.begin_anew(mine, keep_players=self.mapping.is_static and all(rows.waiting[mine].tolist()))
-        result = EpisodeResult(lane, index, int(self.lengths[lane]), total, agents, policies)
         self.lengths[lane] = 0
         if self.listeners is not None:
             result = self.listeners.end(result, step, self.tables)

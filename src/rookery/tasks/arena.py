@@ -217,6 +217,7 @@ class BatchedArena(BatchedEnv):
     An episode ends only at its time limit, so all lanes begin and end theirs together and one clock serves all.
     """
 
+    render_fps = MultiAgentArena.metadata["render_fps"]
     saved = ("_place", "_visited", "_leads", "_returns", "timestep")
 
     def __init__(

@@ -143,6 +143,7 @@ class BatchedTask(BatchedEnv):
     """
 
     task: ClassVar[type[ScriptedTask]]
+    render_fps = ScriptedTask.metadata["render_fps"]
     saved = ("_time", "_length", "_shown", "_answer", "_taken")
 
     def __init__(self, num_lanes: int, **settings: Any) -> None:

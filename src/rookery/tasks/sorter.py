@@ -168,6 +168,7 @@ class Sorter(gymnasium.Env[Any, Any]):
 class BatchedSorter(BatchedEnv):
     """Many sorters stepped by a few array operations: a `VectorEnv` of one agent, a row a lane."""
 
+    render_fps = Sorter.metadata["render_fps"]
     saved = ("_place", "_places", "_rank", "_shown", "_count", "_visited", "_steps", "_entities")
 
     def __init__(

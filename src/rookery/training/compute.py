@@ -8,8 +8,7 @@ from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.native import kernel_threads, path_name
-from rookery.core.processor import usable_cores
-from rookery.core.runtime import KERNELS_WORTH_THREADS, TORCH_WORTH_THREADS, thread_rule, torch_threads
+from rookery.core.runtime import KERNELS_WORTH_THREADS, TORCH_WORTH_THREADS, shared_cores, thread_rule, torch_threads
 from rookery.models.pictures import SMALLEST_NATURE, image_layout
 from rookery.native.actor import native_actor
 from rookery.native.qualify import obstacle
@@ -20,7 +19,7 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
     """Returns the threads that the gradient steps of a learner are worth, where so many copies are played."""
     policy, demand = learner.policy, learner.demand
     if sees_pictures(policy):
-        return usable_cores()
+        return shared_cores()
     rows = learner.rows_per_step or demand.decisions or demand.fragment_length * num_lanes
     weights = sum(weight.numel() for weight in policy.parameters())
     critic = 1 if learner.cfg.model.shared_trunk or policy.memory is not None else 2
@@ -29,7 +28,7 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
     flops = 6.0 * rows * weights * critic  # forward and twice that backward, two operations a product
     if learner.on_kernels:
         return min(critic, thread_rule(flops, KERNELS_WORTH_THREADS))
-    return thread_rule(flops, TORCH_WORTH_THREADS)
+    return min(thread_rule(flops, TORCH_WORTH_THREADS), shared_cores())
 
 
 def threads_for(learner: Algorithm[Any], number: int) -> AbstractContextManager[None]:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rookery.core.errors import EnvError
 from rookery.core.interrupt import Interrupt
-from rookery.core.seeding import Role, Streams
-from rookery.core.timers import Timers
-from rookery.envs.base import VectorEnv
-from rookery.policies.policy import Policy
-from rookery.report.films import Film, check_suffix
+from rookery.envs.base import VectorBase, VectorEnv
+from rookery.report.films import Film, Progress, check_suffix
 from rookery.report.results import EvaluationResult, interval
-from rookery.rollout.hooks import EpisodeResult
-from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
+from rookery.training.endless import BoundedEpisodes
 from rookery.training.prepare import make_copies
 from rookery.training.run import Run
 
 MOST_LABELS = 6
 """Agents that are named under a picture."""
+
+USUAL_FPS = 12.0
+"""Pictures a second of a film where neither the user nor the environment says how many."""
+
+MOST_FPS = 50.0
+"""Pictures a second that every viewer of animations shows; many show shorter pictures much longer than they are."""
 
 
 class Measure:
@@ -38,9 +39,9 @@ class Measure:
         if self._env is None or self._env.num_lanes != lanes:
             self.close()
             self._env = make_copies(run.config, lanes)
-        worker = player(self._env, run.policies, run.mapping, run.streams, deterministic, run.interrupt)
-        finished = play(worker, episodes)
-        return summarize(finished, self._env, episodes, env_steps=run.env_steps, deterministic=deterministic)
+        played = bounded(run, self._env, episodes, deterministic, run.interrupt)
+        played.play()
+        return summarize(run, played)
 
     def close(self) -> None:
         """Frees the copies."""
@@ -49,71 +50,37 @@ class Measure:
             self._env = None
 
 
-def player(
-    env: VectorEnv,
-    policies: Mapping[str, Policy],
-    mapping: PolicyMapping,
-    streams: Streams,
-    deterministic: bool,
-    interrupt: Interrupt | None = None,
-) -> RolloutWorker:
-    """A worker that plays the episodes of the evaluation stream, dealt to the lanes in turn.
-
-    Args:
-        env: Copies to play in; they are reset.
-        policies: Policies that play, by name.
-        mapping: Which of them plays which agent.
-        streams: The run's streams; only those of evaluation are used.
-        deterministic: Play the most likely actions.
-        interrupt: Ends the playing when somebody asks to stop.
-    """
-    own = Streams(streams.integer(Role.EVALUATION))
-    seeds = own.episodes(Role.ENV, stride=env.num_lanes)
-    worker = RolloutWorker(env, mapping, own, seeds, Timers(), deterministic, interrupt)
-    for name, policy in policies.items():
-        worker.add_policy(name, policy, demand=None)
-    return worker
+def bounded(
+    run: Run, env: VectorEnv, episodes: int, deterministic: bool, interrupt: Interrupt | None = None
+) -> BoundedEpisodes:
+    """Episodes of a run's policies in copies of its environment, each of `evaluation.max_episode_steps` at most."""
+    return BoundedEpisodes(
+        env,
+        run.policies,
+        run.mapping,
+        run.streams,
+        deterministic=deterministic,
+        episodes=episodes,
+        limit=run.config.evaluation.max_episode_steps,
+        interrupt=interrupt,
+    )
 
 
-def play(worker: RolloutWorker, episodes: int, max_env_steps: int | None = None) -> list[EpisodeResult]:
-    """Plays until episodes 0 to `episodes` - 1 have ended.
-
-    It stops after `max_env_steps` environment steps in any case.
-
-    Returns:
-        The episodes that have ended, in the order they ended; others than those that were asked for among them.
-
-    Raises:
-        EnvError: If an agent has no policy here.
-        Interrupted: If somebody asked to stop.
-    """
-    sample = worker.sample(max_env_steps, episodes)
-    for name, kind in sample.newcomers.items():
-        raise EnvError(f"no policy {name!r} for agents {', '.join(kind.agents)}; train first, or map them to another")
-    if worker.interrupt is not None:
-        worker.interrupt.check()
-    return sample.finished
-
-
-def summarize(
-    finished: list[EpisodeResult], env: VectorEnv, episodes: int, *, env_steps: int, deterministic: bool
-) -> EvaluationResult:
-    """Means over episodes 0 to `episodes` - 1, and their interval.
-
-    Args:
-        finished: What was played.
-        env: Where.
-        episodes: How many episodes count, dealt to the lanes in turn.
-        env_steps: Environment steps of training behind the policies.
-        deterministic: Whether the most likely actions were played.
+def summarize(run: Run, played: BoundedEpisodes) -> EvaluationResult:
+    """Means over episodes that were played, and their interval; a note tells of episodes that were cut.
 
     Raises:
         EnvError: If the environment raised in every one of them.
     """
-    numbered = {result.index * env.num_lanes + result.lane: result for result in finished}
-    results = [numbered[number] for number in sorted(numbered) if number < episodes]
+    lanes = played.env.num_lanes
+    results = sorted(played.finished, key=lambda result: result.index * lanes + result.lane)
     if not results:
-        raise EnvError(f"{env.name}: raised in every one of {episodes} episodes of the evaluation")
+        raise EnvError(f"{played.env.name}: raised in every one of {played.episodes} episodes of the evaluation")
+    if played.cut:
+        run.note(
+            f"evaluation: {played.cut} of {len(results)} episodes had not ended after {played.limit:,} steps "
+            "(evaluation.max_episode_steps) and count as truncated there"
+        )
     returns = tuple(result.total for result in results)
     by_agent: dict[str, list[float]] = {}
     by_policy: dict[str, list[float]] = {}
@@ -130,14 +97,23 @@ def summarize(
         episodes=len(results),
         agents={agent: math.fsum(values) / len(values) for agent, values in by_agent.items()},
         policies={policy: math.fsum(values) / len(values) for policy, values in by_policy.items()},
-        env_steps=env_steps,
-        deterministic=deterministic,
+        env_steps=run.env_steps,
+        deterministic=played.deterministic,
         returns=returns,
+        episodes_cut=played.cut,
     )
 
 
 def record(
-    run: Run, path: Path, *, episodes: int, deterministic: bool, labels: bool, max_frames: int, frames_per_second: float
+    run: Run,
+    path: Path,
+    *,
+    episodes: int,
+    deterministic: bool,
+    labels: bool,
+    max_frames: int,
+    frames_per_second: float | None,
+    progress: Progress | None = None,
 ) -> EvaluationResult:
     """Plays episodes in an environment of their own and writes them as a film; returns what they came to.
 
@@ -148,7 +124,8 @@ def record(
         deterministic: Whether the most likely actions are played.
         labels: Whether the agents, their policies and returns are written below the pictures.
         max_frames: Largest number of pictures; what comes after them is played, and left out of the film.
-        frames_per_second: Speed of the film.
+        frames_per_second: Speed of the film; None = the environment's own (`film_speed`).
+        progress: Function that is told of every picture that has been encoded, and how many there are.
 
     Raises:
         ConfigError: If such a file cannot be made.
@@ -158,31 +135,37 @@ def record(
     check_suffix(path)
     env = make_copies(run.config, 1, render=True)
     film = Film(episodes, max_frames)
-    finished: list[EpisodeResult] = []
     try:
-        worker = player(env, run.policies, run.mapping, run.streams, deterministic)
-        worker.reset()
-        show(worker, film, labels, finished)
-        while env.episode[0] < episodes:
-            finished += play(worker, episodes, max_env_steps=1)
-            show(worker, film, labels, finished)
+        played = bounded(run, env, episodes, deterministic)
+        while not played.over:
+            show(played, film, labels)
+            played.play(vector_steps=1)
     finally:
         env.close()
-    film.save(path, frames_per_second)
+    film.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
     if film.is_cut:
         run.note(f"{path} shows the first {max_frames:,} pictures only")
-    return summarize(finished, env, episodes, env_steps=run.env_steps, deterministic=deterministic)
+    return summarize(run, played)
 
 
-def show(worker: RolloutWorker, film: Film, labels: bool, finished: Sequence[EpisodeResult]) -> None:
+def film_speed(env: VectorEnv) -> float:
+    """Pictures a second at which an environment is meant to be seen, its `render_fps`: at most `MOST_FPS`, and
+    `USUAL_FPS` where it says none.
+    """
+    said = env.render_fps if isinstance(env, VectorBase) else None
+    return USUAL_FPS if said is None else min(said, MOST_FPS)
+
+
+def show(played: BoundedEpisodes, film: Film, labels: bool) -> None:
     """Adds the picture of lane 0 to a film; there is none of an episode's end, because the next one has begun by then.
 
     Raises:
         EnvError: If the environment draws no pictures.
     """
-    episode = int(worker.env.episode[0])
-    if episode >= film.episodes:
-        return
+    worker, episode = played.worker, int(played.index[0])
+    assert worker.now is not None
+    if episode and not worker.lengths[0] and not any(rows.waiting.any() for rows in worker.now.rows):
+        return  # an environment that begins its next episode a step later still draws the end of the one before
     if film.is_full:
         film.is_cut = True
         return
@@ -190,7 +173,7 @@ def show(worker: RolloutWorker, film: Film, labels: bool, finished: Sequence[Epi
     if seen is None:
         raise EnvError(f"{worker.env.name} draws no pictures: its render() gave None with render_mode='rgb_array'")
     lines = captions(worker, episode, film.episodes) if labels else ()
-    film.add(seen, episode, lines, finished[-1].total if finished else None)
+    film.add(seen, episode, lines, played.finished[-1].total if played.finished else None)
 
 
 def captions(worker: RolloutWorker, episode: int, episodes: int) -> list[str]:

@@ -194,45 +194,51 @@ DQN_PRESETS: dict[str, dict[str, Any]] = {
         "algorithm.model.hidden": (),
         "stop.env_steps": 10_000_000,
     },
-    "simpleq": {
-        "sampling.num_envs": 8,
-        "algorithm.double": False,
-        "algorithm.dueling": False,
-        "algorithm.n_step": 1,
-        "algorithm.values.kind": "mean",
-        "algorithm.exploration.kind": "epsilon",
-        "algorithm.replay.kind": "uniform",
-        "stop.env_steps": 1_000_000,
-    },
-    "rainbow": {
-        "sampling.num_envs": 8,
-        "algorithm.double": True,
-        "algorithm.dueling": True,
-        "algorithm.n_step": 3,
-        "algorithm.values.kind": "categorical",
-        "algorithm.exploration.kind": "noisy",
-        "algorithm.replay.kind": "prioritized",
-        "algorithm.replay.alpha": 0.5,
-        "algorithm.replay.beta": Linear(0.4, 1.0),
-        "stop.env_steps": 1_000_000,
-    },
-    "apex": {
-        "sampling.num_envs": 64,
-        "algorithm.double": True,
-        "algorithm.dueling": True,
-        "algorithm.n_step": 3,
-        "algorithm.replay.kind": "prioritized",
-        "algorithm.replay.capacity": 1_000_000,
-        "algorithm.batch_size": 512,
-        "algorithm.train_every": 256,
-        "algorithm.updates_per_step": 0.0625,
-        "algorithm.target.every": 2_500,
-        "stop.env_steps": 10_000_000,
+}
+"""By environment."""
+
+NAMED_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "dqn": {
+        "simpleq": {
+            "sampling.num_envs": 8,
+            "algorithm.double": False,
+            "algorithm.dueling": False,
+            "algorithm.n_step": 1,
+            "algorithm.values.kind": "mean",
+            "algorithm.exploration.kind": "epsilon",
+            "algorithm.replay.kind": "uniform",
+            "stop.env_steps": 1_000_000,
+        },
+        "rainbow": {
+            "sampling.num_envs": 8,
+            "algorithm.double": True,
+            "algorithm.dueling": True,
+            "algorithm.n_step": 3,
+            "algorithm.values.kind": "categorical",
+            "algorithm.exploration.kind": "noisy",
+            "algorithm.replay.kind": "prioritized",
+            "algorithm.replay.alpha": 0.5,
+            "algorithm.replay.beta": Linear(0.4, 1.0),
+            "stop.env_steps": 1_000_000,
+        },
+        "apex": {
+            "sampling.num_envs": 64,
+            "algorithm.double": True,
+            "algorithm.dueling": True,
+            "algorithm.n_step": 3,
+            "algorithm.replay.kind": "prioritized",
+            "algorithm.replay.capacity": 1_000_000,
+            "algorithm.batch_size": 512,
+            "algorithm.train_every": 256,
+            "algorithm.updates_per_step": 0.0625,
+            "algorithm.target.every": 2_500,
+            "stop.env_steps": 10_000_000,
+        },
     },
 }
-"""By environment, and three by name (``--preset rainbow``): the plain algorithm, all improvements together (Hessel et
-al. 2018, whose atoms must hold the returns of the task: ``values.low`` and ``values.high``), and many copies that fill
-a prioritized memory (Horgan et al. 2018).
+"""By algorithm name and name (``--preset rainbow``), for any environment: the plain algorithm, all improvements at once
+(Hessel et al. 2018, whose atoms must hold the returns of the task: ``values.low`` and ``values.high``), and many copies
+that fill a prioritized memory (Horgan et al. 2018).
 """
 
 PQN_PRESETS: dict[str, dict[str, Any]] = {
@@ -495,12 +501,13 @@ def find_preset(preset: str, env_name: str, algorithm: str) -> tuple[str, Mappin
     """
     if preset == "none":
         return None
-    known = ENV_PRESETS.get(algorithm, {})
+    by_env = ENV_PRESETS.get(algorithm, {})
     if preset != "auto":
+        known = by_env | NAMED_PRESETS.get(algorithm, {})
         if preset not in known:
             others = f", none or one of {', '.join(known)} (for {algorithm})" if known else " or none"
             raise ConfigError(
                 f"preset = {preset!r}: there is none of that name; use auto{others}{nearest(preset, list(known))}"
             )
         return preset, known[preset]
-    return next(((pattern, values) for pattern, values in known.items() if fnmatchcase(env_name, pattern)), None)
+    return next(((pattern, values) for pattern, values in by_env.items() if fnmatchcase(env_name, pattern)), None)

@@ -69,6 +69,10 @@ class EvaluationConfig(Settings):
     """Episodes an evaluation."""
     num_envs: PositiveInt = 10
     """Copies of the environment to evaluate in, at most."""
+    max_episode_steps: PositiveInt = 27_000
+    """Environment steps after which an episode that is evaluated or recorded counts as truncated, so that one that
+    never ends cannot hold everything up.
+    """
     deterministic: bool = True
     """Play the most likely actions."""
 
@@ -142,8 +146,8 @@ class RunConfig(Settings):
     device: Structural[Literal["cpu", "cuda"]] = "cpu"
     """Where networks act and learn; environments step on the processor."""
     threads: PositiveInt | None = None
-    """Threads of torch while learning; none = one, or all cores where pictures or large layers are learned. Acting has
-    one, or as many where it is on pictures.
+    """Threads of torch while learning; none = one, or half of the cores where pictures or large layers are learned.
+    Acting has one, or as many where it is on pictures.
     """
 
 

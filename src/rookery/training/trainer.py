@@ -23,6 +23,7 @@ from rookery.core.trust import TrustCode
 from rookery.envs.absent import AbsentEnv, describe
 from rookery.policies.export import policy_files
 from rookery.report.console import Reporter, reporter
+from rookery.report.films import Progress as FilmProgress
 from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
@@ -30,6 +31,7 @@ from rookery.training import checkpoint
 from rookery.training.changes import check_changes, texts
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
+from rookery.training.endless import EndlessNote
 from rookery.training.evaluation import Measure, record
 from rookery.training.facts import run_facts
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining, with_replay
@@ -74,7 +76,7 @@ class Trainer(Run):
     """
 
     fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks", "silent",
-                                        "measure", "saved_replays", "pace")  # fmt: skip
+                                        "measure", "saved_replays", "pace", "endless")  # fmt: skip
 
     def __init__(
         self,
@@ -104,6 +106,7 @@ class Trainer(Run):
         """States of callbacks that are not here, kept where nothing is played."""
         self.stop_function: StopFunction | None = None
         self.measure = Measure(self)
+        self.endless = EndlessNote()
         self.saved_replays = SavedReplays()
         self.pace = CheckpointPace(self.config.checkpoint)
         self.run_dir: RunDir | None = None
@@ -284,6 +287,8 @@ class Trainer(Run):
     def _report(self, result: IterationResult) -> None:
         """Tells of an iteration; writes a checkpoint if one is due, or if this was the last."""
         self.reporter.iteration(result)
+        if line := self.endless.line(result, self.config.evaluation.max_episode_steps):
+            self.note(line)
         self._tell("on_iteration", result)
         if self.run_dir is not None and (result.stop_reason or self.pace.is_due(self.iteration)):
             with self.pace.writing():
@@ -446,7 +451,8 @@ class Trainer(Run):
         deterministic: bool | None = None,
         labels: bool = False,
         max_frames: int = 1000,
-        frames_per_second: float = 12.0,
+        frames_per_second: float | None = None,
+        progress: FilmProgress | None = None,
     ) -> EvaluationResult:
         """Plays episodes in one environment and writes them as a film.
 
@@ -456,7 +462,8 @@ class Trainer(Run):
             deterministic: Play the most likely actions; None = `evaluation.deterministic`.
             labels: Write below the pictures who plays, and what each has earned.
             max_frames: Pictures, at most.
-            frames_per_second: Speed of the film.
+            frames_per_second: Speed of the film; None = the environment's `render_fps`, at most 50, or 12 without one.
+            progress: Told of every picture that has been encoded: how many are, and how many there will be.
         """
         with torch_threads(1):
             return record(
@@ -467,6 +474,7 @@ class Trainer(Run):
                 labels=labels,
                 max_frames=max_frames,
                 frames_per_second=frames_per_second,
+                progress=progress,
             )
 
     # --- stopping and going on ----------------------------------------------------------------------------------------

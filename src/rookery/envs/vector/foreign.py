@@ -24,7 +24,7 @@ from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces import MASK, Tree, action_spec, mask_width, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT
-from rookery.envs.lane import cause_of
+from rookery.envs.lane import cause_of, pictures_a_second
 
 REFUSALS = (TypeError, ValueError, AssertionError, gymnasium.error.Error)
 """What environments raise when they are given seeds in a form they do not take."""
@@ -69,6 +69,7 @@ class ForeignEnv(VectorBase):
             "new ones (exact: false)",
             *(f"{name}: {dropped}; that part is left out" for dropped in spec.dropped),
         )
+        self.render_fps = pictures_a_second(self._env)
         self._plan: SeedPlan | None = None
         self._clock = 0
         self._takes_lists = True  # of seeds, one for each lane

@@ -20,7 +20,19 @@ from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import NEW_API, RESTING, Agent, Breach, Lane, LaneStep, cause_of, picture, rests, shape_of
+from rookery.envs.lane import (
+    NEW_API,
+    RESTING,
+    Agent,
+    Breach,
+    Lane,
+    LaneStep,
+    cause_of,
+    picture,
+    pictures_a_second,
+    rests,
+    shape_of,
+)
 from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector import faults
 from rookery.envs.vector.faults import BROKEN_IN_A_ROW, STRICT, Missing, Tolerance
@@ -69,6 +81,7 @@ class SerialEnv(VectorBase):
         self._tolerance = tolerance
         self._first_lane = first_lane
         self._lanes: list[Any] = [factory() for _ in range(num_lanes)]
+        self.render_fps = pictures_a_second(self._lanes[0].env)
         self.single = isinstance(self._lanes[0], GymLane)
         self._calls = [lane.env.step for lane in self._lanes] if self.single else []
         self._infos: dict[int, Mapping[str, Any]] = {}

@@ -1,0 +1,64 @@
+"""Which package brings which known environments, and what installs it: so that a list can leave out what is not here.
+
+Nothing is imported to find out: whoever has not installed a package meets neither an error nor its start-up time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
+
+
+@dataclass(frozen=True)
+class Family:
+    """Environments that are there if a module is.
+
+    Attributes:
+        names: Patterns of their names (``*`` stands for anything).
+        module: Import name of the module that they need, none of whose parents is optional.
+        install: Requirement for `pip install` that brings the module.
+        about: What they are, in a few words.
+    """
+
+    names: tuple[str, ...]
+    module: str
+    install: str
+    about: str
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the module is installed."""
+        return find_spec(self.module) is not None
+
+
+FAMILIES = (
+    Family(("ALE/*", "Atari"), "ale_py", "rookery[atari]", "Atari's games"),
+    Family(("LunarLander*", "BipedalWalker*", "CarRacing*"), "Box2D", "rookery[envs]", "Gymnasium's Box2D"),
+    Family(("MiniGrid-*", "BabyAI-*"), "minigrid", "rookery[envs]", "grid worlds"),
+    Family(("simple_*",), "mpe2", "rookery[envs]", "particles of several agents, as mpe2.simple_spread_v3"),
+    Family(
+        ("Ant-*", "HalfCheetah-*", "Hopper-*", "Humanoid*", "Inverted*", "Pusher-*", "Reacher-*", "Swimmer-*",
+         "Walker2d-*"),
+        "mujoco", "rookery[mujoco]", "Gymnasium's robots",
+    ),
+    Family(("MinAtar/*",), "minatar", "rookery[minatar]", "Atari's games in miniature"),
+    Family(("envpool:*",), "envpool", "rookery[envpool]", "environments that step many copies in C++"),
+    Family(("knights_archers_zombies_*", "cooperative_pong_*"), "pygame", "rookery[envs]", "PettingZoo's games"),
+    Family(("pistonball_*",), "pymunk", "pettingzoo[butterfly]", "PettingZoo's physics"),
+    Family(
+        ("chess_*", "connect_four_*", "go_*", "texas_holdem_*", "tictactoe_*"),
+        "rlcard", "pettingzoo[classic]", "PettingZoo's board and card games",
+    ),
+)  # fmt: skip
+"""Environments beyond those that come with Rookery, Gymnasium and PettingZoo alone."""
+
+
+def family_of(name: str) -> Family | None:
+    """Returns the family of an environment, or of a pattern of them; None if it needs nothing besides Rookery."""
+    return next((one for one in FAMILIES if any(fnmatchcase(name, pattern) for pattern in one.names)), None)
+
+
+def missing_families() -> tuple[Family, ...]:
+    """Returns the families whose module is not installed."""
+    return tuple(one for one in FAMILIES if not one.is_here)

@@ -1,0 +1,168 @@
+"""Episodes that may never end: played up to a limit where they are measured, told of where they are learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.core.interrupt import Interrupt
+from rookery.core.seeding import Role, Streams
+from rookery.core.timers import Timers
+from rookery.envs.base import VectorEnv
+from rookery.policies.policy import Policy
+from rookery.report.results import IterationResult
+from rookery.rollout.hooks import EpisodeResult
+from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.rollout.worker import RolloutWorker
+
+LOOK_EVERY = 1000
+"""Vector steps after which a lane is looked for that waits for one whose episode does not end."""
+
+TELL_AFTER = 5000
+"""Steps of each copy in which no episode has ended, after which a user is told."""
+
+
+class BoundedEpisodes:
+    """Plays the episodes of the evaluation stream, dealt to the lanes in turn, each up to a limit.
+
+    An environment cannot be told to give up one lane's episode. So a lane whose episode has reached the limit plays on
+    for nothing until no other has anything left to do; then all lanes are reset, each to the next of its own episodes.
+
+    Args:
+        env: Copies to play in; they are reset.
+        policies: Policies that play, by name.
+        mapping: Which of them plays which agent.
+        streams: The run's streams; only those of evaluation are used.
+        deterministic: Whether the most likely actions are played.
+        episodes: How many episodes to play: those numbered 0 to `episodes` - 1.
+        limit: Environment steps after which an episode counts as truncated; at least 1.
+        interrupt: Ends the playing when somebody asks to stop.
+
+    Attributes:
+        worker: Who plays; another one after every reset.
+        finished: Episodes that count and are over, in the order they ended.
+        cut: How many of them were cut at the limit.
+        index: ``[lanes]`` number of the episode of its own that each lane is in, or will be in after the next reset.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        policies: Mapping[str, Policy],
+        mapping: PolicyMapping,
+        streams: Streams,
+        *,
+        deterministic: bool,
+        episodes: int,
+        limit: int,
+        interrupt: Interrupt | None = None,
+    ) -> None:
+        self.env, self.policies, self.mapping = env, policies, mapping
+        self.deterministic, self.episodes, self.limit, self.interrupt = deterministic, episodes, limit, interrupt
+        self.finished: list[EpisodeResult] = []
+        self.cut = 0
+        self.index = np.zeros(env.num_lanes, dtype=np.int64)
+        self._streams = Streams(streams.integer(Role.EVALUATION))
+        self._plan = self._streams.episodes(Role.ENV, stride=env.num_lanes)
+        self._rounds = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Starts a round: a worker that begins each lane with the episode `index` says."""
+        first = self._first = self.index.copy()
+        streams, mapping = self._streams, self.mapping
+        if self._rounds:  # actions are drawn from other numbers than in the round before
+
+            def moved(agent: str, episode: EpisodeInfo) -> str:
+                return self.mapping(agent, replace(episode, index=int(first[episode.lane]) + episode.index))
+
+            streams = Streams(streams.integer(Role.EVALUATION, self._rounds))
+            mapping = self.mapping if self.mapping.is_static else PolicyMapping(moved, self.mapping.policies)
+        self._rounds += 1
+        self._idle = self.index * self.env.num_lanes + np.arange(self.env.num_lanes) >= self.episodes
+        self.worker = RolloutWorker(
+            self.env,
+            mapping,
+            streams,
+            lambda lane, episode: self._plan(lane, int(first[lane]) + episode),
+            Timers(),
+            self.deterministic,
+            self.interrupt,
+        )
+        for name, policy in self.policies.items():
+            self.worker.add_policy(name, policy, demand=None)
+        self.worker.reset()
+
+    @property
+    def over(self) -> bool:
+        """Whether all episodes have been played."""
+        return bool((self.index * self.env.num_lanes + np.arange(self.env.num_lanes) >= self.episodes).all())
+
+    def play(self, vector_steps: int | None = None) -> None:
+        """Plays on until all episodes are over.
+
+        Args:
+            vector_steps: Stop after so many steps of all lanes in any case; None = no such limit.
+
+        Raises:
+            EnvError: If an agent has no policy here.
+            Interrupted: If somebody asked to stop.
+        """
+        played = 0
+        while not self.over and (vector_steps is None or played < vector_steps):
+            steps = min(LOOK_EVERY, self.limit - int(self.worker.lengths[~self._idle].max()))
+            if vector_steps is not None:
+                steps = min(steps, vector_steps - played)
+            self._play_some(steps)
+            played += steps
+            if self._idle.all() and not self.over:
+                self._begin()
+
+    def _play_some(self, vector_steps: int) -> None:
+        """Plays at most so many steps, in which no episode gets longer than the limit, and notes which are over."""
+        worker, lanes = self.worker, self.env.num_lanes
+        sample = worker.sample(vector_steps * lanes, self.episodes - lanes * int(self._first.min()))
+        for name, kind in sample.newcomers.items():
+            agents = ", ".join(kind.agents)
+            raise EnvError(f"no policy {name!r} for agents {agents}; train first, or map them to another")
+        if self.interrupt is not None:
+            self.interrupt.check()
+        for result in sample.finished:
+            index = int(self._first[result.lane]) + result.index
+            if not self._idle[result.lane] and index * lanes + result.lane < self.episodes:
+                self.finished.append(replace(result, index=index))
+        busy = np.flatnonzero(~self._idle)
+        self.index[busy] = self._first[busy] + self.env.episode[busy]
+        for lane in busy[worker.lengths[busy] >= self.limit].tolist():
+            if self.index[lane] * lanes + lane < self.episodes:
+                self.finished.append(worker.standing(lane, int(self.index[lane])))
+                self.cut += 1
+                self.index[lane] += 1
+                self._idle[lane] = True
+        self._idle |= self.index * lanes + np.arange(lanes) >= self.episodes
+
+
+class EndlessNote:
+    """Tells once that no episode of a run has ended after many steps, as where an environment has no limit of time."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def line(self, result: IterationResult, limit: int) -> str:
+        """Gives the line to tell after an iteration; empty if there is nothing to tell, or it has been told.
+
+        Args:
+            result: The iteration.
+            limit: Steps after which an evaluation cuts an episode.
+        """
+        if self._told or result.episodes or result.running_length < TELL_AFTER:
+            return ""
+        self._told = True
+        return (
+            f"no episode has ended yet, after {result.running_length:,.0f} steps in each copy: an environment that "
+            "never ends one needs a limit of its own (env.config.max_episode_steps=1000 for a Gymnasium id); "
+            f"evaluations cut episodes at {limit:,} steps (evaluation.max_episode_steps)"
+        )

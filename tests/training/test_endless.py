@@ -1,0 +1,120 @@
+"""Episodes that never end: cut where they are measured, told of where they are learned from."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rookery import PPOConfig, Trainer
+from rookery.core.errors import EnvError
+from rookery.training import endless
+from rookery.training.endless import EndlessNote
+
+FAST = PPOConfig(fragment_length=8, epochs=1, minibatch_size=64)
+
+
+class Sometimes(gymnasium.Env):
+    """Ends after 3 steps, unless it was reset with a seed that is a multiple of `every`."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
+
+    def __init__(self, every=2, seeds=None):
+        self.every, self.seeds = every, [] if seeds is None else seeds
+
+    def reset(self, *, seed=None, options=None):
+        self.seeds.append(seed)
+        self.endless, self.time = seed % self.every == 0, 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.zeros(2, np.float32), 1.0, not self.endless and self.time == 3, False, {}
+
+
+def trainer(limit=10, **changes):
+    settings = {"evaluation.max_episode_steps": limit, "evaluation.num_envs": 3, "sampling.warmup_steps": 0}
+    return Trainer(Sometimes, FAST, num_envs=2, seed=3, config=settings | changes)
+
+
+def test_an_evaluation_of_an_environment_that_never_ends_ends(capsys):
+    with trainer(**{"env.config.every": 1}) as made:
+        result = made.evaluate(7)
+    assert result.returns == (10.0,) * 7
+    assert (result.episodes, result.episodes_cut, result.length_mean) == (7, 7, 10.0)
+    note = "7 of 7 episodes had not ended after 10 steps (evaluation.max_episode_steps) and count as truncated there"
+    assert note in capsys.readouterr().err
+
+
+def test_every_episode_is_played_once_with_its_own_seed_whichever_were_cut():
+    with trainer(**{"env.config.seeds": (seeds := [])}) as made:
+        seeds.clear()
+        result = made.evaluate(20)
+        assert result == made.evaluate(20)
+    with trainer(**{"env.config.every": 10**12, "env.config.seeds": (plain := [])}) as made:  # only a seed of 0
+        plain.clear()
+        made.evaluate(20)
+    wanted = plain[1:21]  # the first reset looks at the spaces
+    by_lanes = [seed for lane in range(3) for seed in wanted[lane::3]]
+    assert sorted(by_lanes) == sorted(wanted)
+    ended = [3.0 if seed % 2 else 10.0 for seed in sorted(wanted)]
+    assert sorted(result.returns) == sorted(ended)
+    assert result.episodes_cut == ended.count(10.0) > 2
+    assert set(wanted) <= set(seeds)
+
+
+def test_an_episode_that_ends_in_the_very_step_of_the_limit_has_ended():
+    with trainer(limit=3, **{"env.config.every": 10**12}) as made:
+        result = made.evaluate(6)
+    assert (result.episodes_cut, result.length_mean) == (0, 3.0)
+
+
+def test_lanes_that_go_on_do_not_wait_long_for_one_that_does_not(monkeypatch):
+    monkeypatch.setattr(endless, "LOOK_EVERY", 4)
+    with trainer(limit=50) as made:
+        result = made.evaluate(20)
+        with trainer(limit=50) as other:
+            monkeypatch.setattr(endless, "LOOK_EVERY", 1000)
+            assert other.evaluate(20) == result  # how often is looked changes nothing
+
+
+def test_a_mapping_function_is_told_the_number_of_the_episode_after_a_cut_too():
+    asked = []
+
+    def mapping(agent, episode):
+        asked.append((episode.lane, episode.index))
+        return "main"
+
+    settings = {"evaluation.max_episode_steps": 5, "evaluation.num_envs": 2, "env.config.every": 1}
+    with Trainer(
+        Sometimes, FAST, policies=["main"], policy_mapping=mapping, num_envs=1, seed=0, config=settings
+    ) as made:
+        made.evaluate(1)
+        asked.clear()
+        made.evaluate(6)
+    assert asked == [(lane, index) for index in range(3) for lane in range(2)]
+
+
+def test_what_was_cut_is_a_number_of_the_row():
+    with trainer(**{"env.config.every": 1, "evaluation.every": 1, "evaluation.episodes": 4}) as made:
+        row = made.train_iteration().row()
+    assert (row["evaluation/episodes"], row["evaluation/episodes_cut"]) == (4, 4)
+
+
+@pytest.mark.parametrize("every", [1, 10**12])
+def test_training_says_once_that_no_episode_ends(every, capsys, monkeypatch):
+    monkeypatch.setattr(endless, "TELL_AFTER", 20)
+    with trainer(**{"env.config.every": every}) as made:
+        made.train({"iterations": 6})
+    told = capsys.readouterr().err
+    assert told.count("no episode has ended yet, after 24 steps in each copy") == (every == 1)
+    assert told.count("max_episode_steps") == 2 * (every == 1)
+
+
+def test_an_environment_that_raises_in_every_episode_is_an_error_still():
+    class Raising(Sometimes):
+        def step(self, action):
+            raise RuntimeError("no")
+
+    with pytest.raises(EnvError, match="no"):
+        Trainer(Raising, FAST, num_envs=1, seed=0).evaluate(2)
+    assert EndlessNote()._told is False
