@@ -7,13 +7,13 @@ keeps for each path the list of (source, value), of which the last wins.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, replace
-from difflib import get_close_matches
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.hints import suggestion
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
 from rookery.core.settings import (
     Fixed,
@@ -58,6 +58,7 @@ class Polymorphic:
     default: str = ""
     inherits: str = ""
     entry: type[Settings] | None = None
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def explain_history(history: Mapping[str, Sequence[tuple[str, C]]], path: str, w
     """
     inside = [known for known in history if known == path or known.startswith(f"{path}.")]
     if not inside:
-        raise ConfigError(f"{path}: there is no such setting{_suggestion(path, history)}")
+        raise ConfigError(f"{path}: there is no such setting{suggestion(path, history)}")
     lines: list[str] = []
     for known in inside:
         *beaten, (source, value) = history[known]
@@ -341,7 +342,7 @@ class _Merge:
         named: list[type[Settings] | None] = []
         last, failed = None, False
         for said in parts:
-            called, found, wrong = said.value.get("name"), said.value.get(CLASS), ""
+            called, found, wrong = self.spelled(said.value.get("name")), said.value.get(CLASS), ""
             if found is None and called is not None:
                 found, wrong = self.lookup(called)
             if found is not None and not issubclass(found, declared):
@@ -401,10 +402,16 @@ class _Merge:
         return MISSING if any(value is MISSING for value in values.values()) else build(cls, values, frozenset(given))
 
     def switched(self, hint: Any, path: str, parts: list[_Said], start: Any) -> tuple[list[_Said], Any]:
-        """Gives the mappings among `parts`: null switches an optional section off, and is an empty one elsewhere."""
+        """Gives the mappings among `parts`: null switches an optional section off, and is an empty one elsewhere.
+
+        Where the class of a section is chosen by name, a text or a class alone chooses it.
+        """
         kept: list[_Said] = []
+        marker = polymorphic(hint) if mapping_hint(hint) is None else None
         for said in parts:
             value = said.value
+            if marker is not None and isinstance(value, str | type):
+                value = {"name": value}
             if value is None and optional(hint):
                 kept, start = [], None
                 self.begin(path, MISSING)
@@ -416,7 +423,10 @@ class _Merge:
                 kept.append(replace(said, value=mapping_of(value)))
             else:
                 wanted = "a section of settings" if bare(hint) is Any else describe(hint)
-                self.refuse(said, f"must be {wanted}{advice(hint, value)}")
+                remedy = advice(hint, value)
+                if marker is not None and marker.advice and isinstance(value, list | tuple):
+                    remedy = f"; {marker.advice}"
+                self.refuse(said, f"must be {wanted}{remedy}")
         return kept, start
 
     def begin(self, path: str, start: Any) -> None:
@@ -434,15 +444,25 @@ class _Merge:
         if not said.inherited:
             self.problems.append(f"{said.source}: {said.path} = {show(said.value)}: {why}")
 
+    def spelled(self, name: Any) -> Any:
+        """Gives a short name as it is written here, whatever its capitals; anything else as it is."""
+        return next((known for known in self.names if isinstance(name, str) and known.lower() == name.lower()), name)
+
     def lookup(self, name: Any) -> tuple[type[Settings] | None, str]:
         """Gives the config class of a name, and what is wrong with the name."""
         if isinstance(name, type) and issubclass(name, Settings):
             return name, ""
         if not isinstance(name, str) or not name:
-            return None, "must be a name"
+            return None, "must be a name or a class of settings"
         if ":" not in name and name not in self.names:
             there = f"there are {', '.join(self.names)}{nearest(name, list(self.names))}"
-            return None, f"no such name; {there}; or give the import path of a settings class, my.module:MyConfig"
+            module, _, last = name.rpartition(".")
+            own = (
+                f"write {module}:{last}"
+                if module
+                else "or give the import path of a settings class, my.module:MyConfig"
+            )
+            return None, f"no such name; {there}; {own}"
         try:
             found = import_object(self.names.get(name, name))
         except ConfigError as error:
@@ -469,24 +489,7 @@ class _Merge:
         section = said.path.rpartition(".")[0]
         dot = f"{section}." if section else ""
         near = dict.fromkeys(known[len(dot) :].split(".")[0] for known in self.history if known.startswith(dot))
-        self.refuse(said, unknown(_suggestion(said.path, self.history), near))
-
-
-def _suggestion(path: str, known: Iterable[str]) -> str:
-    """Gives a hint to the path that was meant: one of the same name, else of a similar one, near it."""
-    section, _, name = path.rpartition(".")
-    paths = dict.fromkeys(".".join(p.split(".")[:n]) for p in known for n in range(1, p.count(".") + 2))
-    here = [p.removeprefix(f"{section}.") for p in paths if p.rpartition(".")[0] == section]
-    everywhere = {p.rpartition(".")[2] for p in paths}
-    similar = get_close_matches(name, here, n=1) or get_close_matches(name, everywhere, n=1)
-    meant = [name] if name in everywhere else similar
-
-    def distance(other: str) -> tuple[int, int, int]:
-        shared = takewhile(lambda pair: pair[0] == pair[1], zip(section.split("."), other.split("."), strict=False))
-        return -len(list(shared)), other.count("."), len(other)
-
-    nearest_first = sorted((p for p in paths if p.rpartition(".")[2] in meant), key=distance)
-    return f"; did you mean {nearest_first[0]!r}?" if nearest_first else ""
+        self.refuse(said, unknown(suggestion(said.path, self.history), near))
 
 
 def _read(hint: Any, raw: Any) -> tuple[Any, str]:

@@ -28,6 +28,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_
 from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.hints import suggestion
 from rookery.core.schedules import Exponential, Linear, Schedule, read_schedule
 
 T = TypeVar("T")
@@ -225,6 +226,15 @@ def fixed_of(cls: type, name: str) -> Fixed | None:
     return next((item for item in marks if isinstance(item, Fixed)), None)
 
 
+def paths_of(cls: type) -> list[str]:
+    """Gives the paths of the fields of a config class, and of those of settings in it."""
+    found: list[str] = []
+    for name in fields_of(cls):
+        inner = settings_class(hints_of(cls)[name])
+        found += [name] if inner is None else [name, *(f"{name}.{path}" for path in paths_of(inner))]
+    return found
+
+
 def default_of(field: dataclasses.Field[Any]) -> Any:
     """Gives the default of a field; ``dataclasses.MISSING`` if a value must be given."""
     return field.default if field.default_factory is MISSING else field.default_factory()
@@ -237,7 +247,7 @@ def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -
     for name, value in given.items():
         here = f"{path}.{name}"
         if name not in fields:
-            problems.append(f"code: {here} = {show(value)}: {unknown(nearest(name, list(fields)), fields)}")
+            problems.append(f"code: {here} = {show(value)}: {unknown(suggestion(name, paths_of(cls)), fields)}")
             continue
         inner = settings_class(hints[name])
         if inner is not None and isinstance(value, Mapping):

@@ -35,7 +35,7 @@ from rookery.training.settings import SECTIONS, SHORTHANDS, RunConfig, algorithm
 
 def code_values(
     env: Any,
-    algorithm: Settings | None,
+    algorithm: Settings | type[Settings] | str | None,
     policies: Mapping[str, Any] | Sequence[str] | None,
     policy_mapping: Any,
     seed: int | None,
@@ -60,13 +60,44 @@ def code_values(
             wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{near}")
     if wrong:
         raise ConfigError(*wrong)
-    given = {"env.name": env, "algorithm": algorithm, "policy_mapping": policy_mapping, "seed": seed}
-    values |= {path: value for path, value in given.items() if value is not None}
+    if isinstance(algorithm, str | type):
+        values = {"algorithm": {"name": algorithm}, **values}  # first, so that shorthands are put over it
+        algorithm = None
     if policies is not None:
         names = [policies] if isinstance(policies, str) else policies
         named = names if isinstance(names, Mapping) else dict.fromkeys(names)
-        values["policies"] = {name: {} if entry is None else entry for name, entry in named.items()}
-    return values
+        policy_mapping = mapping_of_agents(named, policy_mapping)
+        settings = {name: {} if entry is None or is_agents(entry) else entry for name, entry in named.items()}
+        values["policies"] = settings
+    given = {"env.name": env, "algorithm": algorithm, "policy_mapping": policy_mapping, "seed": seed}
+    return values | {path: value for path, value in given.items() if value is not None}
+
+
+def is_agents(entry: Any) -> bool:
+    """Whether an entry of `policies` is a list of the agents that the policy plays, and not its settings."""
+    return isinstance(entry, list | tuple) and bool(entry) and all(isinstance(agent, str) for agent in entry)
+
+
+def mapping_of_agents(policies: Mapping[str, Any], policy_mapping: Any) -> Any:
+    """The mapping that entries of `policies` give which are lists of agents; `policy_mapping` if none is.
+
+    Raises:
+        ConfigError: If there is a mapping besides, or an agent is in two lists.
+    """
+    listed = {name: entry for name, entry in policies.items() if is_agents(entry)}
+    if not listed:
+        return policy_mapping
+    if policy_mapping is not None:
+        raise ConfigError(
+            f"code: policies.{next(iter(listed))} lists agents, and policy_mapping says who plays whom too: leave one "
+            "of them out"
+        )
+    found: dict[str, str] = {}
+    for name, agents in listed.items():
+        for agent in agents:
+            if found.setdefault(agent, name) != name:
+                raise ConfigError(f"code: policies: agent {agent!r} is in the lists of {found[agent]} and {name}")
+    return found
 
 
 def layers_of(config: Any) -> list[Layer]:

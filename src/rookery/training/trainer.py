@@ -36,7 +36,7 @@ from rookery.training.replays import SavedReplays
 from rookery.training.results import mean_rows, result_of
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
-from rookery.training.stopping import StopFunction, stop_rule
+from rookery.training.stopping import StopFunction, check_criteria, stop_rule
 
 
 class Trainer(Run):
@@ -46,14 +46,12 @@ class Trainer(Run):
         env: A Gymnasium id, an environment class, a function that makes one, or an import path ``my.module:MyEnv``.
             None if the
             configuration names it.
-        algorithm: Settings of the algorithm, ``PPOConfig(lr=1e-3)``: for the policy ``main``, or what every entry of
-            `policies`
-            starts from.
+        algorithm: Settings of the algorithm, ``PPOConfig(lr=1e-3)``, their class or its name, ``"ppo"``: for the policy
+            ``main``, or what every entry of `policies` starts from.
         policies: Policies by name: settings, or ``None`` for those of `algorithm`, or a dict with ``frozen`` and
-            settings.
-        policy_mapping: Which policy plays which agent: a dict, or a function ``(agent, episode) -> policy``. Not
-            needed for a
-            single policy, or where policies are named like agents.
+            settings, or a list of the agents that the policy plays.
+        policy_mapping: Which policy plays which agent: a dict, or a function ``(agent, episode) -> policy`` or
+            ``(agent) -> policy``. Not needed for a single policy, or where policies are named like agents.
         callbacks: Your code in the loop, called in this order.
         config: More layers, weakest first: paths of YAML files, dicts of paths and values, or `Layer` objects.
         preset: ``none``, ``auto`` (the preset of a known environment) or the name of one.
@@ -76,7 +74,7 @@ class Trainer(Run):
     def __init__(
         self,
         env: Any = None,
-        algorithm: Settings | None = None,
+        algorithm: Settings | type[Settings] | str | None = None,
         *,
         policies: Mapping[str, Any] | Sequence[str] | None = None,
         policy_mapping: Mapping[str, str] | MappingFunction | None = None,
@@ -97,6 +95,7 @@ class Trainer(Run):
             self.reporter: Reporter = reporter(resolved.config.logging.console)
             self.callbacks = callbacks_of(callbacks)
             super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note)
+        check_criteria(resolved, result_of(self, self.begin_iteration()))
         self.silent: list[Any] = []
         """States of callbacks that are not here, kept where nothing is played."""
         self.stop_function: StopFunction | None = None
@@ -233,6 +232,7 @@ class Trainer(Run):
         with self._session(rule.criteria):
             self._tell("on_train_start")
             result = result_of(self, self.begin_iteration())
+            rule.check(result)
             reason = rule.reason(result) if self.iteration and self.progress is None else ""
             if reason:
                 self.note(f"nothing to do: {reason} already; a higher criterion goes on")

@@ -20,7 +20,19 @@ from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import NEW_API, RESTING, Agent, Breach, Lane, LaneStep, cause_of, picture, rests, shape_of
+from rookery.envs.lane import (
+    NEW_API,
+    RESTING,
+    Agent,
+    Breach,
+    Lane,
+    LaneStep,
+    cause_of,
+    is_true,
+    picture,
+    rests,
+    shape_of,
+)
 from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector import faults
 from rookery.envs.vector.faults import BROKEN_IN_A_ROW, STRICT, Missing, Tolerance
@@ -218,8 +230,10 @@ class SerialEnv(VectorBase):
                         if self.keep_infos == "ended":
                             self._infos[lane] = {AGENT: info}
                         writer.pay(block.rows, lane, reward)
-                        block.rows.terminated[lane] = bool(terminated)
-                        block.rows.truncated[lane] = bool(truncated)
+                        terminated = bool(terminated) and is_true(terminated, "terminated")
+                        truncated = bool(truncated) and is_true(truncated, "truncated")
+                        block.rows.terminated[lane] = terminated
+                        block.rows.truncated[lane] = truncated
                         if truncated and not terminated:
                             writer.keep_final(0, lane, FRESH)
                         self._in_a_row[lane] = 0
