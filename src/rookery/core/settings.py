@@ -83,6 +83,21 @@ Structural = Annotated[T, Fixed.STRUCTURAL]
 AtStart = Annotated[T, Fixed.AT_START]
 """A field of kind `Fixed.AT_START`: ``AtStart[str | None]``. Its default says that nothing is to be read."""
 
+
+@dataclass(frozen=True)
+class InsteadOf:
+    """Marks an optional field that says the same as another optional one in other words.
+
+    Whoever sets one of them takes the other back, which then is None; both at once are a mistake:
+    ``every_env_steps: Annotated[PositiveInt | None, InsteadOf("every")] = None``.
+
+    Attributes:
+        name: The other field.
+    """
+
+    name: str
+
+
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
@@ -117,6 +132,8 @@ class _Checked(type):
         given = dict(zip(positional, args, strict=False))
         problems += [f"code: {cls.__name__}.{name} is given twice" for name in values.keys() & given.keys()]
         given |= values
+        given, wrong = one_of_each(cls, given, {name: default_of(field) for name, field in fields.items()})
+        problems += [f"code: {cls.__name__}: {line}" for line in wrong]
         read = _read(cls, given, cls.__name__, problems)
         for name, field in fields.items():
             if name not in given and default_of(field) is MISSING:
@@ -146,6 +163,8 @@ class Settings(metaclass=_Checked):
         cls = type(self)
         rest = {name: getattr(self, name) for name in fields_of(cls) if name not in changes}
         problems: list[str] = []
+        changes, wrong = one_of_each(cls, changes, vars(self))
+        problems += [f"code: {cls.__name__}: {line}" for line in wrong]
         read = _read(cls, changes, cls.__name__, problems)
         return _built(cls, rest | read, self.given | changes.keys(), problems)  # type: ignore[no-any-return]
 
@@ -233,6 +252,39 @@ def paths_of(cls: type) -> list[str]:
         inner = settings_class(hints_of(cls)[name])
         found += [name] if inner is None else [name, *(f"{name}.{path}" for path in paths_of(inner))]
     return found
+
+
+@cache
+def alternatives_in(cls: type) -> dict[str, str]:
+    """Gives the fields of a config class of which one stands `InsteadOf` the other, each with the other."""
+    found: dict[str, str] = {}
+    for name, hint in hints_of(cls).items():
+        for mark in get_args(hint)[1:]:
+            if isinstance(mark, InsteadOf):
+                found |= {name: mark.name, mark.name: name}
+    return found
+
+
+def one_of_each(cls: type, given: Mapping[str, Any], before: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Gives what was given at once, with None for each alternative that is thereby taken back.
+
+    Args:
+        cls: The config class.
+        given: Values by field.
+        before: Values that hold where none is given.
+
+    Returns:
+        The values, and a line for each two of which only one may be given.
+    """
+    values, problems = dict(given), []
+    for name, other in alternatives_in(cls).items():
+        if given.get(name) is None:
+            continue
+        if other not in given and before.get(other) is not None:
+            values[other] = None
+        elif given.get(other) is not None and name < other:
+            problems.append(f"{name} = {show(given[name])} and {other} = {show(given[other])}: give one of them")
+    return values, problems
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:

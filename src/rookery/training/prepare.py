@@ -28,8 +28,10 @@ from rookery.policies.export import read_policy, start_from
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.training.named_policies import check_named
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.replay_sources import replay_values
+from rookery.training.room import check_copies, check_policies
 from rookery.training.settings import SECTIONS, SHORTHANDS, RunConfig, algorithm_family, algorithm_name
 
 
@@ -165,14 +167,17 @@ def prepare(
         choice = _choice(second)
         if choice.measured:
             layers.insert(0, Layer("measured", choice.measured))
+        check_copies(second, lambda lanes: make_copies(second.config, lanes))
         env = make_copies(second.config, second.config.sampling.num_envs, choice)
         notes.extend((*filter(None, [choice.reason]), *env.notes))
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
         layers.append(Layer("default", {"policies.main": {}}))
+    check_named(user_layers, [agent for kind in env.kinds for agent in kind.agents], second.config.policy_mapping)
     mapping = PolicyMapping(second.config.policy_mapping, names)
     space_layers = _space_layers(second, env, mapping, names)
     resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
+    check_policies(resolved, kinds_of(env, mapping), lambda name: _slots(env, mapping, name))
     notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)])
     return resolved, env, mapping, notes
 
@@ -295,6 +300,15 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
                 )
             found[name] = kind
     return found
+
+
+def _slots(env: VectorEnv, mapping: PolicyMapping, name: str) -> int:
+    """How many agents of all copies a policy plays, as far as it is known before playing; one of each copy else."""
+    if not mapping.is_static:
+        return env.num_lanes
+    info = EpisodeInfo(0, 0, Streams(0))
+    played = [agent for kind in env.kinds for agent in kind.agents if mapping(agent, info) == name]
+    return env.num_lanes * len(played)
 
 
 def _sequence_notes(resolved: Resolved[RunConfig]) -> list[str]:

@@ -34,6 +34,7 @@ from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, meas
 from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
 from rookery.training.replays import SavedReplays
 from rookery.training.results import mean_rows, result_of
+from rookery.training.room import explained_shortage
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.stopping import StopFunction, check_criteria, stop_rule
@@ -146,7 +147,7 @@ class Trainer(Run):
         """What every iteration is done in: its time counts, and torch has one thread unless a learner asks for more."""
         began = perf_counter()
         try:
-            with torch_threads(1), self.timers["train_iteration"]:
+            with explained_shortage(), torch_threads(1), self.timers["train_iteration"]:
                 yield
         finally:
             self.seconds += perf_counter() - began
