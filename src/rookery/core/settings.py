@@ -246,11 +246,13 @@ def fixed_of(cls: type, name: str) -> Fixed | None:
 
 
 def paths_of(cls: type) -> list[str]:
-    """Gives the paths of the fields of a config class, and of those of settings in it."""
+    """Gives the paths of the fields of a config class, and of those of settings in it whose class is known."""
     found: list[str] = []
     for name in fields_of(cls):
         inner = settings_class(hints_of(cls)[name])
-        found += [name] if inner is None else [name, *(f"{name}.{path}" for path in paths_of(inner))]
+        found.append(name)
+        if inner is not None and "__dataclass_fields__" in vars(inner):
+            found += [f"{name}.{path}" for path in paths_of(inner)]
     return found
 
 

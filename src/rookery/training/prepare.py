@@ -51,7 +51,7 @@ def code_values(
     values: dict[str, Any] = {}
     wrong = []
     for name, value in overrides.items():
-        if name == "model" and not isinstance(value, Settings):
+        if name == "model" and not isinstance(value, Settings | Mapping):
             values["algorithm.model.module"] = value
         elif name in ("replay", "memory"):  # the second is what it was called before
             values |= replay_values(value)
