@@ -85,7 +85,7 @@ def test_output_that_nobody_reads_any_more_ends_a_command_without_a_traceback(tm
 def test_names_that_a_terminal_cannot_show_end_nothing(trained, tmp_path, monkeypatch):
     shown = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii"))
-    assert trained("--plain", "--run-id", "Ёлка", "policies.птица.gamma=0.9")[0] == 0
+    assert trained("--plain", "--run-id", "Ёлка", "policies.птица={gamma: 0.9}")[0] == 0
     assert b"policy \\u043f\\u0442" in shown.getvalue()
     assert (tmp_path / "runs" / "Ёлка" / "metrics.jsonl").exists()
 

@@ -61,10 +61,23 @@ def test_a_mask_may_come_from_the_info_or_in_parts():
     assert tree["action_mask"].tolist() == [[True, False, False, True, True]]
 
 
-def test_something_called_action_mask_that_does_not_fit_the_actions_is_an_observation():
-    spec = obs_spec(spaces.Dict(action_mask=spaces.MultiBinary(3)), TWO)
-    assert [(leaf.path, leaf.kind) for leaf in spec.leaves] == [("action_mask", "multi_binary")]
-    assert mask_width(spaces.Box(-1, 1, (2,))) == 0
+def test_something_called_action_mask_that_does_not_fit_the_actions_is_refused():
+    numbers = spaces.Box(-1, 1, (2,))
+    assert mask_width(numbers) == 0
+    with pytest.raises(SpaceError, match=r"action_mask: MultiBinary\(3\) is no mask of .* needs 2 flags.*another name"):
+        obs_spec(spaces.Dict(action_mask=spaces.MultiBinary(3)), TWO)
+    with pytest.raises(SpaceError, match=r"action_mask: actions of Box.* have no choices that a mask could allow"):
+        obs_spec(spaces.Dict(obs=NUMBER, action_mask=spaces.MultiBinary(2)), numbers)
+
+
+def test_spaces_without_an_element_are_refused():
+    nothing = spaces.Box(-1, 1, (0,))
+    with pytest.raises(SpaceError, match=r"no part of the observation space .* can be used; it is empty: .*Discrete"):
+        obs_spec(nothing, TWO)
+    with pytest.raises(SpaceError, match=r"action space Box.* is empty: use Discrete"):
+        action_spec(nothing)
+    assert [leaf.path for leaf in obs_spec(spaces.Dict(a=nothing, b=NUMBER), TWO).leaves] == ["a", "b"]
+    assert action_spec(spaces.Dict(a=nothing, b=TWO)).shape == (1,)
 
 
 def test_each_element_of_an_action_needs_an_allowed_choice():

@@ -374,7 +374,7 @@ MISSING = [
     (["train", "CartPole-v1", "--algo", "pppo"], "did you mean 'ppo'?"),
     (["train", "CartPole-v1", "--algo", "no.such:Config"], "there is no module 'no'"),
     (["train", "CartPole-v1", "policies={a: {}, b: {}}"], "policy_mapping is missing"),
-    (["train", "CartPole-v1", "policies.a.init_from=nowhere"], "there is no such run or checkpoint"),
+    (["train", "CartPole-v1", "policies.main.init_from=nowhere"], "there is no such run or checkpoint"),
     (["train", "CartPole-v1", "policy_mapping=main"], "must be a dict from agent to policy"),
     (["train", "CartPole-v1", "--run-id", "../x"], "must be made of letters, digits"),
     (["train", "CartPole-v1", "env.implementation=batched", "env.config={gravity: 3}"], "'batched' cannot be used"),

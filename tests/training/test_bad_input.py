@@ -141,7 +141,7 @@ def test_a_training_that_nothing_ends_is_refused_before_it_begins():
 
 def test_a_stop_metric_that_does_not_exist_is_answered_with_those_there_are():
     message = told(ConfigError, lambda: short().train({"retrun_mean": 100}))
-    assert message.startswith("stop.retrun_mean: this run has no such metric; known are agents/agent/return_mean, ")
+    assert message.startswith("stop.retrun_mean: this run has no such metric; known are counters/finals_stale, ")
     assert message.endswith("; did you mean 'return_mean'?")
     message = told(ConfigError, lambda: short().train({"policies.main.k": 1}))
     assert message.endswith("; did you mean 'policies/main/kl'?")

@@ -8,7 +8,7 @@ The details that decide are in docs/algorithms/dqn.md. The file reads from the s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -34,7 +34,16 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Settings, Structural
+from rookery.core.settings import (
+    Fraction,
+    InsteadOf,
+    NonNegative,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Settings,
+    Structural,
+)
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
@@ -53,11 +62,20 @@ class TargetConfig(Settings):
     kind: Literal["hard", "soft"] = "hard"
     """``hard`` = a copy from time to time; ``soft`` = a small step in each gradient step."""
 
-    every: PositiveInt = 250
+    every: PositiveInt | None = 250
     """Gradient steps from one copy to the next."""
+
+    every_env_steps: Annotated[PositiveInt | None, InsteadOf("every")] = None
+    """Env steps from one copy to the next, as published settings count them: `updates_per_step` times as many gradient
+    steps. Give this or `every`.
+    """
 
     tau: Fraction = 0.005
     """Share of the way in each soft step."""
+
+    def __post_init__(self) -> None:
+        if self.every is None and self.every_env_steps is None:
+            raise ValueError("every and every_env_steps are both null: give one of them")
 
 
 @dataclass(frozen=True)
@@ -86,6 +104,14 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     """The target network."""
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     """How actions are tried out."""
+
+    @property
+    def target_every(self) -> int:
+        """Gradient steps from one copy of the target network to the next."""
+        if self.target.every is not None:
+            return self.target.every
+        assert self.target.every_env_steps is not None
+        return max(round(self.target.every_env_steps * self.updates_per_step), 1)
 
     @property
     def head(self) -> QValues:
@@ -160,7 +186,7 @@ class DQN(Algorithm[DQNConfig]):
             self.replay.record(metrics)
             if cfg.target.kind == "soft":
                 track(self.target_data, self.optimizer.flat.data, cfg.target.tau)
-            elif self.replay.gradient_steps % cfg.target.every == 0:
+            elif self.replay.gradient_steps % cfg.target_every == 0:
                 track(self.target_data, self.optimizer.flat.data, 1.0)
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
@@ -273,7 +299,7 @@ def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
     if cfg.target.kind == "hard" and cfg.target.tau != TargetConfig().tau:
         raise ConfigError(
             f"{where}.target.tau = {cfg.target.tau:g} does nothing with target.kind = hard, which copies every "
-            f"{cfg.target.every} gradient steps: set target.kind = soft, or leave tau out"
+            f"{cfg.target_every} gradient steps: set target.kind = soft, or leave tau out"
         )
     if values.kind == "quantile" and values.atoms != ValuesConfig().atoms:
         raise ConfigError(

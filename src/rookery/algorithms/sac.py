@@ -285,6 +285,11 @@ class SAC(Algorithm[SACConfig]):
                 f"policies.{self.name}.discrete = True: actions of {action.space} are not one of several; set "
                 "discrete = false for numbers (a Box), or use PPO, which takes any space"
             )
+        if action.sizes == (1,):
+            raise ConfigError(
+                f"policies.{self.name}: actions of {action.space} are always the same, so there is no entropy to hold "
+                "and nothing to learn: give the environment two choices at least, or use PPO, which takes any space"
+            )
         if cfg.critic.norm == "batch" or cfg.critic.quantiles is not None:
             raise ConfigError(
                 f"policies.{self.name}.critic: quantiles and norm = batch are for numbers, not for actions of "

@@ -7,19 +7,21 @@ keeps for each path the list of (source, value), of which the last wins.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, replace
-from difflib import get_close_matches
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.class_names import ClassNames
+from rookery.core.errors import ConfigError
+from rookery.core.hints import suggestion
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
 from rookery.core.settings import (
     Fixed,
     Settings,
     advice,
     alternatives,
+    alternatives_in,
     bare,
     build,
     check,
@@ -29,7 +31,7 @@ from rookery.core.settings import (
     fixed_of,
     hints_of,
     is_undecided,
-    object_name,
+    one_of_each,
     optional,
     settings_class,
     show,
@@ -58,6 +60,7 @@ class Polymorphic:
     default: str = ""
     inherits: str = ""
     entry: type[Settings] | None = None
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def explain_history(history: Mapping[str, Sequence[tuple[str, C]]], path: str, w
     """
     inside = [known for known in history if known == path or known.startswith(f"{path}.")]
     if not inside:
-        raise ConfigError(f"{path}: there is no such setting{_suggestion(path, history)}")
+        raise ConfigError(f"{path}: there is no such setting{suggestion(path, history)}")
     lines: list[str] = []
     for known in inside:
         *beaten, (source, value) = history[known]
@@ -212,7 +215,7 @@ class _Merge:
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        self.names = names
+        self.names = ClassNames(names)
         self.problems: list[str] = []
         self.unknown: list[_Said] = []
         self.notes: list[str] = []
@@ -227,6 +230,7 @@ class _Merge:
         fields, hints = fields_of(cls), hints_of(cls)
         own = [said for said in parts if not said.inherited]
         self.unknown += [said.at(key, said.value[key]) for said in own for key in said.value if key not in fields]
+        parts = self.one_of_each(cls, parts, start) if alternatives_in(cls) else parts
         values: dict[str, Any] = {}
         given = set() if start is None else set(start.given)
         late = {name for name in fields if (marker := polymorphic(hints[name])) and marker.inherits}
@@ -333,17 +337,17 @@ class _Merge:
             cls, name, start = common.cls, common.name, common.start
             parts = [*(replace(said, inherited=True) for said in common.said), *parts]
         elif isinstance(start, Settings):
-            cls, name = type(start), self.name_of(type(start))
+            cls, name = type(start), self.names.of(type(start))
         elif marker.default:
-            cls, name = self.lookup(marker.default)[0], marker.default
+            cls, name = self.names.find(marker.default)[0], marker.default
         self.begin(here, name)
         self.fixed[here] = Fixed.STRUCTURAL
         named: list[type[Settings] | None] = []
         last, failed = None, False
         for said in parts:
-            called, found, wrong = said.value.get("name"), said.value.get(CLASS), ""
+            called, found, wrong = self.names.spelled(said.value.get("name")), said.value.get(CLASS), ""
             if found is None and called is not None:
-                found, wrong = self.lookup(called)
+                found, wrong = self.names.find(called)
             if found is not None and not issubclass(found, declared):
                 wrong = f"must be settings that derive from {declared.__name__}"
             if wrong:
@@ -351,7 +355,7 @@ class _Merge:
                 self.refuse(said.at("name", found if called is None else called), wrong)
             elif found is not None:
                 cls, last = found, said.at("name", called)
-                self.set(last, here, called if isinstance(called, str) else self.name_of(found))
+                self.set(last, here, called if isinstance(called, str) else self.names.of(found))
             named.append(found)
         if cls is None and not failed and not marker.inherits:
             self.problems.append(f"{here} is missing: it chooses what {path} is")
@@ -364,8 +368,8 @@ class _Merge:
                 kept.append(said.without("name", CLASS))
             elif not said.inherited and found is not None and last is not None:
                 self.notes.append(
-                    f"{said.source}: {path} is for {self.name_of(found)} and not used, because {last.source} chose "
-                    f"{self.name_of(cls)}"
+                    f"{said.source}: {path} is for {self.names.of(found)} and not used, because {last.source} chose "
+                    f"{self.names.of(cls)}"
                 )
         value = self.section(cls, path, kept, start if type(start) is cls and (same or common is None) else None)
         self.chosen[path] = _Chosen(cls, [] if value is MISSING else parts, start, name)
@@ -401,10 +405,13 @@ class _Merge:
         return MISSING if any(value is MISSING for value in values.values()) else build(cls, values, frozenset(given))
 
     def switched(self, hint: Any, path: str, parts: list[_Said], start: Any) -> tuple[list[_Said], Any]:
-        """Gives the mappings among `parts`: null switches an optional section off, and is an empty one elsewhere."""
+        """Gives the mappings among `parts`: null switches an optional section off, and is an empty one elsewhere.
+
+        Where the class of a section is chosen by name, a text or a class alone chooses it.
+        """
         kept: list[_Said] = []
         for said in parts:
-            value = said.value
+            value = _long_form(hint, said.value)
             if value is None and optional(hint):
                 kept, start = [], None
                 self.begin(path, MISSING)
@@ -416,7 +423,7 @@ class _Merge:
                 kept.append(replace(said, value=mapping_of(value)))
             else:
                 wanted = "a section of settings" if bare(hint) is Any else describe(hint)
-                self.refuse(said, f"must be {wanted}{advice(hint, value)}")
+                self.refuse(said, f"must be {wanted}{_remedy(hint, value)}")
         return kept, start
 
     def begin(self, path: str, start: Any) -> None:
@@ -434,27 +441,11 @@ class _Merge:
         if not said.inherited:
             self.problems.append(f"{said.source}: {said.path} = {show(said.value)}: {why}")
 
-    def lookup(self, name: Any) -> tuple[type[Settings] | None, str]:
-        """Gives the config class of a name, and what is wrong with the name."""
-        if isinstance(name, type) and issubclass(name, Settings):
-            return name, ""
-        if not isinstance(name, str) or not name:
-            return None, "must be a name"
-        if ":" not in name and name not in self.names:
-            there = f"there are {', '.join(self.names)}{nearest(name, list(self.names))}"
-            return None, f"no such name; {there}; or give the import path of a settings class, my.module:MyConfig"
-        try:
-            found = import_object(self.names.get(name, name))
-        except ConfigError as error:
-            return None, str(error)
-        if not (isinstance(found, type) and issubclass(found, Settings)):
-            return None, "names no settings class"
-        return found, ""
-
-    def name_of(self, cls: type[Settings]) -> str:
-        """Gives the short name of a class if it has one, else ``module:Name``."""
-        path = object_name(cls)
-        return next((name for name, known in self.names.items() if known == path), path)
+    def one_of_each(self, cls: type, parts: list[_Said], start: Settings | None) -> list[_Said]:
+        """Gives what layers say, and that the stronger takes back what a weaker said in other words."""
+        kept, problems = _taken_back(cls, parts, start)
+        self.problems += problems
+        return kept
 
     def note_shadowed(self, inside: list[str], path: str, inherits: str) -> None:
         """Notes each value of an entry that beats a value of the common section from a higher layer."""
@@ -469,24 +460,32 @@ class _Merge:
         section = said.path.rpartition(".")[0]
         dot = f"{section}." if section else ""
         near = dict.fromkeys(known[len(dot) :].split(".")[0] for known in self.history if known.startswith(dot))
-        self.refuse(said, unknown(_suggestion(said.path, self.history), near))
+        self.refuse(said, unknown(suggestion(said.path, self.history), near))
 
 
-def _suggestion(path: str, known: Iterable[str]) -> str:
-    """Gives a hint to the path that was meant: one of the same name, else of a similar one, near it."""
-    section, _, name = path.rpartition(".")
-    paths = dict.fromkeys(".".join(p.split(".")[:n]) for p in known for n in range(1, p.count(".") + 2))
-    here = [p.removeprefix(f"{section}.") for p in paths if p.rpartition(".")[0] == section]
-    everywhere = {p.rpartition(".")[2] for p in paths}
-    similar = get_close_matches(name, here, n=1) or get_close_matches(name, everywhere, n=1)
-    meant = [name] if name in everywhere else similar
+def _taken_back(cls: type, parts: list[_Said], start: Settings | None) -> tuple[list[_Said], list[str]]:
+    """Gives what layers say of a class with alternatives, see `one_of_each`, and a line for each mistake."""
+    now = {name: default_of(field) for name, field in fields_of(cls).items()} if start is None else vars(start)
+    kept: list[_Said] = []
+    lines: list[str] = []
+    for said in parts:
+        values, problems = one_of_each(cls, said.value, now)
+        lines += [f"{said.source}: {said.path}: {problem}" for problem in problems if not said.inherited]
+        kept.append(replace(said, value=values))
+        now = {**now, **values}
+    return kept, lines
 
-    def distance(other: str) -> tuple[int, int, int]:
-        shared = takewhile(lambda pair: pair[0] == pair[1], zip(section.split("."), other.split("."), strict=False))
-        return -len(list(shared)), other.count("."), len(other)
 
-    nearest_first = sorted((p for p in paths if p.rpartition(".")[2] in meant), key=distance)
-    return f"; did you mean {nearest_first[0]!r}?" if nearest_first else ""
+def _long_form(hint: Any, value: Any) -> Any:
+    """Gives a section as a mapping where a text or a class stands for it, which chooses its class."""
+    chosen = isinstance(value, str | type) and mapping_hint(hint) is None and polymorphic(hint) is not None
+    return {"name": value} if chosen else value
+
+
+def _remedy(hint: Any, value: Any) -> str:
+    """Gives the way out, where something else than a section stands in its place."""
+    marker = polymorphic(hint) if isinstance(value, list | tuple) and mapping_hint(hint) is None else None
+    return f"; {marker.advice}" if marker and marker.advice else advice(hint, value)
 
 
 def _read(hint: Any, raw: Any) -> tuple[Any, str]:

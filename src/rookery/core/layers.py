@@ -121,7 +121,9 @@ def import_object(text: str) -> Any:
     """
     module_name, colon, name = text.partition(":")
     if not colon or not module_name or not name:
-        raise ConfigError(f"{text!r} must be module:Name, for example my_package.my_module:MyClass")
+        above, _, last = text.rpartition(".")
+        example = f"write {above}:{last}" if above and not colon else "for example my_package.my_module:MyClass"
+        raise ConfigError(f"{text!r} must be module:Name, {example}")
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -153,11 +155,17 @@ def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
         *above, last = str(path).split(".")
         node = tree
         for key in above:
-            inside = node.get(key)
-            node[key] = mapping_of(inside) if isinstance(inside, Mapping | Settings) else {}
+            node[key] = _opened(node.get(key))
             node = node[key]
         node[last] = _over(node[last], value) if last in node else value
     return tree
+
+
+def _opened(value: Any) -> dict[Any, Any]:
+    """Gives what stands at a path as a mapping that takes more: a name or class alone is one that says no more."""
+    if isinstance(value, str | type):
+        return {"name": value}
+    return mapping_of(value) if isinstance(value, Mapping | Settings) else {}
 
 
 def _over(low: Any, high: Any) -> Any:

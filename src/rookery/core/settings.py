@@ -28,6 +28,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_
 from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.hints import suggestion
 from rookery.core.schedules import Exponential, Linear, Schedule, read_schedule
 
 T = TypeVar("T")
@@ -82,6 +83,21 @@ Structural = Annotated[T, Fixed.STRUCTURAL]
 AtStart = Annotated[T, Fixed.AT_START]
 """A field of kind `Fixed.AT_START`: ``AtStart[str | None]``. Its default says that nothing is to be read."""
 
+
+@dataclass(frozen=True)
+class InsteadOf:
+    """Marks an optional field that says the same as another optional one in other words.
+
+    Whoever sets one of them takes the other back, which then is None; both at once are a mistake:
+    ``every_env_steps: Annotated[PositiveInt | None, InsteadOf("every")] = None``.
+
+    Attributes:
+        name: The other field.
+    """
+
+    name: str
+
+
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
@@ -116,6 +132,8 @@ class _Checked(type):
         given = dict(zip(positional, args, strict=False))
         problems += [f"code: {cls.__name__}.{name} is given twice" for name in values.keys() & given.keys()]
         given |= values
+        given, wrong = one_of_each(cls, given, {name: default_of(field) for name, field in fields.items()})
+        problems += [f"code: {cls.__name__}: {line}" for line in wrong]
         read = _read(cls, given, cls.__name__, problems)
         for name, field in fields.items():
             if name not in given and default_of(field) is MISSING:
@@ -145,6 +163,8 @@ class Settings(metaclass=_Checked):
         cls = type(self)
         rest = {name: getattr(self, name) for name in fields_of(cls) if name not in changes}
         problems: list[str] = []
+        changes, wrong = one_of_each(cls, changes, vars(self))
+        problems += [f"code: {cls.__name__}: {line}" for line in wrong]
         read = _read(cls, changes, cls.__name__, problems)
         return _built(cls, rest | read, self.given | changes.keys(), problems)  # type: ignore[no-any-return]
 
@@ -225,6 +245,50 @@ def fixed_of(cls: type, name: str) -> Fixed | None:
     return next((item for item in marks if isinstance(item, Fixed)), None)
 
 
+def paths_of(cls: type) -> list[str]:
+    """Gives the paths of the fields of a config class, and of those of settings in it whose class is known."""
+    found: list[str] = []
+    for name in fields_of(cls):
+        inner = settings_class(hints_of(cls)[name])
+        found.append(name)
+        if inner is not None and "__dataclass_fields__" in vars(inner):
+            found += [f"{name}.{path}" for path in paths_of(inner)]
+    return found
+
+
+@cache
+def alternatives_in(cls: type) -> dict[str, str]:
+    """Gives the fields of a config class of which one stands `InsteadOf` the other, each with the other."""
+    found: dict[str, str] = {}
+    for name, hint in hints_of(cls).items():
+        for mark in get_args(hint)[1:]:
+            if isinstance(mark, InsteadOf):
+                found |= {name: mark.name, mark.name: name}
+    return found
+
+
+def one_of_each(cls: type, given: Mapping[str, Any], before: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Gives what was given at once, with None for each alternative that is thereby taken back.
+
+    Args:
+        cls: The config class.
+        given: Values by field.
+        before: Values that hold where none is given.
+
+    Returns:
+        The values, and a line for each two of which only one may be given.
+    """
+    values, problems = dict(given), []
+    for name, other in alternatives_in(cls).items():
+        if given.get(name) is None:
+            continue
+        if other not in given and before.get(other) is not None:
+            values[other] = None
+        elif given.get(other) is not None and name < other:
+            problems.append(f"{name} = {show(given[name])} and {other} = {show(given[other])}: give one of them")
+    return values, problems
+
+
 def default_of(field: dataclasses.Field[Any]) -> Any:
     """Gives the default of a field; ``dataclasses.MISSING`` if a value must be given."""
     return field.default if field.default_factory is MISSING else field.default_factory()
@@ -237,7 +301,7 @@ def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -
     for name, value in given.items():
         here = f"{path}.{name}"
         if name not in fields:
-            problems.append(f"code: {here} = {show(value)}: {unknown(nearest(name, list(fields)), fields)}")
+            problems.append(f"code: {here} = {show(value)}: {unknown(suggestion(name, paths_of(cls)), fields)}")
             continue
         inner = settings_class(hints[name])
         if inner is not None and isinstance(value, Mapping):

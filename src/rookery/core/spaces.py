@@ -239,11 +239,12 @@ def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: 
     Args:
         space: Observation space: Box, Discrete, MultiDiscrete, MultiBinary, EntitySet, or Dict and Tuple of these,
             nested.
-        action: Action space; a Dict entry ``action_mask`` that fits it is lifted out as the mask.
+        action: Action space; a Dict entry ``action_mask``, which must fit it, is lifted out as the mask.
         info_mask: The environment gives the action mask in `info`.
 
     Raises:
-        SpaceError: If no part of the space can be used, or a ``Sequence`` does not say how many elements it may have.
+        SpaceError: If no part of the space can be used, a ``Sequence`` does not say how many elements it may have, or
+            a mask does not fit the actions.
     """
     leaves: list[Leaf] = []
     dropped: list[str] = []
@@ -257,8 +258,8 @@ def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: 
             items = part.spaces.items() if isinstance(part, spaces.Dict) else enumerate(part.spaces)
             for key, inner in items:
                 inside = f"{path}/{key}" if path else str(key)
-                fits = isinstance(inner, spaces.Box | spaces.MultiBinary) and int(np.prod(inner.shape or (0,))) == width
-                if key == MASK and not path and width and fits:
+                if key == MASK and not path:
+                    _check_mask(inner, action, width)
                     mask[:] = [mask_leaf]
                 else:
                     walk(inner, inside)
@@ -286,9 +287,23 @@ def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: 
             dropped.append(f"{name}: {type(part).__name__} observations cannot be used")
 
     walk(space, "")
-    if not leaves:
-        raise SpaceError(f"no part of the observation space {space} can be used; {'; '.join(dropped) or 'it is empty'}")
+    if not any(np.prod(leaf.shape, dtype=np.int64) for leaf in leaves):
+        reason = "; ".join(dropped) or "it is empty: where there is nothing to see, give a constant, as Discrete(1) has"
+        raise SpaceError(f"no part of the observation space {space} can be used; {reason}")
     return ObsSpec(space, (*leaves, *mask), tuple(dropped))
+
+
+def _check_mask(space: spaces.Space[Any], action: spaces.Space[Any], width: int) -> None:
+    """Raises a SpaceError if an entry ``action_mask`` of observations is no mask of the actions, of `width` flags."""
+    other = f"or give that entry of the observation another name than {MASK}"
+    if not width:
+        raise SpaceError(f"{MASK}: actions of {action} have no choices that a mask could allow; leave it out, {other}")
+    flags = isinstance(space, spaces.Box | spaces.MultiBinary) and int(np.prod(space.shape or (0,)))
+    if flags != width:
+        raise SpaceError(
+            f"{MASK}: {space} is no mask of actions of {action}, which needs {width} flags, as in "
+            f"MultiBinary({width}); give it so many, {other}"
+        )
 
 
 def mask_width(action: spaces.Space[Any]) -> int:
@@ -431,8 +446,16 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
     """The layout of actions of `space`: Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of these, nested.
 
     Raises:
-        SpaceError: For any other space.
+        SpaceError: For any other space, and for one in which there is nothing to decide.
     """
+    spec = _action_spec(space)
+    if not np.prod(spec.shape, dtype=np.int64):
+        raise SpaceError(f"action space {space} is empty: use {USABLE}")
+    return spec
+
+
+def _action_spec(space: spaces.Space[Any]) -> ActionSpec:
+    """The layout of actions of `space`, which may be a part without elements."""
     integer, real = np.dtype(np.int64), np.dtype(np.float32)
     sizes, count = _choices(space), int(np.prod(space.shape or ()))
     if isinstance(space, spaces.Discrete):
@@ -450,7 +473,7 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
     specs = []
     for path, part in inside:
         try:
-            specs.append(action_spec(part))
+            specs.append(_action_spec(part))
         except SpaceError as error:
             raise SpaceError(f"part {path!r} of the action space: {error}") from None
         if max(specs[-1].sizes, default=0) > LARGEST:

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 from gymnasium import Space, spaces
 
-from rookery.envs.lane import Agent, Breach, Lane, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos
+from rookery.envs.lane import Agent, Breach, Lane, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos, set_for
 
 ALL = "__all__"
 
@@ -76,9 +76,9 @@ class DictLane(Lane):
             for agent in obs:
                 self._alive[agent] = None
             return LaneStep(obs, reward, masks=info_masks(infos), infos=infos)
-        over, cut = bool(terminateds.get(ALL)), bool(truncateds.get(ALL, False))
-        terminated = [agent for agent in self._alive if terminateds.get(agent)]
-        truncated = [agent for agent in self._alive if truncateds.get(agent)]
+        over, cut = bool(set_for((ALL,), terminateds, "terminateds")), bool(set_for((ALL,), truncateds, "truncateds"))
+        terminated = set_for(self._alive, terminateds, "terminateds")
+        truncated = set_for(self._alive, truncateds, "truncateds")
         if over or cut:
             rest = [agent for agent in self._alive if agent not in terminated and agent not in truncated]
             terminated += rest if over else []

@@ -10,7 +10,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from rookery.envs.lane import NEW_API, Agent, Breach, Lane, LaneStep, Spaces, info_masks, shape_of
+from rookery.envs.lane import NEW_API, Agent, Breach, Lane, LaneStep, Spaces, info_masks, is_true, shape_of
 
 AGENT = "agent"
 
@@ -66,7 +66,9 @@ class GymLane(Lane):
             self.report(breach)
             given = (*given[:3], False, given[3])
         obs, reward, terminated, truncated, info = given
-        over = bool(terminated or truncated)
+        terminated = bool(terminated) and is_true(terminated, "terminated", AGENT)
+        truncated = bool(truncated) and is_true(truncated, "truncated", AGENT)
+        over = terminated or truncated
         return LaneStep(
             {} if over else {AGENT: obs},
             {AGENT: reward},

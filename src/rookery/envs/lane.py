@@ -113,6 +113,30 @@ class Lane(ABC):
         """What is shown after a step that gave this; raises as `reset` does."""
 
 
+def is_true(flag: Any, name: str, agent: Agent | None = None) -> bool:
+    """Whether a flag that an environment gave is set.
+
+    Args:
+        flag: What it gave: true or false, as a number too.
+        name: What it gave it as, for the message.
+        agent: Whose flag it is.
+
+    Raises:
+        Breach: If it is neither, as the text "False" is.
+    """
+    if flag is True or flag is False:
+        return flag
+    value = np.asarray(flag)
+    if value.size != 1 or value.dtype.kind not in "biuf" or value.item() not in (0, 1):
+        raise Breach(f"{name} is {flag!r}, expected true or false", agent)
+    return bool(value.item())
+
+
+def set_for(agents: Iterable[Agent], flags: Mapping[Agent, Any], name: str) -> list[Agent]:
+    """Those of some agents whose flag is set; raises a Breach as `is_true` does."""
+    return [agent for agent in agents if (flag := flags.get(agent)) and is_true(flag, f"{name} of this agent", agent)]
+
+
 def info_masks(infos: Any) -> dict[Agent, Any]:
     """The action masks in a dict of infos by agent."""
     if not isinstance(infos, Mapping):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -317,7 +318,9 @@ def _find_name(name: str) -> Any:
         return _find(_attribute(module, attribute, f"env {name!r}", ENVIRONMENT))
     if name not in gymnasium.registry:
         if re.fullmatch(MODULE_NAME, name):
-            return _find(_import(name, f"env {name!r}"))
+            above, _, last = name.rpartition(".")
+            what = f"env {name!r}"
+            return _find(_import(name, what) if _is_module(name) else _attribute(above, last, what, ENVIRONMENT))
         for prefix, (provider, package) in PROVIDERS.items():
             if name.startswith(prefix):
                 _import_provider(name, provider, package)
@@ -325,6 +328,14 @@ def _find_name(name: str) -> Any:
         return gymnasium.spec(name)
     hint = nearest(name, [*OURS, *gymnasium.registry])
     raise EnvError(f"env {name!r} is not a Gymnasium id{hint}; an own environment is named 'my.module:MyEnv'")
+
+
+def _is_module(name: str) -> bool:
+    """Says whether a dotted name is that of a module, and not of something in one."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except Exception:  # of a package above it: importing what is in there will say what is wrong
+        return False
 
 
 def _import(module: str, what: str) -> ModuleType:

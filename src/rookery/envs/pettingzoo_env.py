@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.envs.lane import Agent, Breach, Lane, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos
+from rookery.envs.lane import Agent, Breach, Lane, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos, set_for
 
 
 class _PettingZooLane(Lane):
@@ -45,8 +45,8 @@ class ParallelLane(_PettingZooLane):
             Breach: If it is not five dicts, an agent vanished without an end, or one has no observation.
         """
         obs, reward, terminations, truncations, infos = five_dicts(given, self.report)
-        terminated = [agent for agent in self._alive if terminations.get(agent)]
-        truncated = [agent for agent in self._alive if truncations.get(agent)]
+        terminated = set_for(self._alive, terminations, "terminations")
+        truncated = set_for(self._alive, truncations, "truncations")
         left = {*terminated, *truncated}
         self._nobody_vanished(left)
         self._alive = [agent for agent in self.env.agents if agent not in left]
@@ -88,8 +88,8 @@ class AECLane(_PettingZooLane):
         env = self.env
         # some environments never clear `rewards`; an agent that ended earlier must not be paid again
         reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
-        terminated = [agent for agent in self._alive if env.terminations.get(agent)]
-        truncated = [agent for agent in self._alive if env.truncations.get(agent)]
+        terminated = set_for(self._alive, env.terminations, "terminations")
+        truncated = set_for(self._alive, env.truncations, "truncations")
         left = {*terminated, *truncated}
         self._nobody_vanished(left)
         final = {agent: env.observe(agent) for agent in truncated if agent not in terminated and agent in env.agents}

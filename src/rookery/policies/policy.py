@@ -237,7 +237,8 @@ class Policy(nn.Module):
             action, memory = policy.predict(obs, memory)
 
         Args:
-            obs: One observation or a batch of N: arrays in the structure of the space.
+            obs: One observation or a batch of N: arrays in the structure of the space; of a PettingZoo agent the whole
+                dict, with ``observation`` and ``action_mask``.
             memory: What the last call remembered, ``[N, memory_size]``; None at the start of an episode, and for
                 policies that remember nothing.
             deterministic: Take the most probable action instead of drawing one. What is drawn is as if each call began

@@ -6,6 +6,7 @@ happened is read from what the worker counts anyway. Who overrides `on_episode_s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -102,20 +103,29 @@ class Episode(Stateful):
         """The metrics and the histograms, as numbers.
 
         Raises:
-            ConfigError: If one is not made of numbers; names it.
+            ConfigError: If one is not made of finite numbers; names it.
         """
         metrics, histograms = {}, {}
         for name, value in self.metrics.items():
-            try:
-                metrics[name] = float(value)
-            except (TypeError, ValueError):
-                raise ConfigError(f"callback: episode.metrics[{name!r}] = {value!r}: must be a number") from None
+            metrics[name] = _number(value)
+            if not math.isfinite(metrics[name]):
+                raise ConfigError(f"callback: episode.metrics[{name!r}] = {value!r}: must be {FINITE}")
         for name, values in self.histograms.items():
-            try:
-                histograms[name] = [float(value) for value in values]
-            except (TypeError, ValueError):
-                raise ConfigError(f"callback: episode.histograms[{name!r}]: must be a list of numbers") from None
+            histograms[name] = [_number(value) for value in values] if np.iterable(values) else [math.nan]
+            if not all(map(math.isfinite, histograms[name])):
+                raise ConfigError(f"callback: episode.histograms[{name!r}]: must be a list, each {FINITE}")
         return metrics, histograms
+
+
+FINITE = "a finite number; leave it out of episodes in which there is none"
+
+
+def _number(value: Any) -> float:
+    """Gives a value as a number; nan for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 class EpisodeListener:

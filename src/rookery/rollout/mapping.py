@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,13 +43,16 @@ class PolicyMapping:
     """Asked once for each agent when it first appears in an episode.
 
     Args:
-        rule: A dict from agent to policy, a function ``(agent, episode) -> policy``, or None: the only policy plays
-            everyone, or, where agents and policies have the same names, each agent its own.
+        rule: A dict from agent to policy, a function ``(agent, episode) -> policy`` or ``(agent) -> policy``, or None:
+            the only policy plays everyone, or, where agents and policies have the same names, each agent its own.
         policies: Names of the policies there are.
+
+    Raises:
+        ConfigError: If the rule is neither, names a policy that there is not, or takes other arguments.
     """
 
     def __init__(self, rule: Mapping[str, str] | MappingFunction | None, policies: list[str]) -> None:
-        self.rule = rule
+        self.rule = _two_arguments(rule) if callable(rule) else rule
         self.policies = policies
         self.is_static = not callable(rule)
         if rule is not None and not callable(rule) and not isinstance(rule, Mapping):
@@ -96,3 +100,26 @@ class PolicyMapping:
             f"policy_mapping is missing: agent {agent!r} could play any of {', '.join(self.policies)}; "
             f"pass policy_mapping={{{agent!r}: {self.policies[0]!r}, ...}} or a function (agent, episode) -> policy"
         )
+
+
+def _two_arguments(rule: Callable[..., str]) -> MappingFunction:
+    """Gives a mapping function that is called with the agent and the episode.
+
+    Raises:
+        ConfigError: If the rule can be called neither with both nor with the agent alone.
+    """
+    try:
+        signature = inspect.signature(rule)
+    except (TypeError, ValueError):  # some built-in callables have none
+        return rule
+    for arguments in (("agent", "episode"), ("agent",)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return rule if len(arguments) == 2 else lambda agent, episode: rule(agent)
+    name = getattr(rule, "__name__", type(rule).__name__)
+    raise ConfigError(
+        f"policy_mapping = {name}{signature}: it is called with the agent's name and the episode; write "
+        "(agent, episode) -> policy, or (agent) -> policy"
+    )

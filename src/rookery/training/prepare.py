@@ -29,14 +29,16 @@ from rookery.policies.export import read_policy, start_from
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.training.named_policies import check_named
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.replay_sources import replay_values
+from rookery.training.room import check_copies, check_policies
 from rookery.training.settings import SECTIONS, SHORTHANDS, RunConfig, algorithm_family, algorithm_name
 
 
 def code_values(
     env: Any,
-    algorithm: Settings | None,
+    algorithm: Settings | type[Settings] | str | None,
     policies: Mapping[str, Any] | Sequence[str] | None,
     policy_mapping: Any,
     seed: int | None,
@@ -50,7 +52,7 @@ def code_values(
     values: dict[str, Any] = {}
     wrong = []
     for name, value in overrides.items():
-        if name == "model" and not isinstance(value, Settings):
+        if name == "model" and not isinstance(value, Settings | Mapping):
             values["algorithm.model.module"] = value
         elif name in ("replay", "memory"):  # the second is what it was called before
             values |= replay_values(value)
@@ -61,13 +63,44 @@ def code_values(
             wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{near}")
     if wrong:
         raise ConfigError(*wrong)
-    given = {"env.name": env, "algorithm": algorithm, "policy_mapping": policy_mapping, "seed": seed}
-    values |= {path: value for path, value in given.items() if value is not None}
+    if isinstance(algorithm, str | type):
+        values = {"algorithm": {"name": algorithm}, **values}  # first, so that shorthands are put over it
+        algorithm = None
     if policies is not None:
         names = [policies] if isinstance(policies, str) else policies
         named = names if isinstance(names, Mapping) else dict.fromkeys(names)
-        values["policies"] = {name: {} if entry is None else entry for name, entry in named.items()}
-    return values
+        policy_mapping = mapping_of_agents(named, policy_mapping)
+        settings = {name: {} if entry is None or is_agents(entry) else entry for name, entry in named.items()}
+        values["policies"] = settings
+    given = {"env.name": env, "algorithm": algorithm, "policy_mapping": policy_mapping, "seed": seed}
+    return values | {path: value for path, value in given.items() if value is not None}
+
+
+def is_agents(entry: Any) -> bool:
+    """Whether an entry of `policies` is a list of the agents that the policy plays, and not its settings."""
+    return isinstance(entry, list | tuple) and bool(entry) and all(isinstance(agent, str) for agent in entry)
+
+
+def mapping_of_agents(policies: Mapping[str, Any], policy_mapping: Any) -> Any:
+    """The mapping that entries of `policies` give which are lists of agents; `policy_mapping` if none is.
+
+    Raises:
+        ConfigError: If there is a mapping besides, or an agent is in two lists.
+    """
+    listed = {name: entry for name, entry in policies.items() if is_agents(entry)}
+    if not listed:
+        return policy_mapping
+    if policy_mapping is not None:
+        raise ConfigError(
+            f"code: policies.{next(iter(listed))} lists agents, and policy_mapping says who plays whom too: leave one "
+            "of them out"
+        )
+    found: dict[str, str] = {}
+    for name, agents in listed.items():
+        for agent in agents:
+            if found.setdefault(agent, name) != name:
+                raise ConfigError(f"code: policies: agent {agent!r} is in the lists of {found[agent]} and {name}")
+    return found
 
 
 def layers_of(config: Any) -> list[Layer]:
@@ -135,14 +168,17 @@ def prepare(
         choice = _choice(second)
         if choice.measured:
             layers.insert(0, Layer("measured", choice.measured))
+        check_copies(second, lambda lanes: make_copies(second.config, lanes))
         env = make_copies(second.config, second.config.sampling.num_envs, choice)
         notes.extend((*filter(None, [choice.reason]), *env.notes))
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
         layers.append(Layer("default", {"policies.main": {}}))
+    check_named(user_layers, [agent for kind in env.kinds for agent in kind.agents], second.config.policy_mapping)
     mapping = PolicyMapping(second.config.policy_mapping, names)
     space_layers = _space_layers(second, env, mapping, names)
     resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
+    check_policies(resolved, kinds_of(env, mapping), lambda name: _slots(env, mapping, name))
     notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)])
     return resolved, env, mapping, notes
 
@@ -265,6 +301,15 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
                 )
             found[name] = kind
     return found
+
+
+def _slots(env: VectorEnv, mapping: PolicyMapping, name: str) -> int:
+    """How many agents of all copies a policy plays, as far as it is known before playing; one of each copy else."""
+    if not mapping.is_static:
+        return env.num_lanes
+    info = EpisodeInfo(0, 0, Streams(0))
+    played = [agent for kind in env.kinds for agent in kind.agents if mapping(agent, info) == name]
+    return env.num_lanes * len(played)
 
 
 def _sequence_notes(resolved: Resolved[RunConfig]) -> list[str]:

@@ -9,7 +9,16 @@ from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.ppo import PPOConfig
 from rookery.core.config import Polymorphic
-from rookery.core.settings import AtStart, NonNegativeInt, PositiveFloat, PositiveInt, Settings, Structural, object_name
+from rookery.core.settings import (
+    AtStart,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Settings,
+    Structural,
+    fields_of,
+    object_name,
+)
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,10 @@ class PolicyEntry(Settings):
     """A run or checkpoint whose weights and normalizer it starts with, ``runs/x`` or ``runs/x:policy``."""
 
 
+WHO_PLAYS = "which agents a policy plays is said in policy_mapping, as in policy_mapping: {agent: policy}"
+"""What is to be written instead of something that is no settings of a policy."""
+
+
 @dataclass(frozen=True)
 class RunConfig(Settings):
     """Everything that decides a run."""
@@ -125,9 +138,9 @@ class RunConfig(Settings):
     """How experience is made."""
     algorithm: Annotated[AlgorithmConfig, Polymorphic("ppo")] = field(default_factory=PPOConfig)
     """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
-    policies: Annotated[dict[str, PolicyEntry], Polymorphic(inherits="algorithm", entry=PolicyEntry)] = field(
-        default_factory=dict
-    )
+    policies: Annotated[
+        dict[str, PolicyEntry], Polymorphic(inherits="algorithm", entry=PolicyEntry, advice=WHO_PLAYS)
+    ] = field(default_factory=dict)
     """Policies by name: settings of their own algorithm, and ``frozen``."""
     policy_mapping: Structural[Any] = None
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
@@ -152,8 +165,7 @@ class RunConfig(Settings):
 
 
 SHORTHANDS = {
-    "num_envs": "sampling.num_envs",
-    "iteration_steps": "sampling.iteration_steps",
+    **{name: f"sampling.{name}" for name in fields_of(SamplingConfig)},
     "env_config": "env.config",
     "wrappers": "env.wrappers",
     "max_entities": "env.max_entities",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from rookery.core.config import DEFAULT, Resolved
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.report.results import WINDOW, IterationResult
+from rookery.training.settings import RunConfig
 
 StopFunction = Callable[[IterationResult], bool]
 
@@ -26,17 +28,15 @@ class Stop:
         function: Function that is asked after each iteration too, or None.
 
     Raises:
-        ConfigError: If a threshold is not a number.
+        ConfigError: If a threshold is not a number, or is reached before anything is done.
     """
 
     def __init__(self, criteria: Mapping[str, float], function: StopFunction | None = None) -> None:
-        wrong = [
-            f"stop.{name} = {value!r}: not a number"
+        refuse(
+            f"stop.{name} = {value!r}: {problem}"
             for name, value in criteria.items()
-            if isinstance(value, bool) or not isinstance(value, int | float)
-        ]
-        if wrong:
-            raise ConfigError(*wrong)
+            if (problem := _wrong(name, value))
+        )
         self.criteria = dict(criteria)
         self.function = function
 
@@ -46,24 +46,59 @@ class Stop:
         Raises:
             ConfigError: If a criterion names no metric of this run.
         """
-        row = result.row()
-        amounts = {"iterations": result.iteration, "seconds": result.seconds, "minutes": result.seconds / 60}
-        values = {**amounts, **row}
+        values = _values(result)
+        self._refuse_unknown(values, result, {})
         for name, threshold in self.criteria.items():
-            key = name.replace(".", "/")
-            if key not in values:
-                if _may_come(key, result):
-                    continue
-                known = sorted((set(values) | {"evaluation/return_mean"}) - {"exact"})
-                raise ConfigError(
-                    f"stop.{name}: this run has no such metric; known are {', '.join(known)}{nearest(key, known)}"
-                )
-            value = values[key]
+            value = values.get(name.replace(".", "/"))
             if value is not None and value >= threshold:
                 return f"{name} {_short(value)} reached {_short(threshold)}"
         if self.function is not None and self.function(result):
             return "the stop function said so"
         return ""
+
+    def check(self, result: IterationResult, sources: Mapping[str, str] | None = None) -> None:
+        """Refuses criteria that can never be reached, as far as a result shows it.
+
+        Args:
+            result: Where the run stands; of a run that has not begun yet too.
+            sources: Who set a criterion, to be named; without them the caller of `Trainer.train` did.
+
+        Raises:
+            ConfigError: If a criterion names no metric of this run; says all that do not.
+        """
+        self._refuse_unknown(_values(result), result, sources or {})
+
+    def _refuse_unknown(self, values: Mapping[str, Any], result: IterationResult, sources: Mapping[str, str]) -> None:
+        """Refuses criteria that are neither among the values of a result nor may come later; see `check`."""
+        problems = []
+        for name in self.criteria:
+            key = name.replace(".", "/")
+            if key not in values and not _may_come(key, result):
+                known = sorted((set(values) | {"evaluation/return_mean"}) - {"exact"})
+                there = f"known are {', '.join(known)}{nearest(key, known)}"
+                source = f"{sources[name]}: " if name in sources else ""
+                problems.append(f"{source}stop.{name}: this run has no such metric; {there}")
+        refuse(problems)
+
+
+def check_criteria(resolved: Resolved[RunConfig], result: IterationResult) -> None:
+    """Refuses the criteria of a configuration that can never be met, before a run has begun.
+
+    Args:
+        resolved: Settings of the run.
+        result: Where the run stands before its first iteration.
+
+    Raises:
+        ConfigError: If a criterion can never be met; names it and its source.
+    """
+    criteria, history = criteria_of(resolved.config.stop), resolved.history
+    sources = {name: history.get(f"stop.{name}", history.get("stop", [("code", None)]))[-1][0] for name in criteria}
+    refuse(
+        f"{sources[name]}: stop.{name} = {value!r}: {problem}"
+        for name, value in criteria.items()
+        if (problem := _wrong(name, value))
+    )
+    Stop(criteria).check(result, sources)
 
 
 def stop_rule(
@@ -147,6 +182,29 @@ def history_of(
     return history
 
 
+def _values(result: IterationResult) -> dict[str, Any]:
+    """Gives what criteria are compared with, by name."""
+    return {
+        "iterations": result.iteration,
+        "seconds": result.seconds,
+        "minutes": result.seconds / 60,
+        **result.row(),
+    }
+
+
+BUDGETS = ("env_steps", "iterations", "iteration", "episodes", "seconds", "minutes")
+"""Criteria that grow from 0; metrics may be anything."""
+
+
+def _wrong(name: str, value: Any) -> str:
+    """Says what is wrong with a threshold; an empty text if nothing is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "not a number"
+    if not math.isfinite(value):
+        return "must be a finite number"
+    return f"must be above 0, because {name} are counted from there" if name in BUDGETS and value <= 0 else ""
+
+
 def _may_come(key: str, result: IterationResult) -> bool:
     """Says whether a metric that is not there yet can still appear: agents join late, policies have to learn first."""
     group, _, rest = key.partition("/")
@@ -155,7 +213,7 @@ def _may_come(key: str, result: IterationResult) -> bool:
     policy = result.policies.get(rest.rpartition("/")[0]) if group == "policies" else None
     if policy is not None and policy.learning:
         return False
-    return group in ("agents", "policies") and result.episodes < WINDOW
+    return group in ("agents", "policies", "metrics") and result.episodes < WINDOW
 
 
 def _short(value: float) -> str:

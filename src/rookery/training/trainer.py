@@ -38,9 +38,10 @@ from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, meas
 from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
 from rookery.training.replays import SavedReplays
 from rookery.training.results import mean_rows, result_of
+from rookery.training.room import explained_shortage
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
-from rookery.training.stopping import StopFunction, carried_on, criteria_of, history_of, stop_rule
+from rookery.training.stopping import StopFunction, carried_on, check_criteria, criteria_of, history_of, stop_rule
 from rookery.training.trust import unsigned_notes, without_foreign_code
 
 
@@ -51,14 +52,12 @@ class Trainer(Run):
         env: A Gymnasium id, an environment class, a function that makes one, or an import path ``my.module:MyEnv``.
             None if the
             configuration names it.
-        algorithm: Settings of the algorithm, ``PPOConfig(lr=1e-3)``: for the policy ``main``, or what every entry of
-            `policies`
-            starts from.
+        algorithm: Settings of the algorithm, ``PPOConfig(lr=1e-3)``, their class or its name, ``"ppo"``: for the policy
+            ``main``, or what every entry of `policies` starts from.
         policies: Policies by name: settings, or ``None`` for those of `algorithm`, or a dict with ``frozen`` and
-            settings.
-        policy_mapping: Which policy plays which agent: a dict, or a function ``(agent, episode) -> policy``. Not
-            needed for a
-            single policy, or where policies are named like agents.
+            settings, or a list of the agents that the policy plays.
+        policy_mapping: Which policy plays which agent: a dict, or a function ``(agent, episode) -> policy`` or
+            ``(agent) -> policy``. Not needed for a single policy, or where policies are named like agents.
         callbacks: Your code in the loop, called in this order.
         config: More layers, weakest first: paths of YAML files, dicts of paths and values, or `Layer` objects.
         preset: ``none``, ``auto`` (the preset of a known environment) or the name of one.
@@ -81,7 +80,7 @@ class Trainer(Run):
     def __init__(
         self,
         env: Any = None,
-        algorithm: Settings | None = None,
+        algorithm: Settings | type[Settings] | str | None = None,
         *,
         policies: Mapping[str, Any] | Sequence[str] | None = None,
         policy_mapping: Mapping[str, str] | MappingFunction | None = None,
@@ -102,6 +101,7 @@ class Trainer(Run):
             self.reporter: Reporter = reporter(resolved.config.logging.console)
             self.callbacks = callbacks_of(callbacks)
             super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note)
+        check_criteria(resolved, result_of(self, self.begin_iteration()))
         self.silent: list[Any] = []
         """States of callbacks that are not here, kept where nothing is played."""
         self.stop_function: StopFunction | None = None
@@ -154,7 +154,7 @@ class Trainer(Run):
         """What every iteration is done in: its time counts, and torch has one thread unless a learner asks for more."""
         self.clock.begin()
         try:
-            with torch_threads(1), self.timers["train_iteration"]:
+            with explained_shortage(), torch_threads(1), self.timers["train_iteration"]:
                 yield
         finally:
             self.seconds += self.clock.lap()
@@ -248,6 +248,7 @@ class Trainer(Run):
         with self._session(rule.criteria):
             self._tell("on_train_start")
             result = result_of(self, self.begin_iteration())
+            rule.check(result)
             reason = rule.reason(result) if self.iteration and self.progress is None else ""
             if reason:
                 self.note(f"nothing to do: {reason} already; a higher criterion goes on")

@@ -30,6 +30,10 @@ REFUSALS = (TypeError, ValueError, AssertionError, gymnasium.error.Error)
 """What environments raise when they are given seeds in a form they do not take."""
 
 
+NUMBERS = "biuf"
+"""Kinds of arrays that rewards and flags may come in; a text such as "False" would be taken for true."""
+
+
 class ForeignEnv(VectorBase):
     """A `gymnasium.vector.VectorEnv` with one agent a lane, one row a lane."""
 
@@ -132,6 +136,9 @@ class ForeignEnv(VectorBase):
         self._clock += 1
         try:
             obs, reward, terminated, truncated, infos = self._env.step(batch)
+            for name, given in (("rewards", reward), ("terminations", terminated), ("truncations", truncated)):
+                if np.asarray(given).dtype.kind not in NUMBERS:
+                    raise TypeError(f"step() returned {name} {given!r}, expected {self.num_lanes} numbers or flags")
             rows.reward[:] = reward
             rows.terminated[:], rows.truncated[:] = terminated, truncated
         except Exception as error:

@@ -28,6 +28,7 @@ from rookery.envs.lane import (
     Lane,
     LaneStep,
     cause_of,
+    is_true,
     picture,
     pictures_a_second,
     rests,
@@ -231,8 +232,10 @@ class SerialEnv(VectorBase):
                         if self.keep_infos == "ended":
                             self._infos[lane] = {AGENT: info}
                         writer.pay(block.rows, lane, reward)
-                        block.rows.terminated[lane] = bool(terminated)
-                        block.rows.truncated[lane] = bool(truncated)
+                        terminated = bool(terminated) and is_true(terminated, "terminated")
+                        truncated = bool(truncated) and is_true(truncated, "truncated")
+                        block.rows.terminated[lane] = terminated
+                        block.rows.truncated[lane] = truncated
                         if truncated and not terminated:
                             writer.keep_final(0, lane, FRESH)
                         self._in_a_row[lane] = 0

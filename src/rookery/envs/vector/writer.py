@@ -156,11 +156,12 @@ class RowWriter:
         """
         reward = self._slab.blocks[k].rows.reward
         try:
+            given = np.array(rewards)  # in a type of its own: a text such as "1" would be taken for a number
             if isinstance(rows, range):
-                reward[:] = rewards
+                reward[:] = given
             else:
-                reward[rows] = rewards
-            sound = False not in np.isfinite(reward).tobytes()
+                reward[rows] = given
+            sound = given.dtype.kind in "fiub" and False not in np.isfinite(reward).tobytes()
         except (TypeError, ValueError):
             sound = False
         if not sound:

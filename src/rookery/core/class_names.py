@@ -1,0 +1,49 @@
+"""How settings name classes of settings: short names such as ``ppo``, import paths, or the classes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.layers import import_object
+from rookery.core.settings import Settings, object_name
+
+
+class ClassNames:
+    """Knows the short names of config classes.
+
+    Args:
+        paths: Import path of a config class by short name.
+    """
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self.paths = paths
+
+    def spelled(self, name: Any) -> Any:
+        """Gives a short name as it is written here, whatever its capitals; anything else as it is."""
+        return next((known for known in self.paths if isinstance(name, str) and known.lower() == name.lower()), name)
+
+    def find(self, name: Any) -> tuple[type[Settings] | None, str]:
+        """Gives the config class of a name, and what is wrong with the name."""
+        if isinstance(name, type) and issubclass(name, Settings):
+            return name, ""
+        if not isinstance(name, str) or not name:
+            return None, "must be a name or a class of settings"
+        if ":" not in name and name not in self.paths:
+            there = f"there are {', '.join(self.paths)}{nearest(name, list(self.paths))}"
+            module, _, last = name.rpartition(".")
+            other = "or give the import path of a settings class, my.module:MyConfig"
+            return None, f"no such name; {there}; {f'write {module}:{last}' if module else other}"
+        try:
+            found = import_object(self.paths.get(name, name))
+        except ConfigError as error:
+            return None, str(error)
+        if not (isinstance(found, type) and issubclass(found, Settings)):
+            return None, "names no settings class"
+        return found, ""
+
+    def of(self, cls: type[Settings]) -> str:
+        """Gives the short name of a class if it has one, else ``module:Name``."""
+        path = object_name(cls)
+        return next((name for name, known in self.paths.items() if known == path), path)

@@ -1,0 +1,178 @@
+"""How much RAM a run will take at least, by its settings: what cannot fit is refused before it is made.
+
+The sums leave much out, so that nothing is refused that might fit. Replay memories have a sum of their own
+(`replay/budget.py`), because it is known to the last byte what they take.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from itertools import pairwise
+
+import numpy as np
+
+from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.core.config import Resolved
+from rookery.core.errors import ConfigError, TrainingError, refuse
+from rookery.core.settings import Settings
+from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.envs.base import Kind, VectorEnv
+from rookery.models.build import ModelConfig
+from rookery.replay.budget import bytes_free, gigabytes
+from rookery.training.settings import RunConfig
+
+MANY = 1000
+"""Copies of an environment from which on a few are made and measured first."""
+
+SAMPLE = 16
+"""So many."""
+
+LEAST = 500
+"""Bytes of a copy of an environment without its own: its seeds, episodes, slots."""
+
+ROW = 24
+"""Bytes of a decision's numbers besides observation and action: log-probability, reward, value, advantage, target."""
+
+WEIGHT = 12
+"""Bytes of a weight that is learned: itself, its gradient, a moment at least."""
+
+
+SHORTAGES = ("can't allocate memory", "out of memory", "bad_alloc")
+"""Texts of errors that are no MemoryError and mean one."""
+
+
+def decision_bytes(obs: ObsSpec, action: ActionSpec) -> int:
+    """Bytes of a decision, from its observation to its target."""
+    numbers = sum(int(np.prod(leaf.shape, dtype=np.int64)) * leaf.dtype.itemsize for leaf in obs.leaves)
+    return numbers + int(np.prod(action.shape, dtype=np.int64)) * action.dtype.itemsize + ROW
+
+
+def check_copies(resolved: Resolved[RunConfig], make: Callable[[int], VectorEnv]) -> None:
+    """Refuses more copies of the environment than there is room for; a few are made to see what they take.
+
+    Args:
+        resolved: Settings of the run.
+        make: Makes so many copies.
+
+    Raises:
+        ConfigError: If there is no room; says how many copies there is room for.
+    """
+    lanes, free = resolved.config.sampling.num_envs, bytes_free()
+    if free is None or lanes <= MANY:
+        return
+    copy, decisions = LEAST, 0
+    if lanes * LEAST <= free:
+        traced = tracemalloc.is_tracing()
+        if not traced:
+            tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        try:
+            with closing(make(SAMPLE)) as few:
+                copy += (tracemalloc.get_traced_memory()[0] - before) // SAMPLE
+                rows = [len(kind.agents) * decision_bytes(kind.obs, kind.action) for kind in few.kinds]
+        finally:
+            if not traced:
+                tracemalloc.stop()
+        decisions = sum(rows) * _fragment_length(resolved.config)
+    needed = copy + decisions
+    if lanes * needed > free:
+        played = f", with the {gigabytes(decisions)} of what it plays between updates" if decisions > copy else ""
+        raise ConfigError(
+            f"{_source(resolved, 'sampling.num_envs')}: sampling.num_envs = {lanes:,}: so many copies take "
+            f"{gigabytes(lanes * needed)} at least, {gigabytes(needed)} each{played}, and this process has "
+            f"{gigabytes(free)} left; use at most sampling.num_envs = {int(0.9 * free / needed):,}"
+        )
+
+
+def check_policies(resolved: Resolved[RunConfig], kinds: Mapping[str, Kind], slots: Callable[[str], int]) -> None:
+    """Refuses networks, and rollouts, that there is no room for.
+
+    Args:
+        resolved: Settings of the run.
+        kinds: The kind of agents that each policy plays.
+        slots: Gives how many agents of all copies a policy plays, at least.
+
+    Raises:
+        ConfigError: If there is no room; says what takes it, and what to set.
+    """
+    free = bytes_free()
+    if free is None:
+        return
+    problems: list[str] = []
+    for name, kind in kinds.items():
+        entry = resolved.config.policies[name]
+        cfg = entry.algorithm
+        rows = 0 if entry.frozen else _rows(cfg, slots(name))
+        size = rows * decision_bytes(kind.obs, kind.action)
+        if size > free:
+            problems.append(_rollout_problem(resolved, name, rows, size, free))
+        if isinstance(cfg.model, ModelConfig) and cfg.model.module is None and cfg.model.hidden:
+            path, widths = f"policies.{name}.model.hidden", cfg.model.hidden
+            weights = sum(before * after for before, after in pairwise((_inputs(kind.obs), *widths)))
+            if weights * WEIGHT > free:
+                problems.append(
+                    f"{_source(resolved, path)}: {path} = {list(widths)}: {weights:,} weights take "
+                    f"{gigabytes(weights * WEIGHT)} at least, and this process has {gigabytes(free)} left; use "
+                    "narrower layers"
+                )
+    refuse(problems)
+
+
+@contextmanager
+def explained_shortage() -> Iterator[None]:
+    """Says what takes memory where there was none left after all.
+
+    Raises:
+        TrainingError: Instead of the error of whoever asked for memory.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(text in str(error) for text in SHORTAGES):
+            raise
+        raise TrainingError(
+            f"there is not enough memory left ({' '.join(str(error).split())[:200] or 'MemoryError'}); what takes most "
+            "is algorithm.model.hidden times algorithm.minibatch_size (or batch_size), sampling.num_envs times "
+            "algorithm.fragment_length, and algorithm.replay.capacity: use less of one of them"
+        ) from error
+
+
+def _rollout_problem(resolved: Resolved[RunConfig], name: str, rows: int, size: int, free: int) -> str:
+    cfg = resolved.config.policies[name].algorithm
+    setting = "fragment_length" if getattr(cfg, "batch_size", None) is None else "batch_size"
+    path, value = f"policies.{name}.{setting}", getattr(cfg, setting)
+    return (
+        f"{_source(resolved, path)}: {path} = {value:,}: the {rows:,} decisions of an update take {gigabytes(size)} at "
+        f"least, and this process has {gigabytes(free)} left; use at most {setting} = "
+        f"{max(int(0.9 * value * free / size), 1):,}, or fewer sampling.num_envs"
+    )
+
+
+def _rows(cfg: AlgorithmConfig, slots: int) -> int:
+    """Decisions that are kept for an update, at least; of an algorithm without fragments nobody knows."""
+    length = _number(cfg, "fragment_length")
+    return _number(cfg, "batch_size") or length * slots if length else 0
+
+
+def _number(cfg: Settings, name: str) -> int:
+    """A setting that some algorithms have; 0 where there is none, or it is none."""
+    return int(getattr(cfg, name, None) or 0)
+
+
+def _fragment_length(config: RunConfig) -> int:
+    """The shortest fragments of a run's policies."""
+    own = [entry.algorithm for entry in config.policies.values() if not entry.frozen]
+    return min(_number(cfg, "fragment_length") for cfg in own or [config.algorithm])
+
+
+def _inputs(obs: ObsSpec) -> int:
+    """Numbers of an observation as a network gets them, without those of pictures and sets, which it encodes first."""
+    plain = [leaf for leaf in obs.leaves if not leaf.is_image and leaf.kind not in ("entities", "mask")]
+    return sum(sum(leaf.sizes) or int(np.prod(leaf.shape, dtype=np.int64)) for leaf in plain)
+
+
+def _source(resolved: Resolved[RunConfig], path: str) -> str:
+    """Who set a setting."""
+    return resolved.history[path][-1][0]
