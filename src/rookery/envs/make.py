@@ -9,7 +9,8 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -183,6 +184,20 @@ def env_name(env: Any) -> str:
     return "env" if name == "<lambda>" else name
 
 
+def random_play(env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> Iterator[Step]:
+    """Yields what an environment shows, step by step and without end, while random actions are played.
+
+    Args:
+        env: Throwaway environment.
+        seeds: Seeds of its episodes.
+        rng: Generator of the actions, which are drawn evenly among those allowed, or from the box.
+    """
+    shown = env.reset(seeds)
+    while True:
+        yield shown
+        shown = env.step(random_answers(env, shown, rng))
+
+
 def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Generator) -> list[Tree]:
     """Returns the observations that are met while random actions are played, and closes the environment.
 
@@ -196,12 +211,10 @@ def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Gene
         For each kind of `env`, the observations of all rows that waited for an action, ``[N, ...]`` each.
     """
     seen: list[list[Tree]] = []
-    shown = env.reset(seeds)
-    for _ in range(steps):
+    for shown in islice(random_play(env, seeds, rng), steps):
         seen += [[] for _ in env.kinds[len(seen) :]]
         for rows, trees in zip(shown.rows, seen, strict=True):
             trees.append({path: array[rows.waiting] for path, array in rows.obs.items()})
-        shown = env.step(random_answers(env, shown, rng))
     seen += [[] for _ in env.kinds[len(seen) :]]
     env.close()
     whole = zip((kind.obs.allocate(0) for kind in env.kinds), seen, strict=True)

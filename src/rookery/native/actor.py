@@ -14,10 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.native import ADDRESS, Build, DrawingHead, address, array_address, best_build, readable
+from rookery.core.native import (
+    ADDRESS,
+    BYTES,
+    FLOATS,
+    Build,
+    DrawingHead,
+    address,
+    array_address,
+    best_build,
+    readable,
+)
 from rookery.core.spaces import MASK, Tree
 from rookery.models.build import Encoder
-from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
+from rookery.native.networks import NativeRecurrence, NativeTrunk, Normalization, last_layers, layout_of
 from rookery.native.qualify import obstacle, obstacle_to_drawing, overridden
 from rookery.policies.export import read_policy
 from rookery.policies.normalize import RunningMeanStd
@@ -65,11 +75,13 @@ class NativeActor:
     def __init__(self, policy: Policy, build: Build) -> None:
         trunk, head, spec = policy.trunk, policy.head, policy.action_spec
         assert isinstance(trunk, Encoder)
-        normalized = {}
+        normalized: dict[str, Normalization] = {}
+        raw_types = {leaf.path: leaf.dtype for leaf in policy.obs_spec.leaves}
         if policy.normalizer is not None and policy.recall is None:
             for path, seen in zip(policy.normalizer.paths, policy.normalizer.statistics, strict=True):
                 assert isinstance(seen, RunningMeanStd)
-                normalized[path] = seen.mean32, seen.inverse_std32, policy.normalizer.clip
+                raw = BYTES if raw_types[path] == np.uint8 else FLOATS
+                normalized[path] = Normalization(raw, seen.mean32, seen.inverse_std32, policy.normalizer.clip)
         self.build = build
         self._recurrence = None
         if policy.memory is None:
