@@ -20,6 +20,7 @@ from rookery.core.native import (
     FLOATS,
     Build,
     DrawingHead,
+    InputLeaf,
     address,
     array_address,
     best_build,
@@ -27,7 +28,7 @@ from rookery.core.native import (
 )
 from rookery.core.spaces import MASK, Tree
 from rookery.models.build import Encoder
-from rookery.native.networks import NativeRecurrence, NativeTrunk, Normalization, last_layers, layout_of
+from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
 from rookery.native.qualify import obstacle, obstacle_to_drawing, overridden
 from rookery.policies.export import read_policy
 from rookery.policies.normalize import RunningMeanStd
@@ -75,13 +76,14 @@ class NativeActor:
     def __init__(self, policy: Policy, build: Build) -> None:
         trunk, head, spec = policy.trunk, policy.head, policy.action_spec
         assert isinstance(trunk, Encoder)
-        normalized: dict[str, Normalization] = {}
-        raw_types = {leaf.path: leaf.dtype for leaf in policy.obs_spec.leaves}
+        normalized: dict[str, InputLeaf] = {}
+        byte_paths = {leaf.path for leaf in policy.obs_spec.leaves if leaf.dtype == np.uint8}
         if policy.normalizer is not None and policy.recall is None:
             for path, seen in zip(policy.normalizer.paths, policy.normalizer.statistics, strict=True):
                 assert isinstance(seen, RunningMeanStd)
-                raw = BYTES if raw_types[path] == np.uint8 else FLOATS
-                normalized[path] = Normalization(raw, seen.mean32, seen.inverse_std32, policy.normalizer.clip)
+                kind, width = BYTES if path in byte_paths else FLOATS, seen.mean32.numel()
+                clip = policy.normalizer.clip
+                normalized[path] = InputLeaf(kind, width, 1.0, seen.mean32, seen.inverse_std32, clip)
         self.build = build
         self._recurrence = None
         if policy.memory is None:

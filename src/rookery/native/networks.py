@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from ctypes import Array, c_void_p
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -36,25 +35,8 @@ from rookery.native.qualify import RECURRENT
 
 DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
 
-
-class Normalization(NamedTuple):
-    """How a leaf is normalized on its way to the first layer.
-
-    Attributes:
-        raw: `FLOATS` or `BYTES`, the leaf before.
-        mean: ``[*leaf.shape]`` float32.
-        inverse_std: ``[*leaf.shape]`` float32.
-        clip: Largest size of a normalized number.
-    """
-
-    raw: int
-    mean: Tensor
-    inverse_std: Tensor
-    clip: float
-
-
-Normalized = Mapping[str, Normalization]
-"""The leaves that kernels normalize, by path."""
+Normalized = Mapping[str, InputLeaf]
+"""How kernels read the leaves that they normalize, by path."""
 
 
 def last_layers(head: nn.Module) -> list[nn.Linear]:
@@ -108,13 +90,8 @@ class NativeTrunk:
         leaves = []
         for leaf in trunk.vectors:
             width = int(np.prod(leaf.shape))
-            known = normalized.get(leaf.path)
             kind = FLOATS if leaf.dtype == np.float32 else BYTES
-            leaves.append(
-                InputLeaf(kind, width, leaf.scale)
-                if known is None
-                else InputLeaf(known.raw, width, 1.0, known.mean, known.inverse_std, known.clip)
-            )
+            leaves.append(normalized.get(leaf.path, InputLeaf(kind, width, leaf.scale)))
         leaves += [InputLeaf(CATEGORIES, len(leaf.sizes)) for leaf in trunk.categories]
         layers, table, first = [], None, trunk.first
         if first is not None:
