@@ -211,10 +211,12 @@ def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Gene
         For each kind of `env`, the observations of all rows that waited for an action, ``[N, ...]`` each.
     """
     seen: list[list[Tree]] = []
-    for shown in islice(random_play(env, seeds, rng), steps):
+    play = random_play(env, seeds, rng)
+    for shown in islice(play, steps):
         seen += [[] for _ in env.kinds[len(seen) :]]
         for rows, trees in zip(shown.rows, seen, strict=True):
             trees.append({path: array[rows.waiting] for path, array in rows.obs.items()})
+    next(play)  # kinds that appear in what the last actions lead to are there, too
     seen += [[] for _ in env.kinds[len(seen) :]]
     env.close()
     whole = zip((kind.obs.allocate(0) for kind in env.kinds), seen, strict=True)
