@@ -169,6 +169,7 @@ CLAIMS = [
     Claim("cartpole-reinforce", preset("CartPole-v1", "reinforce"), 200_000, evaluation_return, 350, 0.2),
     Claim("pendulum", preset("Pendulum-v1"), 100_000, evaluation_return, -250, 0.5),
     Claim("minigrid-empty-5x5", preset("MiniGrid-Empty-5x5-v0"), 60_000, evaluation_return, 0.9, 1),
+    Claim("minigrid-doorkey-5x5", preset("MiniGrid-DoorKey-5x5-v0"), 100_000, evaluation_return_of_100, 0.9, 1.5),
     Claim("lunar-lander", preset("LunarLander-v3"), 1_000_000, evaluation_return, 200, 2),
     Claim("inverted-pendulum", preset("InvertedPendulum-v5"), 300_000, evaluation_return, 900, 0.7),
     Claim("half-cheetah", preset("HalfCheetah-v5"), 1_000_000, evaluation_return, 1400, 2.5),

@@ -124,8 +124,8 @@ def presets_page() -> str:
         "",
         "## By space",
         "",
-        "These always apply: *image* if any part of the observation is a picture, else *continuous* if any part of an",
-        "action is a Box, else *discrete*.",
+        "These always apply: *image* if any part of the observation is a picture of pixels, else *continuous* if any part",
+        "of an action is a Box, else *discrete*.",
         "",
     ]
     for algorithm in ENV_PRESETS:

@@ -54,6 +54,13 @@ def test_minigrid_goal_is_found_straight_after_16000_steps(learning, solved):
     assert (trainer.evaluate(20).return_mean >= 0.8) == solved
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+def test_minigrid_door_is_opened_with_its_key_after_100000_steps(learning, solved):
+    trainer, _ = trained("MiniGrid-DoorKey-5x5-v0", 100_000 if learning else 4_000, learning, preset="auto")
+    assert (trainer.evaluate(100).return_mean >= 0.8) == solved
+
+
 @pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
 def test_two_policies_in_the_arena_gain_15_points_in_40000_steps(learning, solved):
     _, result = trained(MultiAgentArena, 40_000 if learning else 20_000, learning, **TWO)

@@ -9,7 +9,7 @@ from rookery.core.flat import flatten
 from rookery.core.optim import Adam, gradient_step
 from rookery.core.spaces import obs_spec
 from rookery.models.build import ModelConfig
-from rookery.models.pictures import ImageEncoder, image_layout, network_for, small_layers
+from rookery.models.pictures import NUM_CODES, ImageEncoder, image_layout, network_for, small_layers
 
 
 def leaf(*shape, dtype=np.uint8):
@@ -17,9 +17,10 @@ def leaf(*shape, dtype=np.uint8):
     return obs_spec(space, spaces.Discrete(2)).leaves[0]
 
 
-def encoder(*shape, cnn="auto", width=1, precision="float32", seed=0, dtype=np.uint8):
+def encoder(*shape, cnn="auto", width=1, precision="float32", seed=0, dtype=np.uint8, codes=False):
     generator = torch.Generator().manual_seed(seed)
-    return ImageEncoder(leaf(*shape, dtype=dtype), cnn=cnn, cnn_width=width, precision=precision, generator=generator)
+    network = {"cnn": cnn, "cnn_width": width, "precision": precision, "codes": codes}
+    return ImageEncoder(leaf(*shape, dtype=dtype), **network, generator=generator)
 
 
 def pictures(rows, *shape):
@@ -214,3 +215,30 @@ def test_a_network_learns_in_bfloat16_what_it_sees(cnn):
         after = (head(module(seen[0])).argmax(1) == seen[1]).float().mean()
     assert before < 0.8
     assert after > 0.95
+
+
+@pytest.mark.parametrize("shape", [(7, 7, 3), (2, 6, 5)])
+def test_codes_are_looked_up_as_a_convolution_on_one_hots_would(shape):
+    subject = encoder(*shape, codes=True)
+    image = torch.randint(0, NUM_CODES, (4, *shape), dtype=torch.uint8)
+    channels_last = image if subject.channels_last else image.permute(0, 2, 3, 1)
+    hot = functional.one_hot(channels_last.long(), NUM_CODES).flatten(3).permute(0, 3, 1, 2).float()
+    maps = functional.conv2d(hot, subject.embedding.table.T[:, :, None, None])
+    expected = torch.relu(subject.linear(subject.convolutions(maps, 1.0).flatten(1)))
+    assert torch.allclose(subject(image), expected, atol=1e-5)
+
+
+def test_numbers_that_are_no_codes_are_read_as_the_greatest_code():
+    subject = encoder(7, 7, 3, codes=True)
+    image = torch.full((1, 7, 7, 3), NUM_CODES - 1, dtype=torch.uint8)
+    assert torch.equal(subject(image), subject(torch.full_like(image, 255)))
+    assert not torch.equal(subject(image), subject(torch.zeros_like(image)))
+
+
+def test_codes_differ_for_a_network_whose_pixels_would_nearly_vanish():
+    one, other = torch.full((1, 7, 7, 3), 4, dtype=torch.uint8), torch.full((1, 7, 7, 3), 5, dtype=torch.uint8)
+
+    def contrast(subject):
+        return float((subject(one) - subject(other)).detach().norm())
+
+    assert contrast(encoder(7, 7, 3, codes=True)) > 20 * contrast(encoder(7, 7, 3))

@@ -198,7 +198,7 @@ def test_large_numbers_make_no_noise(activation):
     assert logp == pytest.approx(likelihood, rel=1e-4, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["two vectors", "matrix", "mixed"])
+@pytest.mark.parametrize("name", ["two vectors", "matrix", "mixed", "bytes", "few bytes"])
 def test_observations_are_normalized_as_the_policy_does(name):
     policy = acting(OBSERVATIONS[name], NUMBERS, normalize_obs=True, obs_clip=1.5)
     same(policy)

@@ -54,21 +54,26 @@ MIXED = spaces.Dict(
 )
 
 
-def test_only_float_boxes_are_normalized_and_the_given_tree_is_left_alone():
+def test_boxes_are_normalized_and_the_given_tree_is_left_alone():
     spec = obs_spec(MIXED, spaces.Discrete(2))
     normalizer = ObsNormalizer(spec, clip=10.0)
-    assert normalizer.paths == ("a", "d")
+    assert normalizer.paths == ("a", "b", "d")
+    assert ObsNormalizer(spec, clip=10.0, raw=("b",)).paths == ("a", "d")
+    assert [str(leaf.dtype) for leaf in normalizer.spec.leaves] == ["float32", "float32", "int64", "float32", "bool"]
+    assert [leaf.scale for leaf in normalizer.spec.leaves] == [1.0] * 5  # nothing is divided a second time
     tree = {path: torch.from_numpy(array) for path, array in spec.allocate(50).items()}
     tree["a"] = torch.randn(50, 2) * 3 + 7
+    tree["b"] = torch.randint(0, 11, (50, 3), dtype=torch.uint8)
     tree["d"] = torch.randn(50, 2, 2)
     given = {path: value.clone() for path, value in tree.items()}
     normalizer.update(tree)
     out = normalizer(tree)
     assert all(torch.equal(tree[path], given[path]) for path in tree)
     assert list(out) == list(tree)
-    assert all(out[path] is tree[path] for path in ("b", "c", "action_mask"))
-    assert torch.allclose(out["a"].mean(0), torch.zeros(2), atol=1e-5)
-    assert torch.allclose(out["a"].std(0, unbiased=False), torch.ones(2), atol=1e-5)
+    assert all(out[path] is tree[path] for path in ("c", "action_mask"))
+    for path, size in (("a", 2), ("b", 3)):
+        assert torch.allclose(out[path].mean(0), torch.zeros(size), atol=1e-5)
+        assert torch.allclose(out[path].std(0, unbiased=False), torch.ones(size), atol=1e-5)
 
 
 def test_numbers_are_clipped_and_constants_do_not_blow_up():
@@ -82,7 +87,7 @@ def test_numbers_are_clipped_and_constants_do_not_blow_up():
 def test_state_dict_carries_the_statistics():
     spec = obs_spec(MIXED, spaces.Discrete(2))
     one, two = ObsNormalizer(spec, clip=10.0), ObsNormalizer(spec, clip=10.0)
-    tree = {"a": torch.randn(20, 2), "d": torch.randn(20, 2, 2)}
+    tree = {"a": torch.randn(20, 2), "b": torch.randn(20, 3), "d": torch.randn(20, 2, 2)}
     one.update(tree)
     two.load_state_dict(one.state_dict())
     assert torch.equal(one(tree)["a"], two(tree)["a"])

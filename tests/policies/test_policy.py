@@ -104,6 +104,32 @@ def test_a_normalizer_exists_only_where_there_is_something_to_normalize():
     assert policy(normalize_obs=True, obs_clip=3.0).normalizer.clip == 3.0
 
 
+BYTES = spaces.Dict(
+    {
+        "camera": spaces.Box(0, 255, (6, 5, 3), np.uint8),
+        "plane": spaces.Box(0, 255, (4, 5), np.uint8),
+        "vector": spaces.Box(0, 255, (3,), np.uint8),
+    }
+)
+
+
+def test_bytes_are_normalized_unless_they_are_pictures_or_become_some():
+    assert policy(BYTES, normalize_obs=True).normalizer.paths == ("plane", "vector")
+    assert policy(BYTES, normalize_obs=True, memory={"frames": 3}).normalizer.paths == ("vector",)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+@pytest.mark.parametrize("model", [{}, {"memory": {"frames": 2}, "entities": ()}])
+def test_normalized_bytes_reach_the_network_in_standard_deviations(shape, model):
+    subject = policy(spaces.Box(0, 255, shape, np.uint8), normalize_obs=True, **model)
+    rows = torch.randint(0, 11, (400, *shape), dtype=torch.uint8)
+    subject.normalizer.update({"obs": rows})
+    if not model:
+        assert subject.normalize({"obs": rows})["obs"].std() == pytest.approx(1.0, abs=0.01)
+    low, high = (subject.features({"obs": torch.full_like(rows[:1], number)}) for number in (0, 10))
+    assert (low - high).norm() > 1.0  # 0.1 at most where 10 is read as 10 / 255
+
+
 def test_predict_gives_one_action_for_one_observation_and_a_batch_for_a_batch():
     subject = favour(policy(), [0.0, 0.0, 1.0])
     one, many = subject.predict(np.zeros(4, np.float32)), subject.predict(np.zeros((5, 4), np.float32))

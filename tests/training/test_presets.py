@@ -62,10 +62,15 @@ class Toy(gymnasium.Env):
 )
 def test_the_space_decides_which_preset_fits(obs, action, kind):
     specs = obs_spec(obs, action), action_spec(action)
-    assert space_kind(*specs) == kind
-    layer = space_layer("ppo", *specs, "policies.a", remembers=False)
+    assert space_kind(*specs, codes=()) == kind
+    layer = space_layer("ppo", *specs, "policies.a", remembers=False, codes=())
     assert layer.source == f"space preset {kind}"
     assert layer.values == {f"policies.a.{path}": value for path, value in SPACE_PRESETS["ppo"].get(kind, {}).items()}
+
+
+def test_a_picture_of_codes_is_no_image():
+    specs = obs_spec(PICTURE, CHOICE), action_spec(CHOICE)
+    assert space_kind(*specs, codes=("obs",)) == "discrete"
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

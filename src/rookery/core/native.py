@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 8
+INTERFACE_VERSION = 9
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -247,8 +247,8 @@ class InputLeaf(NamedTuple):
     Attributes:
         kind: `FLOATS`, `BYTES` or `CATEGORIES` (int64).
         width: Numbers or categories of a row.
-        scale: Bytes are divided by it.
-        mean: ``[width]``; floats become ``(x - mean) * inverse_std``. None = they stay.
+        scale: Bytes without a mean are divided by it.
+        mean: ``[width]``; floats and bytes become ``(x - mean) * inverse_std``. None = they do not.
         inverse_std: ``[width]``.
         clip: Largest size of a number after that.
     """

@@ -10,7 +10,8 @@ import importlib
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -219,6 +220,20 @@ def code_of(name: str) -> str:
     return "" if attribute in gymnasium.registry and not hasattr(imported, attribute) else name
 
 
+def random_play(env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> Iterator[Step]:
+    """Yields what an environment shows, step by step and without end, while random actions are played.
+
+    Args:
+        env: Throwaway environment.
+        seeds: Seeds of its episodes.
+        rng: Generator of the actions, which are drawn evenly among those allowed, or from the box.
+    """
+    shown = env.reset(seeds)
+    while True:
+        yield shown
+        shown = env.step(random_answers(env, shown, rng))
+
+
 def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Generator) -> list[Tree]:
     """Returns the observations that are met while random actions are played, and closes the environment.
 
@@ -232,12 +247,12 @@ def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Gene
         For each kind of `env`, the observations of all rows that waited for an action, ``[N, ...]`` each.
     """
     seen: list[list[Tree]] = []
-    shown = env.reset(seeds)
-    for _ in range(steps):
+    play = random_play(env, seeds, rng)
+    for shown in islice(play, steps):
         seen += [[] for _ in env.kinds[len(seen) :]]
         for rows, trees in zip(shown.rows, seen, strict=True):
             trees.append({path: array[rows.waiting] for path, array in rows.obs.items()})
-        shown = env.step(random_answers(env, shown, rng))
+    next(play)  # kinds that appear in what the last actions lead to are there, too
     seen += [[] for _ in env.kinds[len(seen) :]]
     env.close()
     whole = zip((kind.obs.allocate(0) for kind in env.kinds), seen, strict=True)

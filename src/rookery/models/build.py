@@ -3,7 +3,8 @@
 A custom model is ``MyModel(obs_space, **module_config)`` with ``forward(obs) -> features [N, F]`` and an attribute
 ``num_features`` = F. `obs` looks like the space: a tensor ``[N, *shape]`` for a plain space, a dict or tuple of them
 for Dict and Tuple. Boxes and MultiBinary come as float32 in the space's own shape (uint8 boxes divided by their upper
-bound, 255 for images; float boxes normalized if `normalize_obs` is on); Discrete and MultiDiscrete come as int64
+bound, 255 for images, unless `codes` names them; boxes that are no images of bytes normalized if `normalize_obs` is
+on); Discrete and MultiDiscrete come as int64
 counted from 0. A set of entities comes as float32 ``[N, max, 1 + k]``, the first column 1 for those that are there. An
 action mask in the space is left out (the head applies it), and so are parts that cannot be used (in
 a tuple, None stands in their place). One with a memory of its own has two lines more: see `CustomMemory`.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -81,7 +82,9 @@ class ModelConfig(Settings):
     """Whether the value function stands on the policy's features instead of a network of its own."""
 
     normalize_obs: bool = False
-    """Whether float observations are shifted and scaled by their running mean and standard deviation."""
+    """Whether boxes, of floats and of bytes that are no picture, are shifted and scaled by their running mean and
+    standard deviation.
+    """
 
     obs_clip: PositiveFloat = 10.0
     """Largest size of a normalized number, in standard deviations."""
@@ -96,6 +99,12 @@ class ModelConfig(Settings):
 
     cnn_width: PositiveInt = 1
     """Multiplies the filters of that network."""
+
+    codes: tuple[str, ...] | None = None
+    """Paths of pictures of bytes whose numbers are codes from 0 to 31 (of things, colours, states) and no brightness: a
+    vector is learned for each code. Null = decided by `sampling.warmup_steps` random decisions: where no larger number
+    is seen; ``[]`` = none.
+    """
 
     entities: tuple[str, ...] = ()
     """Paths of boxes ``[max, k]`` in the observation that are sets as well, in which rows of zeros are absent members.
@@ -193,6 +202,7 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
     if cfg.module_config:
         raise ConfigError(f"model.module_config is {cfg.module_config}, but model.module is not set; {CONTRACT}")
     leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask"}
+    _check_codes(cfg.codes or (), leaves)
     _check_paths("goals", cfg.goals, leaves)
     _check_paths("entities", cfg.entities, leaves)
     for path in cfg.entities:
@@ -248,6 +258,16 @@ def _check_paths(setting: str, paths: tuple[str, ...], leaves: Mapping[str, Leaf
                 f"model.{setting}: the observation has no part {path!r}{nearest(path, list(leaves))}; it has "
                 f"{', '.join(leaves)}"
             )
+
+
+def _check_codes(paths: tuple[str, ...], leaves: Mapping[str, Leaf]) -> None:
+    """Refuses codes in what is no picture of bytes; says which are."""
+    pictures = [path for path, leaf in leaves.items() if leaf.dtype == np.uint8 and image_layout(leaf)]
+    for path in paths:
+        if path not in pictures:
+            there = f"there are {', '.join(pictures)}" if pictures else "there is none: leave model.codes out"
+            near = nearest(path, pictures)
+            raise ConfigError(f"model.codes: no picture of bytes is observed as {path!r}{near}; {there}")
 
 
 class MixedLinear(nn.Module):
@@ -313,7 +333,14 @@ class Encoder(nn.Module):
         self.pictures = tuple(leaf.path for leaf in pictures)
         # A list, because paths are the user's words, and a module cannot be called "keys" or hold a dot.
         images = [
-            ImageEncoder(leaf, cnn=cfg.cnn, cnn_width=cfg.cnn_width, precision=cfg.precision, generator=generator)
+            ImageEncoder(
+                leaf,
+                cnn=cfg.cnn,
+                cnn_width=cfg.cnn_width,
+                precision=cfg.precision,
+                codes=leaf.path in (cfg.codes or ()),
+                generator=generator,
+            )
             for leaf in pictures
         ]
         self.images = nn.ModuleList(images)
@@ -567,7 +594,10 @@ def _build_custom(obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator) ->
         if not isinstance(width, int) or width < 1:
             found = "has no num_features" if width is None else f"has num_features {width!r}, not a positive int"
             raise ConfigError(f"model.module {name} {found}; {CONTRACT}")
-        trunk = CustomTrunk(obs, module)
+        leaves = {leaf.path: leaf for leaf in obs.leaves}
+        _check_codes(cfg.codes or (), leaves)
+        plain = {path: replace(leaves[path], scale=1.0) for path in cfg.codes or ()}
+        trunk = CustomTrunk(replace(obs, leaves=tuple(({**leaves, **plain}).values())), module)
         _try_out(trunk, obs, name)
     return trunk
 

@@ -25,6 +25,12 @@ def orthogonal(*shape: int, gain: float, generator: torch.Generator) -> Tensor:
     return weight
 
 
+def normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
+    """A weight of independent normal numbers of mean 0."""
+    weight: Tensor = nn.init.normal_(torch.empty(shape), std=std, generator=generator)
+    return weight
+
+
 def linear(num_inputs: int, num_outputs: int, *, gain: float, generator: torch.Generator) -> nn.Linear:
     """A linear layer."""
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, num_inputs, num_outputs)

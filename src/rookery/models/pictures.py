@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import Leaf
-from rookery.models.layers import HIDDEN_GAIN, convolution, linear
+from rookery.models.layers import HIDDEN_GAIN, convolution, linear, normal
 
 SMALLEST_PICTURE = 3  # pixels; a three-dimensional box with a shorter side is read as a vector
 SMALLEST_NATURE = 36  # pixels: the shortest side on which the three layers of the Nature network leave one pixel
@@ -26,6 +26,11 @@ IMPALA_FILTERS = (16, 32, 32)
 SMALL_FILTERS = (16, 32, 64)
 SMALL_STRIDE_FROM = 14  # pixels: from here on a small network halves its picture
 FEATURES = {"nature": 512, "impala": 256, "small": 128}
+NUM_CODES = 32
+"""Codes that a number of a picture may be, counted from 0; greater numbers are read as the greatest code."""
+
+CODE_SIZE = 32
+"""Width of the vector that a code is looked up as."""
 
 
 def image_layout(leaf: Leaf) -> tuple[int, int, int, bool] | None:
@@ -151,11 +156,37 @@ class ResidualStack(nn.ModuleList):
         return torch.relu_(x)
 
 
+class CodeEmbedding(nn.Module):
+    """Looks up a vector for each number of a picture of codes, and sums those of a cell's channels.
+
+    It equals a 1x1 convolution on the codes as one-hots: numbers that name things, colours or states have no order
+    that a network should have to unlearn.
+
+    Args:
+        channels: Numbers of a cell, each with a table of its own.
+        generator: Draws the vectors.
+    """
+
+    offsets: Tensor
+
+    def __init__(self, channels: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.table = nn.Parameter(normal(channels * NUM_CODES, CODE_SIZE, std=channels**-0.5, generator=generator))
+        self.register_buffer("offsets", torch.arange(channels) * NUM_CODES, persistent=False)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Maps ``[N, CODE_SIZE, height, width]`` of codes ``[N, height, width, channels]``."""
+        codes = image.to(torch.int64).clamp_(0, NUM_CODES - 1) + self.offsets
+        cells = functional.embedding_bag(codes.flatten(0, 2), self.table, mode="sum")
+        return cells.view(*codes.shape[:3], CODE_SIZE).permute(0, 3, 1, 2)
+
+
 class ImageEncoder(nn.Module):
     """Convolutions, then one linear layer with a ReLU: 512 features (nature), 256 (impala) or 128 (small).
 
     Args:
         leaf: The picture; its `scale` divides the pixels.
+        codes: Whether its numbers are codes, which are looked up first, and not how bright a pixel is.
         cnn: Which network: ``auto``, ``nature``, ``impala`` or ``small``.
         cnn_width: Multiplies the filters of every layer.
         precision: ``float32``, or ``bfloat16`` for products while learning.
@@ -165,12 +196,23 @@ class ImageEncoder(nn.Module):
         ConfigError: If the picture is too small for the network that was asked for.
     """
 
-    def __init__(self, leaf: Leaf, *, cnn: str, cnn_width: int, precision: str, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        leaf: Leaf,
+        *,
+        cnn: str,
+        cnn_width: int,
+        precision: str,
+        codes: bool,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
         layout = image_layout(leaf)
         assert layout is not None
         channels, height, width, self.channels_last = layout
-        self.scale = leaf.scale
+        self.scale = 1.0 if codes else leaf.scale
+        self.embedding = CodeEmbedding(channels, generator=generator) if codes else None
+        channels = CODE_SIZE if codes else channels
         self.learns_in_bfloat16 = precision == "bfloat16"
         network = network_for(cnn, leaf)
         self.num_features = FEATURES[network]
@@ -199,5 +241,5 @@ class ImageEncoder(nn.Module):
     def _features(self, image: Tensor, dtype: torch.dtype) -> Tensor:
         if not self.channels_last:
             image = torch.stack(image.unbind(1), -1)  # plane by plane: twice as fast as a copy in the other order
-        x = image.to(dtype).permute(0, 3, 1, 2)
+        x = image.to(dtype).permute(0, 3, 1, 2) if self.embedding is None else self.embedding(image)
         return torch.relu_(self.linear(self.convolutions(x, self.scale).flatten(1)))

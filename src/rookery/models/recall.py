@@ -278,6 +278,12 @@ def _stacked_leaf(leaf: Leaf, frames: int) -> Leaf:
     return Leaf(leaf.path, kind, shape, leaf.dtype, leaf.sizes * frames, leaf.scale)
 
 
+def byte_pictures(obs: ObsSpec, frames: int) -> list[Leaf]:
+    """The leaves of bytes that a trunk sees as pictures: those that are, and planes of which several are stacked."""
+    leaves = [leaf for leaf in obs.leaves if leaf.kind == "box" and leaf.dtype == np.uint8]
+    return [leaf for leaf in leaves if image_layout(_stacked_leaf(leaf, frames) if frames > 1 else leaf)]
+
+
 def _arranged(leaf: Leaf, stack: Tensor) -> Tensor:
     """Observations ``[N, frames, *leaf.shape]`` in the shape that `_stacked_leaf` says."""
     layout = image_layout(leaf)

@@ -14,7 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.native import ADDRESS, Build, DrawingHead, address, array_address, best_build, readable
+from rookery.core.native import (
+    ADDRESS,
+    BYTES,
+    FLOATS,
+    Build,
+    DrawingHead,
+    InputLeaf,
+    address,
+    array_address,
+    best_build,
+    readable,
+)
 from rookery.core.spaces import MASK, Tree
 from rookery.core.trust import TrustCode
 from rookery.models.build import Encoder
@@ -68,11 +79,14 @@ class NativeActor:
     def __init__(self, policy: Policy, build: Build) -> None:
         trunk, head, spec = policy.trunk, policy.head, policy.action_spec
         assert isinstance(trunk, Encoder)
-        normalized = {}
+        normalized: dict[str, InputLeaf] = {}
+        byte_paths = {leaf.path for leaf in policy.obs_spec.leaves if leaf.dtype == np.uint8}
         if policy.normalizer is not None and policy.recall is None:
             for path, seen in zip(policy.normalizer.paths, policy.normalizer.statistics, strict=True):
                 assert isinstance(seen, RunningMeanStd)
-                normalized[path] = seen.mean32, seen.inverse_std32, policy.normalizer.clip
+                kind, width = BYTES if path in byte_paths else FLOATS, seen.mean32.numel()
+                clip = policy.normalizer.clip
+                normalized[path] = InputLeaf(kind, width, 1.0, seen.mean32, seen.inverse_std32, clip)
         self.build = build
         self._recurrence = None
         if policy.memory is None:

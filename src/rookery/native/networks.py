@@ -35,8 +35,8 @@ from rookery.native.qualify import RECURRENT
 
 DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
 
-Normalized = Mapping[str, tuple[Tensor, Tensor, float]]
-"""Mean, inverse standard deviation and clip of the leaves that are normalized, by path."""
+Normalized = Mapping[str, InputLeaf]
+"""How kernels read the leaves that they normalize, by path."""
 
 
 def last_layers(head: nn.Module) -> list[nn.Linear]:
@@ -90,9 +90,8 @@ class NativeTrunk:
         leaves = []
         for leaf in trunk.vectors:
             width = int(np.prod(leaf.shape))
-            mean, inverse, clip = normalized.get(leaf.path, (None, None, 0.0))
             kind = FLOATS if leaf.dtype == np.float32 else BYTES
-            leaves.append(InputLeaf(kind, width, leaf.scale, mean, inverse, clip))
+            leaves.append(normalized.get(leaf.path, InputLeaf(kind, width, leaf.scale)))
         leaves += [InputLeaf(CATEGORIES, len(leaf.sizes)) for leaf in trunk.categories]
         layers, table, first = [], None, trunk.first
         if first is not None:

@@ -124,7 +124,7 @@ def _computed(model: ModelConfig) -> dict[str, Any]:
     names = ("activation", "layer_norm", "obs_clip", "cnn", "entities", "entities_as", "entity_heads", "goals",
              "goal_conditioning")  # fmt: skip
     memory = {f"memory.{name}": getattr(model.memory, name) for name in MEMORY_SETTINGS}
-    return {**{name: getattr(model, name) for name in names}, **memory}
+    return {**{name: getattr(model, name) for name in names}, "codes": model.codes or (), **memory}
 
 
 def _build(name: str, described: dict[str, Any]) -> Policy:

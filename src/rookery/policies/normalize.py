@@ -7,6 +7,7 @@ learning read float32 copies of them.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -67,25 +68,33 @@ class RunningMeanStd(nn.Module):
 
 
 class ObsNormalizer(nn.Module):
-    """Normalizes the float boxes of an observation tree; bytes, flags, categories and masks pass through.
+    """Normalizes the boxes of an observation tree, of floats and of bytes; all other leaves pass through.
 
     Args:
         obs: Layout of the observations.
         clip: Largest size of a normalized number, in standard deviations.
-        raw: Paths of leaves that pass through too.
+        raw: Paths of leaves that pass through too: pictures of bytes.
+
+    Attributes:
+        paths: Paths of the leaves that are normalized.
+        spec: Layout of the observations after that: what is normalized is float32.
     """
 
     def __init__(self, obs: ObsSpec, clip: float, raw: Collection[str] = ()) -> None:
         super().__init__()
-        boxes = [leaf for leaf in obs.leaves if leaf.kind == "box" and leaf.dtype == np.float32]
-        leaves = [leaf for leaf in boxes if leaf.path not in raw]
+        leaves = [leaf for leaf in obs.leaves if leaf.kind == "box" and leaf.path not in raw]
         self.clip = clip
         self.paths = tuple(leaf.path for leaf in leaves)
+        after = [
+            replace(leaf, dtype=np.dtype(np.float32), scale=1.0) if leaf.path in self.paths else leaf
+            for leaf in obs.leaves
+        ]
+        self.spec = replace(obs, leaves=tuple(after))
         # A list, because paths are the user's words, and a module cannot be called "keys" or hold a dot.
         self.statistics = nn.ModuleList(RunningMeanStd(leaf.shape) for leaf in leaves)
 
     def forward(self, obs: TensorTree) -> TensorTree:
-        """The tree with normalized float boxes; the given tree stays as it is."""
+        """The tree with normalized boxes; the given tree stays as it is."""
         tree = dict(obs)
         for path, statistics in zip(self.paths, self.statistics, strict=True):
             tree[path] = statistics(obs[path]).clamp(-self.clip, self.clip)

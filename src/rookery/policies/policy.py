@@ -17,7 +17,7 @@ from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig, build_body
 from rookery.models.distributions import Behavior, NoiseSpec
 from rookery.models.heads import ActionHead, DistributionHead, HeadSpec, distribution_for
-from rookery.models.recall import build_recall
+from rookery.models.recall import build_recall, byte_pictures
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.policies.normalize import ObsNormalizer
 
@@ -52,7 +52,7 @@ class Policy(nn.Module):
         obs_spec: Layout of the observations.
         action_spec: Layout of the actions.
         model: Settings of its network.
-        normalizer: Normalizes float observations, or None. Its statistics are buffers, part of `state_dict`.
+        normalizer: Normalizes boxes that are no pictures of bytes, or None. Its statistics are part of `state_dict`.
         recall: Widens what the trunk sees by earlier observations, the last action and reward; None if it need not.
         input_spec: Layout of what the trunk sees.
         trunk: From that to features.
@@ -87,10 +87,12 @@ class Policy(nn.Module):
         self._masked = obs.has_mask
         self.action_spec = action
         self.model = model
-        normalizer = ObsNormalizer(obs, model.obs_clip, model.entities) if model.normalize_obs else None
-        self.normalizer = normalizer if normalizer is not None and normalizer.paths else None
-        self.recall = build_recall(obs, action, model.memory, model.entities)
-        self.input_spec = obs if self.recall is None else self.recall.spec
+        pictures = [leaf.path for leaf in byte_pictures(obs, model.memory.frames)]
+        normalizer = ObsNormalizer(obs, model.obs_clip, (*model.entities, *pictures))
+        self.normalizer = normalizer if model.normalize_obs and normalizer.paths else None
+        seen = obs if self.normalizer is None else self.normalizer.spec
+        self.recall = build_recall(seen, action, model.memory, model.entities)
+        self.input_spec = seen if self.recall is None else self.recall.spec
         self.trunk, self.memory, self.num_features = build_body(self.input_spec, model, generator=generator)
         self.head_spec = DistributionHead() if head is None else head
         try:

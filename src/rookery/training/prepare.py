@@ -29,11 +29,21 @@ from rookery.policies.export import read_policy, start_from
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.training.codes import code_layers, codes_of
 from rookery.training.named_policies import check_named
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.replay_sources import replay_values
 from rookery.training.room import check_copies, check_policies
-from rookery.training.settings import SECTIONS, SHORTHANDS, RunConfig, algorithm_family, algorithm_name
+from rookery.training.settings import (
+    SECTIONS,
+    SHORTHANDS,
+    RunConfig,
+    algorithm_family,
+    algorithm_name,
+    has_own_class,
+    settings_of,
+)
+from rookery.training.unused import unused_settings
 
 
 def code_values(
@@ -176,9 +186,17 @@ def prepare(
         layers.append(Layer("default", {"policies.main": {}}))
     check_named(user_layers, [agent for kind in env.kinds for agent in kind.agents], second.config.policy_mapping)
     mapping = PolicyMapping(second.config.policy_mapping, names)
+    decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)
+    if decisions and stand_in is None:
+        observed = {name: kinds.get(name, env.kinds[0]).obs for name in names}
+        decided, told = code_layers(second.config, observed, lambda: _throwaway_copies(second.config, env))
+        layers += decided
+        notes += told
+        second = resolve(RunConfig, layers, ALGORITHMS) if decided else second
     space_layers = _space_layers(second, env, mapping, names)
     resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
-    check_policies(resolved, kinds_of(env, mapping), lambda name: _slots(env, mapping, name))
+    check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
+    notes += unused_settings(resolved, kinds)
     notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)])
     return resolved, env, mapping, notes
 
@@ -210,6 +228,11 @@ def make_copies(
     )
 
 
+def _throwaway_copies(config: RunConfig, env: VectorEnv) -> VectorEnv:
+    """A few copies to be played at random before training begins."""
+    return make_copies(config, min(4, env.num_lanes))
+
+
 def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     """How copies are stepped: as the settings say, and as is measured where they leave it open."""
     env, sampling = resolved.config.env, resolved.config.sampling
@@ -236,21 +259,19 @@ def _space_layers(
     picture to learn from and the hardware has bfloat16, that is part of it.
     """
     kinds = kinds_of(env, mapping)
-    entries = resolved.config.policies
 
     def layer(name: str, prefix: str) -> Layer:
-        entry = entries.get(name)
-        cfg = resolved.config.algorithm if entry is None else entry.algorithm
+        cfg = settings_of(resolved.config, name)
         kind = kinds.get(name, env.kinds[0])
         remembers = isinstance(cfg.model, ModelConfig) and cfg.model.remembers
-        made = space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix, remembers=remembers)
+        codes = codes_of(cfg.model)
+        made = space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix, remembers=remembers, codes=codes)
         if _sees_pictures(kind, cfg) and cfg.model.cnn != "impala" and has_bfloat16(resolved.config.device):
             return Layer(made.source, {**made.values, f"{prefix}.model.precision": "bfloat16"})
         return made
 
     common = {str(layer(name, "algorithm")) for name in names}
-    own_class = any(type(entry.algorithm) is not type(resolved.config.algorithm) for entry in entries.values())
-    if len(common) == 1 and not own_class:  # a policy of another class takes nothing from that section
+    if len(common) == 1 and not has_own_class(resolved.config):
         return [layer(names[0], "algorithm")]
     own = []
     for name in names:
@@ -263,8 +284,8 @@ def _space_layers(
 
 
 def _sees_pictures(kind: Kind, cfg: Any) -> bool:
-    """Whether a policy has a picture network of ours."""
-    pictures = any(leaf.is_image for leaf in kind.obs.leaves)
+    """Whether a policy has a picture network of ours for pixels."""
+    pictures = any(leaf.is_image and leaf.path not in codes_of(cfg.model) for leaf in kind.obs.leaves)
     return pictures and isinstance(cfg.model, ModelConfig) and cfg.model.module is None
 
 
@@ -376,7 +397,7 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
         way_out = f"if you trust whoever wrote it, give policy {name!r} the same model"
         start_from(policy, read_policy(entry.init_from, trust_code=same, way_out=way_out), entry.init_from)
     elif policy.normalizer is not None and decisions and not isinstance(env, AbsentEnv):
-        warm_up(policy, kind, make_copies(config, min(4, env.num_lanes)), streams, decisions)
+        warm_up(policy, kind, _throwaway_copies(config, env), streams, decisions)
     return attach_actor(policy)
 
 

@@ -7,7 +7,7 @@ belongs to one algorithm. They are tables of paths and values; `rookery` prints 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -329,12 +329,20 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "MiniGrid-*": {
             "sampling.num_envs": 8,
-            "algorithm.lr": Linear(2.5e-4, 0.0),
+            "algorithm.lr": Linear(1e-3, 0.0),
+            "algorithm.gamma": 0.99,
+            "algorithm.gae_lambda": 0.95,
             "algorithm.clip": 0.2,
             "algorithm.fragment_length": 128,
-            "algorithm.minibatch_size": 64,
-            "algorithm.epochs": 10,
+            "algorithm.minibatch_size": 256,
+            "algorithm.epochs": 4,
+            "algorithm.value_coef": 0.5,
             "algorithm.entropy_coef": 0.01,
+            "algorithm.max_grad_norm": 0.5,
+            "algorithm.scale_rewards": False,
+            "algorithm.model.hidden": (64, 64),
+            "algorithm.model.activation": "tanh",
+            "algorithm.model.shared_trunk": False,
             "stop.env_steps": 100_000,
         },
         "Swimmer-v5": {
@@ -461,16 +469,24 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 """By algorithm name and environment name (``*`` stands for anything): settings by full path."""
 
 
-def space_kind(obs: ObsSpec, action: ActionSpec) -> str:
-    """Says which space preset fits an agent: ``image``, else ``continuous`` (a part of an action is a number), else
-    ``discrete``.
+def space_kind(obs: ObsSpec, action: ActionSpec, codes: Collection[str]) -> str:
+    """Says which space preset fits an agent: ``image`` (of pixels), else ``continuous`` (a part of an action is a
+    number), else ``discrete``; `codes` are the paths of pictures of codes.
     """
-    if any(leaf.is_image for leaf in obs.leaves):
+    if any(leaf.is_image and leaf.path not in codes for leaf in obs.leaves):
         return "image"
     return "continuous" if action.num_numbers else "discrete"
 
 
-def space_layer(algorithm: str, obs: ObsSpec, action: ActionSpec, prefix: str, *, remembers: bool) -> Layer:
+def space_layer(
+    algorithm: str,
+    obs: ObsSpec,
+    action: ActionSpec,
+    prefix: str,
+    *,
+    remembers: bool,
+    codes: Collection[str],
+) -> Layer:
     """Gives the space preset of an algorithm as a layer, its paths below `prefix` (``algorithm`` or ``policies.<id>``).
 
     Args:
@@ -479,8 +495,9 @@ def space_layer(algorithm: str, obs: ObsSpec, action: ActionSpec, prefix: str, *
         action: The actions of the agents.
         prefix: The path of the settings of the algorithm.
         remembers: Whether the policy has a learned memory, for which there is a preset too.
+        codes: Paths of pictures of codes.
     """
-    kind = space_kind(obs, action)
+    kind = space_kind(obs, action, codes)
     values = dict(SPACE_PRESETS.get(algorithm, {}).get(kind, {}))
     if remembers:
         values |= MEMORY_PRESETS.get(algorithm, {})

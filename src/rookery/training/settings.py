@@ -63,7 +63,9 @@ class SamplingConfig(Settings):
     iteration_steps: PositiveInt | None = None
     """Environment steps of an iteration; none = until every learning policy has been updated once."""
     warmup_steps: Structural[NonNegativeInt] = 512
-    """Random decisions on throwaway copies that observation normalizers start from."""
+    """Random decisions on throwaway copies that observation normalizers start from, and by which pictures of codes are
+    told from those of pixels (`model.codes`).
+    """
     staleness: Literal[0, 1] = 0
     """1: while a rollout is learned from, the next is played, with weights one update old (docs/how-to/overlap.md)."""
 
@@ -191,3 +193,14 @@ def algorithm_family(cfg: Settings) -> str:
     """The short name of the algorithm whose settings these are, or extend; empty if it is none of ours."""
     ours = {path: name for name, path in ALGORITHMS.items()}
     return next((ours[path] for cls in type(cfg).__mro__ if (path := object_name(cls)) in ours), "")
+
+
+def settings_of(config: RunConfig, policy: str) -> AlgorithmConfig:
+    """Returns the settings of the algorithm of a policy, which need not have an entry of its own yet."""
+    entry = config.policies.get(policy)
+    return config.algorithm if entry is None else entry.algorithm
+
+
+def has_own_class(config: RunConfig) -> bool:
+    """Says whether a policy's settings are of another class than the section `algorithm`, and take nothing of it."""
+    return any(type(entry.algorithm) is not type(config.algorithm) for entry in config.policies.values())

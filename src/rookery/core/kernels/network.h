@@ -18,7 +18,7 @@ static const int64_t NO_ROW = -1;
 struct Leaf {
   int type, width;
   float scale;                  // BYTES are divided by it
-  const float *mean, *inverse;  // FLOATS become (x - mean) * inverse, or stay as they are
+  const float *mean, *inverse;  // where there are any, FLOATS and BYTES become (x - mean) * inverse instead
   float clip;                   // and are then cut off here
 };
 
@@ -342,19 +342,25 @@ static void normalize_back(const Layer& y, size_t at, float* gradient) {
 
 // --- forward ---------------------------------------------------------------------------------------------------------
 
+template <typename Number>
+static void normalize_row(const Leaf& leaf, const Number* row, float* to) {
+  for (int k = 0; k < leaf.width; k++) {
+    float x = ((float)row[k] - leaf.mean[k]) * leaf.inverse[k];
+    to[k] = x > leaf.clip ? leaf.clip : x < -leaf.clip ? -leaf.clip : x;
+  }
+}
+
 static void read_numbers(const Leaf& leaf, const void* rows, const int64_t* order, size_t from, int count, float* to,
                          int stride) {
   for (int i = 0; i < count; i++, to += stride) {
     size_t start = (order ? order[from + i] : from + i) * leaf.width;
-    if (leaf.type == BYTES) {
-      const uint8_t* bytes = (const uint8_t*)rows + start;
+    const uint8_t* bytes = (const uint8_t*)rows + start;  // of a leaf of bytes
+    if (leaf.type == BYTES && leaf.mean) {
+      normalize_row(leaf, bytes, to);
+    } else if (leaf.type == BYTES) {
       for (int k = 0; k < leaf.width; k++) to[k] = bytes[k] / leaf.scale;
     } else if (leaf.mean) {
-      const float* floats = (const float*)rows + start;
-      for (int k = 0; k < leaf.width; k++) {
-        float x = (floats[k] - leaf.mean[k]) * leaf.inverse[k];
-        to[k] = x > leaf.clip ? leaf.clip : x < -leaf.clip ? -leaf.clip : x;
-      }
+      normalize_row(leaf, (const float*)rows + start, to);
     } else {
       memcpy(to, (const float*)rows + start, (size_t)leaf.width * sizeof(float));
     }
