@@ -12,7 +12,7 @@ import pytest
 from commands import TINY, train_into
 
 from hostile import MODULE, plant, rewrite, write_manifest
-from rookery import ConfigError, EnvError, Trainer, load_policy
+from rookery import ConfigError, Trainer, load_policy
 from rookery.core.files import FileError, is_own, read_manifest
 from rookery.core.layers import CLASS
 from rookery.core.trust import OBJECT, Trust
@@ -145,7 +145,7 @@ def test_the_ways_out_are_named_and_work(theirs, rookery):
     with pytest.raises(ConfigError, match="env.name"):
         Trainer.load(theirs, config={"policies.main": {"batch_size": 4}})
     for trusted in (True, OWN, [OWN]):
-        with pytest.raises(EnvError, match="Corridor: the saved state is of another environment"):
+        with pytest.raises(ConfigError, match="env.name = test_trust:Corridor: keeps its value"):  # it was made, then
             Trainer.load(theirs, trust_code=trusted)
 
 

@@ -170,7 +170,7 @@ def test_stopping_in_the_middle_of_iterations_changes_nothing(name, tmp_path, un
 def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monkeypatch, uninterrupted):
     name = "normalizers, evaluation"
     expected = uninterrupted(name)
-    player = evaluation_module.player
+    bounded = evaluation_module.bounded
     with make(run_dir=tmp_path, **arguments_of(name)) as trainer:
 
         def come(worker):
@@ -178,11 +178,11 @@ def test_stopping_in_the_middle_of_an_evaluation_changes_nothing(tmp_path, monke
                 trainer.interrupt.number = signal.SIGTERM
 
         def stopped(*arguments, **options):
-            worker = player(*arguments, **options)
-            after_each_step(worker, come)
-            return worker
+            played = bounded(*arguments, **options)
+            after_each_step(played.worker, come)
+            return played
 
-        monkeypatch.setattr(evaluation_module, "player", stopped)
+        monkeypatch.setattr(evaluation_module, "bounded", stopped)
         with pytest.raises(Interrupted, match="SIGTERM"):
             trainer.train({"iterations": ITERATIONS})
         assert trainer.iteration == 1  # the second iteration has learned, and is not over

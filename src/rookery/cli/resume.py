@@ -12,7 +12,7 @@ from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.runs import Provenance, SavedRun, TrustedCode, find_run, find_saved, read_provenance
 from rookery.cli.train import LINE, console_style, finish, layers_of_arguments, stop_values
 from rookery.core.errors import ConfigError
-from rookery.core.files import FOLDER, MANIFEST, list_checkpoints
+from rookery.core.files import FOLDER, list_checkpoints
 from rookery.core.layers import Layer, override_layer
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def resume(
     for word in changes or []:
         if "=" not in word and not word.endswith((".yaml", ".yml")):
             raise ConfigError(f"{LINE}: {word!r} is neither a file .yaml nor path=value, as in algorithm.lr=3e-4")
-    folder = run.parent.parent if (run / MANIFEST).is_file() else find_run(run)
+    folder = run.parent.parent if run.parent.name == FOLDER else find_run(run)
     criteria: dict[str, float | None] = {**stop_values(stop or [])}
     if stop:
         criteria = dict.fromkeys(criteria_in(read_provenance(folder))) | criteria

@@ -48,18 +48,20 @@ class CodeKind:
         fits: Says whether a class is of this kind.
         functions: Whether a function will do too, where the code is trusted: what it gives can only be seen afterwards.
         makers: Names of PettingZoo's functions that will do in anybody's files.
+        compiled: Whether a compiled function will do, such as those of ``math`` and of ``os``.
     """
 
     told: str
     fits: Callable[[type], bool]
     functions: bool = False
     makers: tuple[str, ...] = ()
+    compiled: bool = False
 
     def accepts(self, found: Any) -> bool:
-        """Says whether a class or function may be called; compiled functions such as those of ``os`` never are."""
+        """Says whether a class or function may be called."""
         if isinstance(found, type):
             return self.fits(found)
-        return self.functions and callable(found) and not isinstance(found, COMPILED)
+        return self.functions and callable(found) and (self.compiled or not isinstance(found, COMPILED))
 
     def find(self, name: str) -> Any:
         """Gives the class or function that ``module:Name`` names.

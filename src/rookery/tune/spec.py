@@ -26,7 +26,7 @@ LISTS = {"choice", "grid_search"}
 """Functions whose one argument is a list."""
 
 
-FUNCTION = CodeKind("a function of Python", lambda found: False, functions=True)
+FUNCTION = CodeKind("a function", lambda found: False, functions=True, compiled=True)
 
 
 def read_layer(layer: Layer) -> Layer:
