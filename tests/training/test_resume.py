@@ -684,7 +684,7 @@ def trained(iterations, staleness=0, **arguments):
 def stopped_after(iterations, steps, **arguments):
     """A trainer that has many things to remember: after some iterations, in the middle of the next."""
     trainer = trained(iterations, **arguments)
-    trainer.train({"env_steps": trainer.env_steps + 1_000_000, "iterations": 0})
+    trainer.train({"env_steps": trainer.env_steps + 1_000_000, "iterations": 1})
     interrupted_at(trainer, trainer.pool.worker.vector_steps + steps)
     with pytest.raises(Interrupted):
         trainer.train({"iterations": 99})
