@@ -131,6 +131,8 @@ def main() -> None:
                 runs.append(measure(TASKS[env], SETTINGS[name], seed))
                 print(env, name, seed, {key: round(value, 4) for key, value in runs[-1].items()}, flush=True)
                 options.file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    heading = "# How PPO's defaults were chosen\n\nMade by `python benchmarks/defaults.py`.\n\n"
+    options.file.with_suffix(".md").write_text(heading + table(found) + "\n", encoding="utf-8")
     print(table(found))
 
 

@@ -215,7 +215,7 @@ def gradient_step(
     cfg: ConfigT,
     closed_form: ClosedForm | None = None,
 ) -> Metrics:
-    """Changes the weights once: forward, loss, backward, clip, step. The only place in the library that does.
+    """Changes the weights once: forward, loss, backward, clip, step. The only place in the library that learns.
 
     Args:
         forward: Network(s): batch to outputs.
@@ -324,7 +324,7 @@ def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | N
 def track(target: Tensor, source: Tensor, tau: float) -> None:
     """Moves a target network towards the one that learns: ``target += tau * (source - target)``; 1 = a copy.
 
-    Beside `gradient_step` the only place where weights change.
+    Beside `gradient_step` weights change here, and where the unit of values does (`signals/value_scale.py`).
 
     Args:
         target: The flat vector of the target network (see `flatten`).
