@@ -19,12 +19,15 @@ def scale(is_fixed=False):
     return ValueScale(is_fixed)
 
 
-def rows(std, mean=0.0, num=500, seed=1):
-    """Rows whose targets are as given in the first of two columns, and a tenth of that in the other."""
+def rows(std, mean=0.0, num=500, seed=1, error=0.0):
+    """Rows whose targets are as given in the first of two columns, and a tenth of that in the other.
+
+    Values of the first are higher than their targets by `error`.
+    """
     first = torch.randn(num, generator=torch.Generator().manual_seed(seed)) * std + mean
     target = torch.stack((first, first / 10), 1)
     zeros = torch.zeros(num)
-    return Minibatch(obs={}, action=zeros, logp=zeros, advantage=first, value_target=target, value=target + 1)
+    return Minibatch(obs={}, action=zeros, logp=zeros, advantage=first, value_target=target, value=target + torch.tensor((error, 0.0)))
 
 
 def test_values_in_the_units_of_rewards_stay_as_they_were():
@@ -70,13 +73,29 @@ def test_targets_that_are_not_finite_are_passed_over():
     assert values.linear.weight.isfinite().all()
     alone = scale()
     poisoned.value_target[:] = torch.nan
-    assert alone.renewed(poisoned, values) is poisoned
+    before = values.linear.bias.clone()
+    alone.renewed(poisoned, values)
     assert alone.unit == 1
+    assert torch.equal(values.linear.bias, before)
+
+
+def test_the_mean_of_values_follows_that_of_the_targets():
+    features = torch.randn(50, 3)
+    for num, share in ((500, 1 / 3), (1000, 1 / 2), (9000, 0.9)):
+        kept, values = scale(), head()
+        before = values(features).detach()
+        given = rows(0.5, num=num, error=6.0)
+        renewed = kept.renewed(given, values)
+        moved = values(features).detach() - before
+        assert torch.allclose(moved, torch.tensor((-6.0 * share, 0.0)), atol=1e-5)
+        assert torch.allclose(renewed.value - given.value, moved[0], atol=1e-5)  # what a clip of values is centred on
 
 
 def test_a_fixed_unit_stays():
-    kept, given = scale(is_fixed=True), rows(300.0)
-    assert kept.renewed(given, head()) is given
+    kept, given, values = scale(is_fixed=True), rows(300.0, error=6.0), head()
+    before = values.linear.bias.clone()
+    assert kept.renewed(given, values) is given
+    assert torch.equal(values.linear.bias, before)
     assert kept.unit == 1
 
 

@@ -2,9 +2,12 @@
 
 As in PopArt (van Hasselt et al. 2016, arXiv:1602.07714) the last layer of the values is changed with the unit, so that
 what it says in the units of rewards stays as it was. The error of the values, and its gradient beside that of the
-policy, then have one size, whether returns are of 10 or of 10,000. Other than there the mean stays where it is, and
-small values keep their size: made larger, those of a task whose goal is rarely found would drown a policy that shares
-their trunk. The unit is a power of two, by which numbers are divided without rounding.
+policy, then have one size, whether returns are of 10 or of 10,000. Other than there small values keep their size: made
+larger, those of a task whose goal is rarely found would drown a policy that shares their trunk. The unit is a power of
+two, by which numbers are divided without rounding.
+
+The mean of the values follows that of the targets at once, by the bias of the last layer, where gradient steps would
+take many updates: until then every time limit, after which the value of the last state counts, looks like a rescue.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from rookery.models.heads import ValueHead
 
 MEMORY = 10_000
 """Decisions that the statistics go back to, about: returns grow while a policy learns."""
+CAUTION = 1000
+"""Decisions at which the mean of the values moves half of the way: that of a few says little."""
 
 
 class ValueScale(Stateful):
@@ -48,17 +53,21 @@ class ValueScale(Stateful):
 
     @torch.no_grad()
     def renewed(self, data: Minibatch, head: ValueHead) -> Minibatch:
-        """Takes value targets into the statistics; where the unit changes with them, the last layer does, too.
+        """Takes value targets into the statistics; with their unit and their mean the last layer changes.
 
         Args:
             data: Rows in the unit so far, with targets ``[N, S]``; those that are not finite are passed over.
             head: The last layer of the values.
 
         Returns:
-            The rows in the new unit.
+            The rows in the new unit, their values as the last layer now gives them.
         """
         if self.is_fixed:
             return data
+        return self._moved(self._in_new_unit(data, head), head)
+
+    def _in_new_unit(self, data: Minibatch, head: ValueHead) -> Minibatch:
+        """Changes the unit of rows and of the last layer by the targets of the rows."""
         self._take_in(data.value_target)
         std = math.sqrt(max(self.var, default=0.0))
         unit = 2.0 ** math.floor(math.log2(std)) if 1.0 <= std < math.inf else 1.0
@@ -69,6 +78,13 @@ class ValueScale(Stateful):
             weight.mul_(change)
         changed = {name: getattr(data, name) * change for name in ("advantage", "value_target", "value")}
         return replace(data, **changed)
+
+    def _moved(self, data: Minibatch, head: ValueHead) -> Minibatch:
+        """Moves the bias of the last layer towards the mean error of the values, the further the more rows tell it."""
+        error = data.value_target - data.value
+        shift = torch.where(error.isfinite(), error, 0.0).mean(0) * (len(error) / (len(error) + CAUTION))
+        head.linear.bias.add_(shift)
+        return replace(data, value=data.value + shift)
 
     def _take_in(self, target: Tensor) -> None:
         """Moves the statistics of each column by targets ``[N, S]`` (Chan et al. 1979)."""
