@@ -27,25 +27,17 @@ BEFORE: dict[str, Any] = {
     "algorithm.lr": 3e-4,
     "algorithm.target_kl": None,
 }
+VALUES: dict[str, Any] = {**BEFORE, "algorithm.normalize_values": True}
 SETTINGS: dict[str, dict[str, Any]] = {
     "before": BEFORE,
-    "values": {**BEFORE, "algorithm.normalize_values": True},
-    "values, lr to 0": {**BEFORE, "algorithm.normalize_values": True, "algorithm.lr": Linear(3e-4, 0.0)},
-    "values, kl 0.02": {**BEFORE, "algorithm.normalize_values": True, "algorithm.target_kl": 0.02},
-    "values, lr to 0, kl 0.02": {
-        **BEFORE,
-        "algorithm.normalize_values": True,
-        "algorithm.lr": Linear(3e-4, 0.0),
-        "algorithm.target_kl": 0.02,
-    },
-    "values, lr 6e-4 to 0": {**BEFORE, "algorithm.normalize_values": True, "algorithm.lr": Linear(6e-4, 0.0)},
-    "values, lr 6e-4 to 0, kl 0.02": {
-        **BEFORE,
-        "algorithm.normalize_values": True,
-        "algorithm.lr": Linear(6e-4, 0.0),
-        "algorithm.target_kl": 0.02,
-    },
-    "values, 4 epochs": {**BEFORE, "algorithm.normalize_values": True, "algorithm.epochs": 4},
+    "values": VALUES,
+    "values, lr to 0": {**VALUES, "algorithm.lr": Linear(3e-4, 0.0)},
+    "values, lr to a third": {**VALUES, "algorithm.lr": Linear(3e-4, 1e-4)},
+    "values, lr 6e-4 to 0": {**VALUES, "algorithm.lr": Linear(6e-4, 0.0)},
+    "values, lr 6e-4 to 0, kl 0.02": {**VALUES, "algorithm.lr": Linear(6e-4, 0.0), "algorithm.target_kl": 0.02},
+    "values, kl 0.02": {**VALUES, "algorithm.target_kl": 0.02},
+    "values, kl 0.01": {**VALUES, "algorithm.target_kl": 0.01},
+    "values, 4 epochs": {**VALUES, "algorithm.epochs": 4},
 }
 
 

@@ -27,7 +27,8 @@ def rows(std, mean=0.0, num=500, seed=1, error=0.0):
     first = torch.randn(num, generator=torch.Generator().manual_seed(seed)) * std + mean
     target = torch.stack((first, first / 10), 1)
     zeros = torch.zeros(num)
-    return Minibatch(obs={}, action=zeros, logp=zeros, advantage=first, value_target=target, value=target + torch.tensor((error, 0.0)))
+    value = target + torch.tensor((error, 0.0))
+    return Minibatch(obs={}, action=zeros, logp=zeros, advantage=first, value_target=target, value=value)
 
 
 def test_values_in_the_units_of_rewards_stay_as_they_were():

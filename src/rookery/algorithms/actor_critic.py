@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Minibatch, Rollout, Sequences, TensorTree, flat
 from rookery.core.device import device_of
-from rookery.core.errors import RookeryError
+from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.ops import following, gae, vtrace
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig, build_trunk
-from rookery.models.heads import Outputs, ValueHead, distribution_for
+from rookery.models.distributions import Distribution
+from rookery.models.heads import GivenActionHead, GivenValueHead, Outputs, ValueHead, distribution_for
 from rookery.models.recall import put_together, rows_of
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import Forward
@@ -47,9 +48,16 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.policy = policy
         self._remembers, self._recalls = policy.memory is not None, policy.recall is not None  # kept at hand
-        shared = model.shared_trunk or self._remembers
+        given = isinstance(policy.head, GivenActionHead)
+        shared = model.shared_trunk or self._remembers or given
         self.critic_trunk = None if shared else build_trunk(policy.input_spec, model, generator=generator)
-        self.value_head = ValueHead(policy.num_features, generator=generator, columns=columns)
+        self.value_head: ValueHead | GivenValueHead
+        if given:
+            if (found := policy.num_features - policy.action_spec.num_parameters) != columns:
+                raise ConfigError(f"policy {policy.name!r}: its model gives {found} values (num_values), not {columns}")
+            self.value_head = GivenValueHead(policy.num_features - columns, columns=columns)
+        else:
+            self.value_head = ValueHead(policy.num_features, generator=generator, columns=columns)
         self.model = model
         self.to(device_of(policy))
 
@@ -227,7 +235,7 @@ def logp_now(
         output, _ = _along(forward, put_together(decided), memory, sequences)
         if rows is not None:
             output = output.new_zeros(len(action), output.shape[1]).index_copy(0, rows, output)
-    distribution = distribution_for(policy.action_spec, output, policy.head.log_std, obs.get(MASK))
+    distribution: Distribution = policy.head.distribution(output, obs.get(MASK))
     return distribution.log_prob(action).view_as(rollout.reward)
 
 

@@ -17,7 +17,7 @@ from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, Structural
 from rookery.core.state import Stateful
 from rookery.models.build import ModelConfig
-from rookery.models.heads import DistributionHead, HeadSpec
+from rookery.models.heads import DistributionHead, GivenHead, HeadSpec
 from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -42,7 +42,7 @@ class AlgorithmConfig(Settings):
     @property
     def head(self) -> HeadSpec:
         """What stands on the policy's features and makes a distribution over actions of them."""
-        return DistributionHead()
+        return GivenHead() if self.model.gives == "outputs" else DistributionHead()
 
 
 ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)

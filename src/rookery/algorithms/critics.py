@@ -287,7 +287,7 @@ class RememberingTrunk(nn.Module):
 
     def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
-        self.trunk, memory, width = build_body(policy.input_spec, model, generator=generator)
+        self.trunk, memory, width = build_body(policy.input_spec, policy.action_spec, model, generator=generator)
         assert memory is not None
         self.memory = memory
         self.num_features = width

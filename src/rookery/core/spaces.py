@@ -375,6 +375,11 @@ class ActionSpec:
     def __hash__(self) -> int:
         return hash((self.kind, self.shape, self.sizes))
 
+    @property
+    def num_parameters(self) -> int:
+        """Numbers that a distribution over such actions has: logits, means, and for each of these a log of its spread."""
+        return sum(self.sizes) + self.num_flags + 2 * self.num_numbers
+
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """The environment's own actions ``[N, *space.shape]`` for stored actions ``[N, *shape]``.
 

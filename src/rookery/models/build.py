@@ -7,7 +7,8 @@ bound, 255 for images, unless `codes` names them; boxes that are no images of by
 on); Discrete and MultiDiscrete come as int64
 counted from 0. A set of entities comes as float32 ``[N, max, 1 + k]``, the first column 1 for those that are there. An
 action mask in the space is left out (the head applies it), and so are parts that cannot be used (in
-a tuple, None stands in their place). One with a memory of its own has two lines more: see `CustomMemory`.
+a tuple, None stands in their place). One with a memory of its own has two lines more: see `CustomMemory`. One that
+ends in the heads itself (``gives=outputs``) has another form: see `OutputTrunk`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ REMEMBERS = (
     "forward(obs, memory) -> features [N, F], memory"
 )
 
+
+OUTPUT_CONTRACT = (
+    "with model.gives=outputs a custom model is MyModel(obs_space, action_space, num_outputs, **module_config) with "
+    "forward(obs) -> float (outputs [N, num_outputs], values [N])"
+)
 
 CRITIC_ACTION = "\0action"
 """Leaf path of an action that a critic judges; no key of a space begins like this."""
@@ -152,6 +158,11 @@ class ModelConfig(Settings):
     module_config: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of `module`."""
 
+    gives: Literal["features", "outputs"] = "features"
+    """What `module` puts out: ``features``, which heads stand on, or ``outputs``, the parameters of the action
+    distribution and the values, after which nothing comes (algorithms with an actor and values of states).
+    """
+
     @property
     def remembers(self) -> bool:
         """Whether there is a memory that is learned, a cell or the module's own."""
@@ -162,15 +173,26 @@ class ModelConfig(Settings):
         return self.memory.kind != "none" or hasattr(module, "initial_memory")
 
 
-def build_body(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -> tuple[nn.Module, Memory | None, int]:
+def build_body(
+    obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, generator: torch.Generator
+) -> tuple[nn.Module, Memory | None, int]:
     """Returns what stands below the heads of a policy: trunk, memory if there is any, and the width of their features.
+
+    Args:
+        obs: Layout of the observations.
+        action: Layout of the actions, which a model that gives outputs is told.
+        cfg: What to build.
+        generator: Draws the weights.
 
     Raises:
         ConfigError: As `build_trunk`; and if a custom model is to have a memory that is not its own.
     """
     if cfg.module is not None:
         _check_recall(cfg)
-    trunk = build_trunk(obs, cfg, generator=generator)
+    if cfg.gives == "outputs":
+        trunk: nn.Module = _build_custom(obs, cfg, generator, action)
+    else:
+        trunk = build_trunk(obs, cfg, generator=generator)
     if isinstance(trunk, CustomTrunk) and trunk.remembers:
         if cfg.memory.kind != "none":
             raise ConfigError(
@@ -487,6 +509,33 @@ class CustomTrunk(nn.Module):
         return value if leaf.scale == 1.0 else value / leaf.scale
 
 
+class OutputTrunk(CustomTrunk):
+    """A user's module that ends in the heads itself: its features are what heads would put out, side by side.
+
+    It is made as ``MyModel(obs_space, action_space, num_outputs, **module_config)``; ``forward(obs)`` gives
+    ``(outputs [N, num_outputs], values [N])``, or values ``[N, S]`` with an attribute `num_values` = S. Outputs are the
+    logits of all choices, then of all flags, the means of all numbers and their log standard deviations.
+
+    Args:
+        obs: Layout of the observations.
+        module: The user's module.
+        num_outputs: Parameters of an action's distribution.
+    """
+
+    def __init__(self, obs: ObsSpec, module: nn.Module, num_outputs: int) -> None:
+        self.num_values = int(getattr(module, "num_values", 1))
+        module.num_features = num_outputs + self.num_values  # type: ignore[assignment]
+        super().__init__(obs, module)
+        self.num_outputs = num_outputs
+
+    def forward(self, obs: TensorTree, *memory: Any) -> Any:
+        """Gives outputs and values side by side, ``[N, num_outputs + S]``; and the memory after, if there is one."""
+        given = super().forward(obs, *memory)
+        (outputs, values), *after = given if memory else (given,)
+        features = torch.cat((outputs, values.reshape(len(outputs), -1)), 1)
+        return (features, *after) if memory else features
+
+
 class CustomMemory(Memory):
     """Plays a user's module that remembers decision by decision, also in learning, in the place of trunk and memory.
 
@@ -571,8 +620,14 @@ def _layout(space: spaces.Space[Any], path: str, leaves: Mapping[str, Leaf]) -> 
     return name if name in leaves else None
 
 
-def _build_custom(obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator) -> CustomTrunk:
+def _build_custom(
+    obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator, action: ActionSpec | None = None
+) -> CustomTrunk:
+    """The user's module as a trunk; one that gives outputs where it is told how actions are laid out."""
     make: Any = cfg.module
+    contract = CONTRACT if action is None else OUTPUT_CONTRACT
+    if make is None:
+        raise ConfigError(f"model.gives = 'outputs', but model.module is not set; {contract}")
     if isinstance(make, str):
         try:
             make = NETWORK.find(make)
@@ -585,19 +640,23 @@ def _build_custom(obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator) ->
     ):  # a user's module draws from the global generator, which we give back as it was
         torch.default_generator.manual_seed(seed)
         try:
-            module = make(obs.space, **cfg.module_config)
+            if action is None:
+                module = make(obs.space, **cfg.module_config)
+            else:
+                module = make(obs.space, action.space, action.num_parameters, **cfg.module_config)
         except Exception as error:
-            raise ConfigError(f"model.module {name} cannot be built: {_told(error)}; {CONTRACT}") from error
+            raise ConfigError(f"model.module {name} cannot be built: {_told(error)}; {contract}") from error
         if not isinstance(module, nn.Module):
-            raise ConfigError(f"model.module {name} gives a {type(module).__name__}, not a torch.nn.Module; {CONTRACT}")
-        width = getattr(module, "num_features", None)
+            raise ConfigError(f"model.module {name} gives a {type(module).__name__}, not a torch.nn.Module; {contract}")
+        width = getattr(module, "num_features", None) if action is None else action.num_parameters
         if not isinstance(width, int) or width < 1:
             found = "has no num_features" if width is None else f"has num_features {width!r}, not a positive int"
             raise ConfigError(f"model.module {name} {found}; {CONTRACT}")
         leaves = {leaf.path: leaf for leaf in obs.leaves}
         _check_codes(cfg.codes or (), leaves)
         plain = {path: replace(leaves[path], scale=1.0) for path in cfg.codes or ()}
-        trunk = CustomTrunk(replace(obs, leaves=tuple(({**leaves, **plain}).values())), module)
+        seen = replace(obs, leaves=tuple(({**leaves, **plain}).values()))
+        trunk = CustomTrunk(seen, module) if action is None else OutputTrunk(seen, module, width)
         _try_out(trunk, obs, name)
     return trunk
 
@@ -606,7 +665,8 @@ def _try_out(trunk: CustomTrunk, obs: ObsSpec, name: str) -> None:
     rows = {path: torch.from_numpy(array) for path, array in obs.allocate(2).items()}
     training = trunk.training
     trunk.eval()  # zeros must not enter the statistics of a batch norm
-    contract = f"{CONTRACT}; {REMEMBERS}" if trunk.remembers else CONTRACT
+    contract = OUTPUT_CONTRACT if isinstance(trunk, OutputTrunk) else CONTRACT
+    contract = f"{contract}; {REMEMBERS}" if trunk.remembers else contract
     memory: Any = None
     try:
         with torch.no_grad():

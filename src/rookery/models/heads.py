@@ -227,6 +227,102 @@ class ActionHead(Head):
         weight, bias, log_std = self._own
         return distribution_for(self.action_spec, functional.linear(features, weight, bias), log_std, mask)
 
+    def distribution(self, output: Tensor, mask: Tensor | None = None) -> Distribution:
+        """The distribution with logits and means ``[N, W]`` as the layer puts them out."""
+        return distribution_for(self.action_spec, output, self.log_std, mask)
+
+
+@dataclass(frozen=True)
+class GivenHead(HeadSpec):
+    """A distribution whose parameters a model puts out itself (``model.gives=outputs``)."""
+
+    def build(
+        self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
+    ) -> GivenActionHead:
+        """The head, which has no weights; arguments as of `HeadSpec.build`."""
+        return GivenActionHead(action)
+
+
+class GivenActionHead(Head):
+    """Takes the first columns of the features as the parameters of a distribution, one spread for each row included.
+
+    Args:
+        action: Layout of the actions.
+    """
+
+    def __init__(self, action: ActionSpec) -> None:
+        super().__init__()
+        self.action_spec = action
+        self.noise = noise_for(action)
+        self.linear = Columns(0, action.num_parameters)
+
+    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Distribution:
+        """The distribution of each row's action, from features ``[N, F]`` and perhaps a mask ``[N, choices]``."""
+        return self.distribution(self.linear(features), mask)
+
+    def distribution(self, output: Tensor, mask: Tensor | None = None) -> Distribution:
+        """The distribution with parameters ``[N, W]``: logits and means, then log standard deviations."""
+        numbers = self.action_spec.num_numbers
+        if not numbers:
+            return distribution_for(self.action_spec, output, None, mask)
+        return distribution_for(self.action_spec, output[..., :-numbers], output[..., -numbers:], mask)
+
+
+class Columns(nn.Module):
+    """Some columns of the features, in the place of a layer.
+
+    Args:
+        first: The first of them.
+        count: How many.
+    """
+
+    def __init__(self, first: int, count: int) -> None:
+        super().__init__()
+        self.first, self.last = first, first + count
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Columns ``[N, count]`` of features ``[N, F]``."""
+        return features[..., self.first : self.last]
+
+
+class GivenValueHead(nn.Module):
+    """Takes columns of the features as values, in a unit and from a zero of their own (`signals/value_scale.py`).
+
+    Args:
+        first: The first of these columns.
+        columns: S, reward signals whose values they are.
+    """
+
+    def __init__(self, first: int, *, columns: int = 1) -> None:
+        super().__init__()
+        self.columns = Columns(first, columns)
+        self.linear = Affine(columns)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Values ``[N, S]`` of features ``[N, F]``."""
+        value: Tensor = self.linear(self.columns(features))
+        return value
+
+
+class Affine(nn.Module):
+    """Multiplies each column by a number and adds one; neither is learned by gradient.
+
+    Args:
+        num_columns: How many there are.
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, num_columns: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.ones(num_columns))
+        self.register_buffer("bias", torch.zeros(num_columns))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Columns ``[N, S]``."""
+        return x * self.weight + self.bias
+
 
 class ValueHead(nn.Module):
     """A linear layer to values, one for each reward signal.

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rookery.core.batch import Minibatch
 from rookery.core.state import Stateful
-from rookery.models.heads import ValueHead
+from rookery.models.heads import GivenValueHead, ValueHead
 
 MEMORY = 10_000
 """Decisions that the statistics go back to, about: returns grow while a policy learns."""
@@ -52,7 +52,7 @@ class ValueScale(Stateful):
         self.var: list[float] = []
 
     @torch.no_grad()
-    def renewed(self, data: Minibatch, head: ValueHead) -> Minibatch:
+    def renewed(self, data: Minibatch, head: ValueHead | GivenValueHead) -> Minibatch:
         """Takes value targets into the statistics; with their unit and their mean the last layer changes.
 
         Args:
@@ -66,7 +66,7 @@ class ValueScale(Stateful):
             return data
         return self._moved(self._in_new_unit(data, head), head)
 
-    def _in_new_unit(self, data: Minibatch, head: ValueHead) -> Minibatch:
+    def _in_new_unit(self, data: Minibatch, head: ValueHead | GivenValueHead) -> Minibatch:
         """Changes the unit of rows and of the last layer by the targets of the rows."""
         self._take_in(data.value_target)
         std = math.sqrt(max(self.var, default=0.0))
@@ -79,7 +79,7 @@ class ValueScale(Stateful):
         changed = {name: getattr(data, name) * change for name in ("advantage", "value_target", "value")}
         return replace(data, **changed)
 
-    def _moved(self, data: Minibatch, head: ValueHead) -> Minibatch:
+    def _moved(self, data: Minibatch, head: ValueHead | GivenValueHead) -> Minibatch:
         """Moves the bias of the last layer towards the mean error of the values, the further the more rows tell it."""
         error = data.value_target - data.value
         shift = torch.where(error.isfinite(), error, 0.0).mean(0) * (len(error) / (len(error) + CAUTION))

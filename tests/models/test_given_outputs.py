@@ -1,0 +1,110 @@
+"""Models that put out the parameters of distributions and values themselves (model.gives=outputs)."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from rookery import A2CConfig, DQNConfig, ModelConfig, PPOConfig, Trainer
+from rookery.core.errors import ConfigError
+
+
+class Both(nn.Module):
+    """Logits, or means and spreads, and values on one trunk."""
+
+    def __init__(self, obs_space, action_space, num_outputs, width=32):
+        super().__init__()
+        self.space = action_space
+        self.trunk = nn.Sequential(nn.Linear(obs_space.shape[0], width), nn.Tanh())
+        self.outputs, self.values = nn.Linear(width, num_outputs), nn.Linear(width, 1)
+
+    def forward(self, obs):
+        features = self.trunk(obs)
+        return self.outputs(features), self.values(features).squeeze(1)
+
+
+class Remembers(Both):
+    """The same, with a memory of its own."""
+
+    def initial_memory(self, n):
+        return torch.zeros(n, 3)
+
+    def forward(self, obs, memory):
+        return super().forward(obs), memory + obs[:, :3]
+
+
+class TwoValues(Both):
+    num_values = 2
+
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs, torch.stack((value, value), 1)
+
+
+class Mixed(gymnasium.Env):
+    """A choice, a flag and two numbers; pays for the flag."""
+
+    observation_space = spaces.Box(-1, 1, (4,), np.float32)
+    action_space = spaces.Dict(
+        choice=spaces.Discrete(3), flag=spaces.MultiBinary(1), numbers=spaces.Box(-1, 1, (2,), np.float32)
+    )
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 8
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.left -= 1
+        return np.zeros(4, np.float32), float(action["flag"][0]), self.left == 0, False, {}
+
+
+def config(algorithm=PPOConfig, module=Both, **further):
+    return algorithm(model=ModelConfig(module=module, gives="outputs"), **further)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", Mixed])
+@pytest.mark.parametrize("algorithm", [PPOConfig, A2CConfig])
+def test_any_action_space_is_learned(env, algorithm):
+    with Trainer(env, config(algorithm, fragment_length=32), num_envs=4, seed=0) as trainer:
+        policy = trainer.policies["main"]
+        assert sum(parameter.numel() for parameter in policy.head.parameters()) == 0
+        before = [parameter.clone() for parameter in policy.trunk.parameters()]
+        row = trainer.train_iteration().policies["main"].learning
+        assert row["skipped_steps"] == 0
+        assert all(not torch.equal(old, new) for old, new in zip(before, policy.trunk.parameters(), strict=True))
+
+
+def test_it_learns_and_values_follow_their_unit():
+    with Trainer("CartPole-v1", config(epochs=8), num_envs=8, seed=0, config={"stop.env_steps": 30_000}) as trainer:
+        last = trainer.train()
+    assert last.return_mean > 100
+    assert last.policies["main"].learning["value_unit"] > 1
+    learner = trainer.learners["main"]
+    assert learner.net.value_head.linear.weight.item() == last.policies["main"].learning["value_unit"] ** -1
+
+
+def test_a_memory_of_its_own_goes_along(tmp_path):
+    cfg = config(module=Remembers, fragment_length=32, epochs=2)
+    with Trainer("CartPole-v1", cfg, num_envs=4, seed=0, run_dir=tmp_path / "run") as trainer:
+        trainer.train_iteration()
+        action, memory = trainer.policies["main"].predict(np.zeros(4, np.float32))
+        assert action in (0, 1)
+        assert memory.shape == (1, 4)
+        trainer.save()
+        after = trainer.train_iteration()
+    with Trainer.load(tmp_path / "run", trust_code=True) as again:
+        assert again.train_iteration().policies["main"].learning["kl"] == after.policies["main"].learning["kl"]
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ConfigError, match=r"model.module is not set"):
+        Trainer("CartPole-v1", PPOConfig(model=ModelConfig(gives="outputs")))
+    with pytest.raises(ConfigError, match=r"its algorithm ends networks in .*\(ppo, a2c\)"):
+        Trainer("CartPole-v1", config(DQNConfig))
+    with pytest.raises(ConfigError, match="its model gives 2 values"):
+        Trainer("CartPole-v1", config(module=TwoValues))
+    with pytest.raises(ConfigError, match=r"num_outputs.*values \[N\]"):
+        Trainer("CartPole-v1", config(module=nn.Identity))
