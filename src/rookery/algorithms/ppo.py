@@ -245,7 +245,7 @@ class PPO(Algorithm[PPOConfig]):
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
-        cfg, data = self.now(), self.targets(rollout)
+        cfg, data = self.now(), self.before_update(self.targets(rollout))
         means, epochs = Means(), 0
         while epochs < cfg.epochs:
             epochs += 1

@@ -377,7 +377,7 @@ class ActionSpec:
 
     @property
     def num_parameters(self) -> int:
-        """Numbers that a distribution over such actions has: logits, means, and for each of these a log of its spread."""
+        """Parameters of a distribution over such actions: logits, means, and of each mean the log of its spread."""
         return sum(self.sizes) + self.num_flags + 2 * self.num_numbers
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
