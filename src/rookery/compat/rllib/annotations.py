@@ -21,7 +21,9 @@ def override(cls: type) -> Callable[[T], T]:
     def check(method: T) -> T:
         name = getattr(method, "__name__", "")
         if name not in dir(cls):
-            raise NameError(f"{getattr(method, '__qualname__', method)} overrides nothing: {cls.__name__} has no {name}")
+            raise NameError(
+                f"{getattr(method, '__qualname__', method)} overrides nothing: {cls.__name__} has no {name}"
+            )
         return method
 
     return check

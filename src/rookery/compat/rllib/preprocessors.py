@@ -219,7 +219,9 @@ class RepeatedValuesPreprocessor(Preprocessor):
         if not isinstance(observation, list | tuple):
             raise ValueError(f"{space}: an observation is {type(observation).__name__}, expected a list")
         if len(observation) > space.max_entities:
-            raise ValueError(f"{space}: an observation has {len(observation)} elements, at most {space.max_entities} fit")
+            raise ValueError(
+                f"{space}: an observation has {len(observation)} elements, at most {space.max_entities} fit"
+            )
         array[offset] = len(observation)
         offset += 1
         for element in observation:

@@ -305,9 +305,7 @@ class SampleBatch(dict[str, Any]):
         cuts = [0, *(np.flatnonzero(episode[1:] != episode[:-1]) + 1).tolist(), self.count]
         return [self.slice(start, end) for start, end in zip(cuts, cuts[1:], strict=False)]
 
-    def slice(
-        self, start: int, end: int, state_start: int | None = None, state_end: int | None = None
-    ) -> SampleBatch:
+    def slice(self, start: int, end: int, state_start: int | None = None, state_end: int | None = None) -> SampleBatch:
         """Returns the rows from `start` up to, not including, `end`; arrays are views.
 
         Args:

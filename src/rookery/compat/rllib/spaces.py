@@ -148,7 +148,11 @@ def get_base_struct_from_space(space: Space[Any]) -> Any:
 
 
 def get_dummy_batch_for_space(
-    space: Space[Any], batch_size: int = 32, fill_value: Any = 0.0, time_size: int | None = None, time_major: bool = False
+    space: Space[Any],
+    batch_size: int = 32,
+    fill_value: Any = 0.0,
+    time_size: int | None = None,
+    time_major: bool = False,
 ) -> Any:
     """Builds a batch of one space that holds the same value everywhere.
 
@@ -192,7 +196,9 @@ def _by_box(action: Any, action_space: Any, change: Any) -> Any:
     struct = get_base_struct_from_space(action_space) if isinstance(action_space, Space) else action_space
     spaces = nested.flatten(struct)
     parts = nested.flatten(action) if len(spaces) > 1 or isinstance(struct, Mapping | list | tuple) else [action]
-    changed = [change(part, space) if isinstance(space, Box) else part for part, space in zip(parts, spaces, strict=True)]
+    changed = [
+        change(part, space) if isinstance(space, Box) else part for part, space in zip(parts, spaces, strict=True)
+    ]
     return nested.unflatten_as(struct, changed)
 
 
