@@ -21,7 +21,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
-from rookery.core.spaces import MASK, Tree, action_spec, mask_width, obs_spec
+from rookery.core.spaces import MASK, Tree, action_spec, check_maskable, mask_width, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT
 from rookery.envs.lane import cause_of, pictures_a_second
@@ -108,6 +108,11 @@ class ForeignEnv(VectorBase):
             obs, infos = self._reset_with(wanted)
         except Exception as error:
             raise self._located(error) from cause_of(error)
+        if MASK in infos:
+            try:
+                check_maskable(self._env.single_action_space, "infos")
+            except SpaceError as error:
+                raise EnvError(f"{self.name}: {error}") from error
         self._clear()
         self._rows.waiting[:] = True
         self._show(obs, infos)

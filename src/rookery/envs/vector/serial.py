@@ -145,7 +145,7 @@ class SerialEnv(VectorBase):
         self._writer.nobody_waits()
         for lane in range(self.num_lanes):
             try:
-                self._begin(lane)
+                self.agents.check_masks(self._begin(lane))
             except Exception as error:
                 raise self._located(lane, error) from cause_of(error)
         self.slab.ended[:] = False
@@ -295,7 +295,7 @@ class SerialEnv(VectorBase):
             except Exception as error:
                 self._survive(lane, error)
 
-    def _begin(self, lane: int) -> None:
+    def _begin(self, lane: int) -> LaneStep:
         """Starts the next episode of a lane and shows whom it waits for."""
         assert self._plan is not None
         self._writer.any_end = self.slab.ended[lane] = True
@@ -304,12 +304,13 @@ class SerialEnv(VectorBase):
             self._seeds[lane] = self._plan(self._first_lane + lane, int(self.episode[lane]))
             self._began[lane], self._idle[lane] = self._clock, 0
             try:
-                shown = self._lanes[lane].reset(self._seeds[lane])
+                shown: LaneStep = self._lanes[lane].reset(self._seeds[lane])
                 break
             except Exception as error:
                 if not self._tolerates(lane, error):
                     raise
         self._writer.observe(lane, shown)
+        return shown
 
     def _settle(self) -> None:
         """Writes what was kept back, and checks all lanes together."""
