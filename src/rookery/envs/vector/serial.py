@@ -18,7 +18,7 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
-from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase, last_picture
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import (
     NEW_API,
@@ -238,6 +238,8 @@ class SerialEnv(VectorBase):
                         block.rows.truncated[lane] = truncated
                         if truncated and not terminated:
                             writer.keep_final(0, lane, FRESH)
+                        if self.keep_last_pictures:
+                            self.last_pictures[lane] = last_picture(self, lane)
                         self._in_a_row[lane] = 0
                         self._begin(lane)
                 start = num
@@ -288,6 +290,8 @@ class SerialEnv(VectorBase):
                 if self._idle[lane] >= IDLE_LIMIT:
                     raise Breach(f"nobody had to act for {IDLE_LIMIT} steps, expected the episode to end")
                 if shown.ended:
+                    if self.keep_last_pictures:
+                        self.last_pictures[lane] = last_picture(self, lane)
                     self._in_a_row[lane] = 0
                     self._begin(lane)
             except LaneBreach as found:  # among rewards that were written because an agent appeared
