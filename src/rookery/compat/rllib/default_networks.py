@@ -1,0 +1,162 @@
+"""The default networks of 2021 where settings of ours cannot say them: `DefaultNetwork`.
+
+Layers of other functions than ours has, chains of convolutions given one by one: what these need is a module. All
+others are described by settings, and run on kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rookery.core.errors import ConfigError
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {
+    "tanh": torch.tanh,
+    "relu": functional.relu,
+    "elu": functional.elu,
+    "gelu": functional.gelu,
+    "swish": functional.silu,
+    "silu": functional.silu,
+    "sigmoid": torch.sigmoid,
+    "selu": functional.selu,
+    "leaky_relu": functional.leaky_relu,
+    "softplus": functional.softplus,
+    "linear": None,
+}
+"""Functions after layers by the names they have in configurations; None = none."""
+
+HIDDEN_GAIN = math.sqrt(2.0)
+
+MASK = "action_mask"
+"""Part of an observation that says which actions are allowed."""
+
+
+class DefaultNetwork(nn.Module):
+    """A chain of convolutions over a picture, or what an observation says as one vector, and layers on top.
+
+    All convolutions but the last one keep the picture's size but for their stride; the last has no padding, as in 2021.
+
+    Args:
+        obs_space: The observations.
+        hidden: Widths of the layers.
+        activation: Name of the function after each of them.
+        filters: ``[channels, kernel, stride]`` of each convolution; none = no picture is looked at as one.
+        conv_activation: Name of the function after each convolution.
+
+    Attributes:
+        num_features: Width of the output.
+    """
+
+    def __init__(
+        self,
+        obs_space: gymnasium.Space[Any],
+        hidden: Sequence[int] = (),
+        activation: str = "tanh",
+        filters: Sequence[Sequence[Any]] = (),
+        conv_activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        self.space = obs_space
+        self._function, self._picture_function = FUNCTIONS[activation], FUNCTIONS[conv_activation]
+        self.convolutions = nn.ModuleList()
+        self.strides: list[tuple[int, int]] = []
+        width = _size(obs_space) if not filters else self._convolve(obs_space, filters)
+        self.layers = nn.ModuleList()
+        for size in hidden:
+            layer = nn.Linear(width, size)
+            nn.init.orthogonal_(layer.weight, HIDDEN_GAIN)
+            nn.init.zeros_(layer.bias)
+            self.layers.append(layer)
+            width = size
+        self.num_features = width
+
+    def _convolve(self, space: gymnasium.Space[Any], filters: Sequence[Sequence[Any]]) -> int:
+        """Makes the convolutions; gives how many numbers come out of them."""
+        shape = space.shape
+        if not isinstance(space, spaces.Box) or shape is None or len(shape) not in (2, 3):
+            raise ConfigError(
+                f"rllib config: model.conv_filters: they are for pictures [height, width, channels], and observations "
+                f"are {space}; leave conv_filters out, or register a custom_model"
+            )
+        channels = shape[2] if len(shape) == 3 else 1
+        size = [shape[0], shape[1]]
+        for number, (out, kernel, stride) in enumerate(filters):
+            window, step = _pair(kernel), _pair(stride)
+            last = number == len(filters) - 1
+            size = [
+                (side - w) // s + 1 if last else math.ceil(side / s) for side, w, s in zip(size, window, step, strict=True)
+            ]
+            if min(size) < 1:
+                raise ConfigError(
+                    f"rllib config: model.conv_filters: the kernel {list(window)} of filter {number + 1} is larger "
+                    f"than what comes to it of a picture {shape}; give a smaller one"
+                )
+            layer = nn.Conv2d(channels, out, window, step)
+            nn.init.orthogonal_(layer.weight, HIDDEN_GAIN)
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
+            self.convolutions.append(layer)
+            self.strides.append(step)
+            channels = out
+        return channels * size[0] * size[1]
+
+    def forward(self, obs: Any) -> Tensor:
+        """Features ``[N, num_features]``."""
+        x = self._pictures(obs) if len(self.convolutions) else _flat(self.space, obs)
+        for layer in self.layers:
+            x = layer(x)
+            x = x if self._function is None else self._function(x)
+        return x
+
+    def _pictures(self, obs: Tensor) -> Tensor:
+        x = obs.unsqueeze(1) if obs.dim() == 3 else obs.permute(0, 3, 1, 2)
+        for number, layer in enumerate(self.convolutions):
+            if number < len(self.convolutions) - 1:
+                x = functional.pad(x, _same(x.shape[2:], layer))
+            x = layer(x)
+            x = x if self._picture_function is None else self._picture_function(x)
+        return x.flatten(1)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def _same(size: Sequence[int], layer: Any) -> list[int]:
+    """Padding ``[left, right, top, bottom]`` after which only the stride makes a picture smaller."""
+    padding: list[int] = []
+    for side, window, step in zip(reversed(size), reversed(layer.kernel_size), reversed(layer.stride), strict=True):
+        whole = max((math.ceil(side / step) - 1) * step + window - side, 0)
+        padding += [whole // 2, whole - whole // 2]
+    return padding
+
+
+def _size(space: gymnasium.Space[Any]) -> int:
+    """How many numbers an observation is as one vector, without masks of actions, which no network sees."""
+    if isinstance(space, spaces.Dict):
+        return sum(_size(part) for key, part in space.spaces.items() if key != MASK)
+    return int(spaces.flatdim(space))
+
+
+def _flat(space: gymnasium.Space[Any], obs: Any) -> Tensor:
+    """What is observed as one vector, ``[N, F]``: one-hot where it is one of several."""
+    if isinstance(space, spaces.Discrete):
+        return functional.one_hot(obs.long(), int(space.n)).float()
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes = [int(size) for size in space.nvec.flatten()]
+        columns = obs.long().flatten(1)
+        return torch.cat([functional.one_hot(columns[:, at], size) for at, size in enumerate(sizes)], 1).float()
+    if isinstance(space, spaces.Dict):
+        return torch.cat([_flat(space[key], obs[key]) for key in space.spaces if key != MASK], 1)
+    if isinstance(space, spaces.Tuple):
+        return torch.cat([_flat(part, value) for part, value in zip(space.spaces, obs, strict=True)], 1)
+    flat: Tensor = obs.float().flatten(1)
+    return flat

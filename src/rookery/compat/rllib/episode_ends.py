@@ -1,0 +1,80 @@
+"""Wrappers for the keys of 2021 that decide how an episode ends: `Horizon` and `EndlessTask`.
+
+Both wrap a Gymnasium environment or one that speaks dicts by agent, and can be sent to other processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ALL = "__all__"
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """Truncates episodes after so many steps, as ``horizon`` says.
+
+    Attributes:
+        steps: Environment steps of the longest episode.
+    """
+
+    steps: int
+
+    def __call__(self, env: Any) -> Any:
+        """Wraps an environment."""
+        return _Ending(env, self.steps, False)
+
+
+@dataclass(frozen=True)
+class EndlessTask:
+    """Takes every end for a cut, whose future has a value, as ``no_done_at_end`` says."""
+
+    def __call__(self, env: Any) -> Any:
+        """Wraps an environment."""
+        return _Ending(env, None, True)
+
+
+class _Ending:
+    """An environment whose episodes end otherwise; all else is the environment's own."""
+
+    def __init__(self, env: Any, steps: int | None, cuts_only: bool) -> None:
+        self.env = env
+        self._most = steps
+        self._cuts_only = cuts_only
+        self._steps = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "env":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    @property
+    def unwrapped(self) -> Any:
+        """The environment below all wrappers."""
+        return getattr(self.env, "unwrapped", self.env)
+
+    def reset(self, *args: Any, **kwargs: Any) -> Any:
+        """Starts an episode."""
+        self._steps = 0
+        return self.env.reset(*args, **kwargs)
+
+    def step(self, action: Any) -> Any:
+        """Steps, and ends the episode as this wrapper is for."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._steps += 1
+        late = self._most is not None and self._steps >= self._most
+        if not isinstance(terminated, Mapping):
+            truncated = truncated or late
+            if self._cuts_only:
+                terminated, truncated = False, truncated or terminated
+            return obs, reward, terminated, truncated, info
+        if self._cuts_only:
+            truncated = dict(truncated) | {key: True for key, ended in terminated.items() if ended}
+            terminated = dict.fromkeys(terminated, False)
+        if late:
+            truncated = {**truncated, **dict.fromkeys((key for key in obs if not terminated.get(key)), True)}
+            if ALL in terminated or ALL in truncated:
+                truncated[ALL] = True
+        return obs, reward, terminated, truncated, info
