@@ -96,7 +96,7 @@ class FlexDict(Dict):
     """A Dict space to which entries may be added later, ``space["key"] = Box(...)``."""
 
     def __init__(self, spaces: Mapping[str, Space[Any]] | None = None, **spaces_kwargs: Space[Any]) -> None:
-        super().__init__(dict(spaces or {}), sort_keys=False, **spaces_kwargs)
+        super().__init__({**(spaces or {}), **spaces_kwargs}, sort_keys=False)
 
     def __setitem__(self, key: str, value: Space[Any]) -> None:
         if not isinstance(value, Space):
@@ -148,7 +148,11 @@ def get_base_struct_from_space(space: Space[Any]) -> Any:
 
 
 def get_dummy_batch_for_space(
-    space: Space[Any], batch_size: int = 32, fill_value: Any = 0.0, time_size: int | None = None, time_major: bool = False
+    space: Space[Any],
+    batch_size: int = 32,
+    fill_value: Any = 0.0,
+    time_size: int | None = None,
+    time_major: bool = False,
 ) -> Any:
     """Builds a batch of one space that holds the same value everywhere.
 
@@ -164,7 +168,7 @@ def get_dummy_batch_for_space(
         return nested.map_structure(
             lambda part: get_dummy_batch_for_space(part, batch_size, fill_value, time_size, time_major), base
         )
-    lead = (batch_size,)
+    lead: tuple[int, ...] = (batch_size,)
     if time_size is not None:
         lead = (time_size, batch_size) if time_major else (batch_size, time_size)
     if fill_value == "random":
@@ -192,7 +196,9 @@ def _by_box(action: Any, action_space: Any, change: Any) -> Any:
     struct = get_base_struct_from_space(action_space) if isinstance(action_space, Space) else action_space
     spaces = nested.flatten(struct)
     parts = nested.flatten(action) if len(spaces) > 1 or isinstance(struct, Mapping | list | tuple) else [action]
-    changed = [change(part, space) if isinstance(space, Box) else part for part, space in zip(parts, spaces, strict=True)]
+    changed = [
+        change(part, space) if isinstance(space, Box) else part for part, space in zip(parts, spaces, strict=True)
+    ]
     return nested.unflatten_as(struct, changed)
 
 
