@@ -21,25 +21,23 @@ def override(cls: type) -> Callable[[T], T]:
     def check(method: T) -> T:
         name = getattr(method, "__name__", "")
         if name not in dir(cls):
-            raise NameError(
-                f"{getattr(method, '__qualname__', method)} overrides nothing: {cls.__name__} has no {name}"
-            )
+            raise NameError(f"{name} overrides nothing: {cls.__name__} has no method of that name")
         return method
 
     return check
 
 
-def PublicAPI(obj: T) -> T:  # noqa: N802
+def PublicAPI(obj: T) -> T:
     """Returns what it is given, which is meant for users."""
     return obj
 
 
-def DeveloperAPI(obj: T) -> T:  # noqa: N802
+def DeveloperAPI(obj: T) -> T:
     """Returns what it is given, which is meant for those who write algorithms."""
     return obj
 
 
-def Deprecated(*args: Any, **kwargs: Any) -> Any:  # noqa: N802
+def Deprecated(*args: Any, **kwargs: Any) -> Any:
     """Returns a decorator that leaves things as they are, or, used without arguments, what it is given."""
     if len(args) == 1 and not kwargs and callable(args[0]):
         return args[0]

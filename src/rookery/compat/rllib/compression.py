@@ -40,7 +40,7 @@ def unpack(data: str) -> np.ndarray:
     """Returns the array that `pack` was given.
 
     Raises:
-        ConfigError: If the text was not packed here. RLlib packs pickles, which are not read, because they can run code.
+        ConfigError: If the text was not packed here: RLlib packs pickles, which can run code and are not read.
     """
     if not isinstance(data, str) or not data.startswith(_MARK):
         raise ConfigError(

@@ -31,7 +31,7 @@ def deprecation_warning(old: str, new: str | None = None, error: Any = None) -> 
     logger.warning("DeprecationWarning: %s", message)
 
 
-def renamed_class(cls: type, old_name: str) -> type:
+def renamed_class(cls: Any, old_name: str) -> type:
     """Returns a subclass whose constructor says that the class had another name.
 
     Args:
@@ -46,7 +46,7 @@ def renamed_class(cls: type, old_name: str) -> type:
     return type(cls.__name__, (cls,), {"__init__": constructor})
 
 
-def renamed_agent(cls: type) -> type:
+def renamed_agent(cls: Any) -> type:
     """Returns a subclass of a trainer whose constructor says that it was called an agent."""
     return renamed_class(cls, cls.__name__.replace("Trainer", "Agent"))
 

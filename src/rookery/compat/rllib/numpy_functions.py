@@ -116,7 +116,7 @@ def flatten_inputs_to_1d_tensor(inputs: Any, spaces_struct: Any = None, time_axi
         time_axis: Whether there is a time axis after the rows; it is kept.
     """
     parts = nested.flatten(inputs)
-    spaces = [None] * len(parts)
+    spaces: list[Any] = [None] * len(parts)
     if spaces_struct is not None:
         spaces = [space for one in nested.flatten(spaces_struct) for space in flatten_space(one)]
     lead = 2 if time_axis else 1

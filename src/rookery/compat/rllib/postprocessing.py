@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from rookery.compat.rllib.sample_batch import SampleBatch
-from rookery.core.ops import decayed_sums, n_step
+from rookery.core import ops
 
 
 class Postprocessing:
@@ -29,7 +29,7 @@ def discount_cumsum(x: Any, gamma: float) -> np.ndarray:
     terms = torch.as_tensor(np.array(x, dtype=np.float64))
     if not len(terms):
         return terms.numpy()
-    return decayed_sums(terms, torch.full_like(terms, float(gamma))).numpy()
+    return ops.decayed_sums(terms, torch.full_like(terms, float(gamma))).numpy()
 
 
 def compute_advantages(
@@ -107,11 +107,11 @@ def compute_gae_for_sample_batch(
     )
 
 
-def adjust_nstep(n_step_: int, gamma: float, batch: SampleBatch) -> None:
-    """Replaces rewards of a trajectory by discounted sums of n, and what came next by what came n steps later, in place.
+def adjust_nstep(n_step: int, gamma: float, batch: SampleBatch) -> None:
+    """Replaces rewards by discounted sums of n, and what came next by what came n steps later, in place.
 
     Args:
-        n_step_: Number of decisions in a sum, fewer at the end.
+        n_step: Number of decisions in a sum, fewer at the end.
         gamma: Discount.
         batch: Rows of one agent in one episode.
 
@@ -122,8 +122,8 @@ def adjust_nstep(n_step_: int, gamma: float, batch: SampleBatch) -> None:
     if ends[:-1].any():
         raise ValueError("adjust_nstep: an episode ends in the middle of the batch, expected rows of one episode")
     rewards = torch.as_tensor(np.array(batch[SampleBatch.REWARDS], dtype=np.float64))
-    total, _ = n_step(rewards, torch.zeros(len(rewards), dtype=torch.bool), n=n_step_, gamma=float(gamma))
-    later = np.minimum(np.arange(batch.count) + n_step_ - 1, batch.count - 1)
+    total, _ = ops.n_step(rewards, torch.zeros(len(rewards), dtype=torch.bool), n=n_step, gamma=float(gamma))
+    later = np.minimum(np.arange(batch.count) + n_step - 1, batch.count - 1)
     dtype = np.asarray(batch[SampleBatch.REWARDS]).dtype
     batch[SampleBatch.REWARDS] = total.numpy().astype(dtype if dtype.kind == "f" else np.float32)
     batch[SampleBatch.NEXT_OBS] = np.asarray(batch[SampleBatch.NEXT_OBS])[later]

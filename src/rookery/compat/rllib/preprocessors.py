@@ -82,7 +82,8 @@ class Preprocessor:
         space: Any = Box(-1.0, 1.0, tuple(self.shape), dtype=np.float32)
         if isinstance(self, FLATTENING):
             space.original_space = self._obs_space
-        return space  # type: ignore[no-any-return]
+        found: Space[Any] = space
+        return found
 
 
 class NoPreprocessor(Preprocessor):
@@ -220,7 +221,7 @@ class RepeatedValuesPreprocessor(Preprocessor):
             raise ValueError(f"{space}: an observation is {type(observation).__name__}, expected a list")
         if len(observation) > space.max_entities:
             raise ValueError(
-                f"{space}: an observation has {len(observation)} elements, at most {space.max_entities} fit"
+                f"{space}: {len(observation)} elements in an observation, at most {space.max_entities} fit"
             )
         array[offset] = len(observation)
         offset += 1
@@ -452,7 +453,7 @@ class RowPreprocessor:
 
 
 def preprocess_rows(space: Space[Any], tree: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Any:
-    """Preprocesses stored observations of a space; see `RowPreprocessor.rows`, which does not lay out the space anew."""
+    """Preprocesses stored observations of a space; see `RowPreprocessor.rows`, which lays out the space only once."""
     return RowPreprocessor(space, options).rows(tree)
 
 
@@ -461,7 +462,7 @@ def restore_rows(space: Space[Any], rows: Any, options: Mapping[str, Any] | None
     return RowPreprocessor(space, options).restore(rows)
 
 
-# --- flat observations in the form of their space -----------------------------------------------------------------------
+# --- flat observations in the form of their space ---------------------------------------------------------------------
 
 
 def restore_original_dimensions(obs: Any, obs_space: Space[Any], tensorlib: Any = None) -> Any:

@@ -7,6 +7,7 @@ a row for each sequence.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +30,8 @@ def _num_rows(column: Any) -> int:
     leaf = column
     while isinstance(leaf, Mapping | tuple):
         leaf = next(iter(leaf.values())) if isinstance(leaf, Mapping) else leaf[0]
-    return len(leaf) if hasattr(leaf, "__len__") and getattr(leaf, "ndim", 1) else 0
+    axes: int = getattr(leaf, "ndim", 1)
+    return len(leaf) if hasattr(leaf, "__len__") and axes else 0
 
 
 def _rows(column: Any, rows: Any) -> Any:
@@ -149,6 +151,8 @@ class SampleBatch(dict[str, Any]):
         if key == "is_training":
             self.is_training = item
             return
+        if isinstance(item, list):
+            item = np.array(item)
         if key not in self:
             self.added_keys.add(key)
             if not super().__len__():
@@ -303,7 +307,7 @@ class SampleBatch(dict[str, Any]):
             return [self]
         episode = np.asarray(super().__getitem__(SampleBatch.EPS_ID))
         cuts = [0, *(np.flatnonzero(episode[1:] != episode[:-1]) + 1).tolist(), self.count]
-        return [self.slice(start, end) for start, end in zip(cuts, cuts[1:], strict=False)]
+        return [self.slice(start, end) for start, end in itertools.pairwise(cuts)]
 
     def slice(self, start: int, end: int, state_start: int | None = None, state_end: int | None = None) -> SampleBatch:
         """Returns the rows from `start` up to, not including, `end`; arrays are views.
@@ -438,7 +442,7 @@ class SampleBatch(dict[str, Any]):
     def decompress_if_needed(self, columns: Iterable[str] = PACKED) -> SampleBatch:
         """Unpacks columns in place where they are packed."""
         for key in columns:
-            column = super().get(key)
+            column: Any = super().get(key)
             if compression.is_compressed(column):
                 self[key] = compression.unpack(column)
             elif isinstance(column, np.ndarray) and len(column) and compression.is_compressed(column[0]):

@@ -96,7 +96,7 @@ class FlexDict(Dict):
     """A Dict space to which entries may be added later, ``space["key"] = Box(...)``."""
 
     def __init__(self, spaces: Mapping[str, Space[Any]] | None = None, **spaces_kwargs: Space[Any]) -> None:
-        super().__init__(dict(spaces or {}), sort_keys=False, **spaces_kwargs)
+        super().__init__({**(spaces or {}), **spaces_kwargs}, sort_keys=False)
 
     def __setitem__(self, key: str, value: Space[Any]) -> None:
         if not isinstance(value, Space):
@@ -168,7 +168,7 @@ def get_dummy_batch_for_space(
         return nested.map_structure(
             lambda part: get_dummy_batch_for_space(part, batch_size, fill_value, time_size, time_major), base
         )
-    lead = (batch_size,)
+    lead: tuple[int, ...] = (batch_size,)
     if time_size is not None:
         lead = (time_size, batch_size) if time_major else (batch_size, time_size)
     if fill_value == "random":
