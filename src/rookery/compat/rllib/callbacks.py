@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 import tracemalloc
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any
 
-from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.compat.rllib.episodes import MultiAgentEpisode
-from rookery.core.batch import Rollout
 from rookery.core.errors import ConfigError, nearest
 from rookery.rollout.hooks import Episode, EpisodeListener
 
@@ -157,6 +154,8 @@ class EpisodeBook:
         self.trainer = trainer
         self.running: dict[int, MultiAgentEpisode] = {}
         self.ended: list[MultiAgentEpisode] = []
+        self.told_of: dict[tuple[str, int], int] = {}
+        """Ended pieces of each slot of a policy that hooks were told of since the last result."""
 
     def listeners(self) -> list[EpisodeListener]:
         """Returns what hears of episodes: at their ends always, at other moments where callbacks want it."""
@@ -190,7 +189,17 @@ class EpisodeBook:
     def take(self) -> list[MultiAgentEpisode]:
         """Returns the episodes that have ended since the last call."""
         ended, self.ended = self.ended, []
+        self.told_of = {}
         return ended
+
+    def nameless(self, lane: int) -> MultiAgentEpisode:
+        """Returns an episode of a copy of which nothing was followed."""
+        worker = self.trainer.workers.local_worker()
+        known = MultiAgentEpisode(
+            lane, self.trainer.policy_facades, functools.partial(self.trainer.policy_of, lane, 0), worker
+        )
+        self.running[lane] = known
+        return known
 
 
 class _StartListener(EpisodeListener):

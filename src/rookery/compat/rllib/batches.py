@@ -1,0 +1,209 @@
+"""What a learner is about to learn from, as batches of 2021 that callbacks see and may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.algorithms.algorithm import Algorithm, BatchHook
+from rookery.compat.rllib.callbacks import overrides
+from rookery.compat.rllib.sample_batch import SampleBatch
+from rookery.core.batch import Minibatch, Rollout
+
+CHANGEABLE = {"advantages": "advantage", "value_targets": "value_target", "action_logp": "logp", "vf_preds": "value"}
+"""Columns with targets that may be changed, and the fields of ours that they are."""
+
+
+class Piece:
+    """Rows of a rollout that follow each other in one episode of one agent.
+
+    Args:
+        rows: ``[N]`` their places in the flat rollout, in the order of time.
+        slot: The slot that played them.
+        ended: Whether the episode is over with them.
+    """
+
+    def __init__(self, rows: np.ndarray, slot: int, ended: bool) -> None:
+        self.rows, self.slot, self.ended = rows, slot, ended
+
+
+def pieces_of(rollout: Rollout) -> list[Piece]:
+    """Returns the pieces of episodes in a rollout, slot by slot in the order of time."""
+    steps, fragments = rollout.reward.shape
+    over = (rollout.terminated | rollout.truncated).cpu().numpy()
+    found = []
+    for fragment in range(fragments):
+        length = int(rollout.length[fragment])
+        ends = np.flatnonzero(over[:length, fragment]) + 1
+        cuts = [0, *ends.tolist(), *([] if len(ends) and ends[-1] == length else [length])]
+        for first, last in zip(cuts, cuts[1:], strict=False):
+            if last > first:
+                rows = np.arange(first, last) * fragments + fragment
+                found.append(Piece(rows, int(rollout.slot[fragment]), bool(over[last - 1, fragment])))
+    return found
+
+
+def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
+    """Returns rows of a rollout as a batch.
+
+    Args:
+        rollout: What was played.
+        rows: ``[N]`` places in the flat rollout.
+        policy: The face of the policy, which preprocesses observations.
+    """
+    index = torch.from_numpy(rows)
+
+    def taken(column: Tensor) -> np.ndarray:
+        return column.flatten(0, 1).index_select(0, index).cpu().numpy()
+
+    obs = policy.preprocess({path: taken(leaf) for path, leaf in rollout.obs.items()})
+    over = taken(rollout.terminated) | taken(rollout.truncated)
+    logp, action, reward = taken(rollout.logp), taken(rollout.action), taken(rollout.reward)
+    return SampleBatch(
+        {
+            "obs": obs,
+            "new_obs": np.concatenate((obs[1:], obs[-1:])),
+            "actions": action,
+            "prev_actions": np.concatenate((np.zeros_like(action[:1]), action[:-1])),
+            "rewards": reward,
+            "prev_rewards": np.concatenate((np.zeros_like(reward[:1]), reward[:-1])),
+            "dones": over,
+            "infos": np.array([{} for _ in rows], dtype=object),
+            "t": np.arange(len(rows)),
+            "eps_id": np.zeros(len(rows), np.int64),
+            "agent_index": np.zeros(len(rows), np.int64),
+            "unroll_id": np.zeros(len(rows), np.int64),
+            "action_logp": logp,
+            "action_prob": np.exp(logp),
+        }
+    )
+
+
+class LearnHook(BatchHook):
+    """Tells callbacks of 2021 of what a policy is about to learn.
+
+    Args:
+        trainer: The trainer, as of 2021.
+        name: The policy.
+    """
+
+    MOMENTS = ("on_postprocess_trajectory", "on_sample_end", "on_learn_on_batch")
+
+    def __init__(self, trainer: Any, name: str) -> None:
+        self.trainer, self.name = trainer, name
+        self._wanted = {moment: overrides(trainer.callbacks, moment) for moment in self.MOMENTS}
+        self._rollout: Rollout | None = None
+
+    @property
+    def _policy(self) -> Any:
+        return self.trainer.policy_facades[self.name]
+
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
+        """Tells of trajectories whose targets come later, and of everything that was played."""
+        self._rollout = rollout
+        with_targets = hasattr(learner, "targets") and learner.replay is None
+        if self._wanted["on_postprocess_trajectory"] and not with_targets:
+            rollout = self._changed(rollout)
+        if self._wanted["on_sample_end"]:
+            rows = rollout.valid_rows()
+            every = np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
+            samples = columns_of(rollout, every, self._policy)
+            self.trainer.callbacks.on_sample_end(worker=self.trainer.workers.local_worker(), samples=samples)
+        return rollout
+
+    def _changed(self, rollout: Rollout) -> Rollout:
+        """Tells of the pieces of a rollout that goes into replay; rewards that were changed are kept."""
+        reward = rollout.reward.clone()
+        for piece in pieces_of(rollout):
+            batch = columns_of(rollout, piece.rows, self._policy)
+            self._tell_of(piece, batch)
+            reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(np.asarray(batch["rewards"]), dtype=reward.dtype)
+        return replace(rollout, reward=reward)
+
+    def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
+        """Tells of trajectories with their targets, and of the batch that is learned."""
+        if self._wanted["on_postprocess_trajectory"] and isinstance(batch, Minibatch) and self._rollout is not None:
+            batch = self._with_changed_targets(batch, self._rollout)
+        if self._wanted["on_learn_on_batch"]:
+            reported: dict[str, Any] = {}
+            told = self._train_batch(batch)
+            self.trainer.callbacks.on_learn_on_batch(policy=self._policy, train_batch=told, result=reported)
+            learner.reported = reported  # type: ignore[attr-defined]
+            if isinstance(batch, Minibatch):
+                batch = replace(batch, **_fields(told, batch))
+        return batch
+
+    def _train_batch(self, batch: Any) -> SampleBatch:
+        columns: dict[str, Any] = {}
+        if isinstance(getattr(batch, "obs", None), Mapping):
+            columns["obs"] = self._policy.preprocess({path: leaf.cpu().numpy() for path, leaf in batch.obs.items()})
+        names = {"action": "actions", "reward": "rewards", "weight": "weights", **{v: k for k, v in CHANGEABLE.items()}}
+        for name, column in names.items():
+            value = getattr(batch, name, None)
+            if isinstance(value, Tensor):
+                columns[column] = value.detach().cpu().numpy().squeeze(-1) if name in ("value", "value_target") \
+                    else value.detach().cpu().numpy()  # fmt: skip
+        return SampleBatch(columns)
+
+    def _with_changed_targets(self, data: Minibatch, rollout: Rollout) -> Minibatch:
+        """Tells of each piece with its targets, and takes over those that were changed."""
+        rows = rollout.valid_rows()
+        place = np.full(rollout.reward.numel(), -1)
+        every = np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
+        place[every] = np.arange(len(every))
+        fields = {name: getattr(data, name).clone() for name in CHANGEABLE.values()}
+        for piece in pieces_of(rollout):
+            batch = columns_of(rollout, piece.rows, self._policy)
+            at = torch.from_numpy(place[piece.rows])
+            for column, name in CHANGEABLE.items():
+                batch[column] = fields[name][at].cpu().numpy().reshape(len(piece.rows), -1)[:, 0]
+            self._tell_of(piece, batch)
+            for column, name in CHANGEABLE.items():
+                given = torch.as_tensor(np.asarray(batch[column]), dtype=fields[name].dtype)
+                fields[name][at] = given.reshape(fields[name][at].shape)
+        return replace(data, **fields)
+
+    def _tell_of(self, piece: Piece, batch: SampleBatch) -> None:
+        """Calls `on_postprocess_trajectory` about a piece."""
+        trainer = self.trainer
+        agent, episode = self._who(piece)
+        trainer.callbacks.on_postprocess_trajectory(
+            worker=trainer.workers.local_worker(),
+            episode=episode,
+            agent_id=agent,
+            policy_id=self.name,
+            policies=trainer.policy_facades,
+            postprocessed_batch=batch,
+            original_batches={agent: (self._policy, batch.copy())},
+        )
+
+    def _who(self, piece: Piece) -> tuple[Any, Any]:
+        """The agent that played a piece, and its episode."""
+        run, book = self.trainer.rookery, self.trainer.book
+        playing = run.pool.worker.policies[self.name]
+        kind = run.env.kinds[playing.kind]
+        row = int(playing.row_of_slot[piece.slot])
+        lane, column = divmod(row, len(kind.agents))
+        agent = kind.agents[column] if len(run.env.kinds) > 1 or len(kind.agents) > 1 else "agent0"
+        ended = [episode for episode in book.ended if episode.env_id == lane]
+        if not piece.ended or not ended:
+            return agent, book.running.get(lane) or (ended[-1] if ended else book.nameless(lane))
+        number = book.told_of.get((self.name, piece.slot), 0)
+        book.told_of[(self.name, piece.slot)] = number + 1
+        return agent, ended[min(number, len(ended) - 1)]
+
+
+def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:
+    """What a callback has left of targets, in the form of ours."""
+    found = {}
+    for column, name in CHANGEABLE.items():
+        field = getattr(batch, name)
+        if column in told:
+            given = torch.as_tensor(np.asarray(told[column]), dtype=field.dtype, device=field.device)
+            found[name] = given.reshape(field.shape)
+    return found
