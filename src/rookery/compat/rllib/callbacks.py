@@ -9,7 +9,8 @@ from typing import Any
 
 from rookery.compat.rllib.episodes import MultiAgentEpisode
 from rookery.core.errors import ConfigError, nearest
-from rookery.rollout.hooks import Episode, EpisodeListener
+from rookery.rollout.hooks import Episode
+from rookery.training.callbacks import Callback
 
 HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory", "on_sample_end",
          "on_learn_on_batch", "on_train_result")  # fmt: skip
@@ -157,9 +158,9 @@ class EpisodeBook:
         self.told_of: dict[tuple[str, int], int] = {}
         """Ended pieces of each slot of a policy that hooks were told of since the last result."""
 
-    def listeners(self) -> list[EpisodeListener]:
+    def listeners(self) -> list[Callback]:
         """Returns what hears of episodes: at their ends always, at other moments where callbacks want it."""
-        found: list[EpisodeListener] = [_EndListener(self)]
+        found: list[Callback] = [_EndListener(self)]
         if overrides(self.callbacks, "on_episode_step"):
             found.append(_StepListener(self))
         if overrides(self.callbacks, "on_episode_start"):
@@ -202,7 +203,7 @@ class EpisodeBook:
         return known
 
 
-class _StartListener(EpisodeListener):
+class _StartListener(Callback):
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
 
@@ -211,7 +212,7 @@ class _StartListener(EpisodeListener):
         self.book.tell("on_episode_start", self.book.of(episode), policies=self.book.trainer.policy_facades)
 
 
-class _StepListener(EpisodeListener):
+class _StepListener(Callback):
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
 
@@ -219,7 +220,7 @@ class _StepListener(EpisodeListener):
         self.book.tell("on_episode_step", self.book.of(episode))
 
 
-class _EndListener(EpisodeListener):
+class _EndListener(Callback):
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
         self.tells = overrides(book.callbacks, "on_episode_end")

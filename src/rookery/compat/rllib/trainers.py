@@ -10,6 +10,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +28,7 @@ from rookery.compat.rllib.gym_registry import make as make_gym
 from rookery.compat.rllib.gym_registry import registry as gym_registry
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
-from rookery.compat.rllib.old_envs import adapted
+from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
 from rookery.compat.rllib.old_ids import Todays, todays
 from rookery.compat.rllib.policies import LearnedPolicy, Policy
 from rookery.compat.rllib.preprocessors import get_preprocessor
@@ -103,6 +104,9 @@ class Trainer(Trainable):
         self._env_id = env_name(config.get("env"))
         super().__init__(config, logger_creator)
 
+    def _directory_prefix(self, config: dict[str, Any]) -> str:
+        return f"{self}_{self._env_id}"
+
     # --- making the trainer -------------------------------------------------------------------------------------------
 
     @property
@@ -122,7 +126,7 @@ class Trainer(Trainable):
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
         self._known = self._todays(env)
         first = None if self._known is not None else self._make(env, context)
-        agents = getattr(first, "possible_agents", None) or None
+        agents = list(first.reset(seed=0)[0]) if first is not None and speaks_in_dicts(self._envs[0]) else None
         self.translation = translated(self.algorithm, given, agents=agents)
         self.config = self.translation.config
         self.config["env"] = env
@@ -286,7 +290,7 @@ class Trainer(Trainable):
         return result
 
     def _result(self, found: IterationResult) -> dict[str, Any]:
-        ended = [ended_episode(episode) for episode in self.book.take()]
+        ended = self.take_episodes()
         told = summarized(self._window.with_earlier(ended), len(ended))
         counted = counters(found, self._before)
         counted["num_healthy_workers"] = int(self.config["num_workers"])
@@ -301,13 +305,17 @@ class Trainer(Trainable):
         spent = performance(self._stopwatch.since(), counted["timesteps_this_iter"])
         return {**told, **counted, "info": info, **spent}
 
+    def take_episodes(self) -> list[EndedEpisode]:
+        """Returns the episodes that have ended since the last call."""
+        return [ended_episode(episode) for episode in self.book.take()]
+
     def evaluate(self, episodes_left_fn: Any = None) -> dict[str, Any]:
         """Plays episodes to measure, exploring unless ``evaluation_config`` says otherwise; nothing is learned."""
         told = self.translation.evaluation
         if told["custom_function"] is not None:
             return {"evaluation": told["custom_function"](self, self.workers)}
         run, count = self.rookery, int(told["episodes"])
-        with make_copies(run.config, min(count, run.config.evaluation.num_envs)) as env:
+        with closing(make_copies(run.config, min(count, run.config.evaluation.num_envs))) as env:
             played = bounded(run, env, count, not told["explore"])
             played.play()
         episodes = [
@@ -415,7 +423,7 @@ class Trainer(Trainable):
 
     def collect_metrics(self, selected_workers: Any = None) -> dict[str, Any]:
         """Returns what is known of the episodes that have ended since the last result."""
-        ended = [ended_episode(episode) for episode in self.book.take()]
+        ended = self.take_episodes()
         return summarized(self._window.with_earlier(ended), len(ended))
 
     # --- saving -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,30 @@
+"""What `ray.rllib.evaluation.metrics` gave: statistics of the episodes that workers have finished."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rookery.compat.rllib.results import EndedEpisode, summarized
+
+
+def collect_episodes(local_worker: Any = None, remote_workers: Any = (), *args: Any) -> tuple[list[Any], list[Any]]:
+    """Returns the episodes that have ended since the last call, and an empty list: nothing is still on its way."""
+    trainer = local_worker._trainer
+    return trainer.take_episodes(), []
+
+
+def summarize_episodes(episodes: Sequence[EndedEpisode], new_episodes: Sequence[EndedEpisode] | None = None) -> Any:
+    """Returns the keys of a result about episodes.
+
+    Args:
+        episodes: Those that means are taken over.
+        new_episodes: Those of them that are new; None = all.
+    """
+    return summarized(episodes, len(episodes if new_episodes is None else new_episodes))
+
+
+def collect_metrics(local_worker: Any = None, remote_workers: Any = (), *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Returns statistics of the episodes that have ended since the last call."""
+    episodes, _ = collect_episodes(local_worker)
+    return summarize_episodes(episodes)

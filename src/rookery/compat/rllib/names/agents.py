@@ -1,0 +1,119 @@
+"""Names of trainers, policies, callbacks, workers and episodes: ``ray.rllib.agents``, ``.policy``, ``.evaluation``."""
+
+from __future__ import annotations
+
+_PLACES = {
+    "PPO": ("ppo", "ppo"),
+    "DDPPO": ("ppo", "ddppo"),
+    "DQN": ("dqn", "dqn"),
+    "SimpleQ": ("dqn", "simple_q"),
+    "R2D2": ("dqn", "r2d2"),
+    "SAC": ("sac", "sac"),
+    "DDPG": ("ddpg", "ddpg"),
+    "TD3": ("ddpg", "td3"),
+    "A2C": ("a3c", "a2c"),
+    "A3C": ("a3c", "a3c"),
+    "PG": ("pg", "pg"),
+}
+"""Package and module of each trainer below ``ray.rllib.agents``."""
+
+_POLICIES = {
+    "PPO": "ppo",
+    "DQN": "dqn",
+    "SimpleQ": "simple_q",
+    "R2D2": "r2d2",
+    "SAC": "sac",
+    "DDPG": "ddpg",
+    "A3C": "a3c",
+    "PG": "pg",
+}
+"""Which of them have policy classes of their own, and what the modules of these begin with."""
+
+_CALLBACKS = {name: f"callbacks:{name}" for name in ("DefaultCallbacks", "MemoryTrackingCallbacks", "MultiCallbacks")}
+_TRAINER = {
+    "Trainer": "trainers:Trainer",
+    "COMMON_CONFIG": "defaults:COMMON_CONFIG",
+    "with_common_config": "defaults:with_common_config",
+    "with_base_config": "trainers:with_base_config",
+}
+_POLICY = {"Policy": "policies:Policy", "TorchPolicy": "policies:Policy"}
+_EPISODE = {"MultiAgentEpisode": "episodes:MultiAgentEpisode"}
+_WORKER = {"RolloutWorker": "workers:RolloutWorker"}
+
+NAMES: dict[str, dict[str, str]] = {
+    "ray.rllib": {**_POLICY, **_WORKER},
+    "ray.rllib.agents": {**_CALLBACKS, **_TRAINER},
+    "ray.rllib.agents.callbacks": _CALLBACKS,
+    "ray.rllib.agents.trainer": _TRAINER,
+    "ray.rllib.agents.trainer_template": {"build_trainer": "trainers:build_trainer"},
+    "ray.rllib.agents.registry": {
+        "get_trainer_class": "trainers:get_trainer_class",
+        "get_agent_class": "trainers:get_trainer_class",
+        "ALGORITHMS": "trainers:TRAINERS",
+    },
+    "ray.rllib.policy": _POLICY,
+    "ray.rllib.policy.policy": {"Policy": "policies:Policy", "LEARNER_STATS_KEY": "policies:LEARNER_STATS_KEY"},
+    "ray.rllib.policy.torch_policy": {"TorchPolicy": "policies:Policy"},
+    "ray.rllib.evaluation": {**_WORKER, **_EPISODE},
+    "ray.rllib.evaluation.episode": _EPISODE,
+    "ray.rllib.evaluation.rollout_worker": _WORKER,
+    "ray.rllib.evaluation.worker_set": {"WorkerSet": "workers:WorkerSet"},
+    "ray.rllib.evaluation.metrics": {
+        "collect_metrics": "metrics:collect_metrics",
+        "collect_episodes": "metrics:collect_episodes",
+        "summarize_episodes": "metrics:summarize_episodes",
+        "LEARNER_STATS_KEY": "policies:LEARNER_STATS_KEY",
+    },
+}
+
+for _name, (_package, _module) in _PLACES.items():
+    _home = NAMES.setdefault(f"ray.rllib.agents.{_package}", {})
+    _own = NAMES.setdefault(f"ray.rllib.agents.{_package}.{_module}", {})
+    for _table in (_home, _own):
+        _table[f"{_name}Trainer"] = f"trainers:{_name}Trainer"
+    _own["DEFAULT_CONFIG"] = f"defaults:{_name.upper()}_DEFAULT_CONFIG"
+    if _name in ("PPO", "DQN", "SAC", "DDPG", "A3C", "PG"):
+        _home["DEFAULT_CONFIG"] = _own["DEFAULT_CONFIG"]
+    if _name in _POLICIES:
+        for _framework in ("torch", "tf"):
+            _class = f"{_name}{'Torch' if _framework == 'torch' else 'TF'}Policy"
+            _entry = {_class: f"policies:{_class}"}
+            _home.update(_entry)
+            NAMES[f"ray.rllib.agents.{_package}.{_POLICIES[_name]}_{_framework}_policy"] = _entry
+NAMES["ray.rllib.agents.dqn"] |= {
+    "SIMPLE_Q_DEFAULT_CONFIG": "defaults:SIMPLEQ_DEFAULT_CONFIG",
+    "R2D2_DEFAULT_CONFIG": "defaults:R2D2_DEFAULT_CONFIG",
+}
+NAMES["ray.rllib.agents.dqn.dqn"]["GenericOffPolicyTrainer"] = "trainers:GenericOffPolicyTrainer"
+
+_PLAN = "the loop is Rookery's (trainer.execution_plan lists its steps); what you add goes into callbacks or a policy"
+GONE: dict[str, str] = {
+    "ray.rllib.policy.tf_policy.TFPolicy": "there is no TensorFlow here; derive from ray.rllib.policy.Policy",
+    "ray.rllib.policy.TFPolicy": "there is no TensorFlow here; derive from ray.rllib.policy.Policy",
+    "ray.rllib.policy.build_tf_policy": "there is no TensorFlow here; use build_torch_policy",
+    "ray.rllib.policy.tf_policy_template.build_tf_policy": "there is no TensorFlow here; use build_torch_policy",
+    **{
+        f"ray.rllib.execution.{name}": f"an operation of execution plans; {_PLAN}"
+        for name in ("rollout_ops", "train_ops", "replay_ops", "metric_ops", "concurrency_ops", "common")
+    },
+    "ray.rllib.execution.replay_buffer": "replay memories: rookery.ReplayBuffer; trainer.local_replay_buffer has those",
+    **{
+        f"ray.rllib.agents.{package}": f"{what} is not here yet"
+        for package, what in {
+            "es": "evolution strategies",
+            "ars": "augmented random search",
+            "dreamer": "Dreamer",
+            "maml": "MAML",
+            "mbmpo": "MBMPO",
+            "slateq": "SlateQ",
+            "impala": "IMPALA",
+            "qmix": "QMIX",
+            "marwil": "MARWIL and BC",
+            "cql": "CQL",
+        }.items()
+    },
+    "ray.rllib.agents.ppo.APPOTrainer": "APPO is not here yet; PPO with sampling.staleness=1 overlaps play and learning",
+    "ray.rllib.agents.dqn.ApexTrainer": "Ape-X is not here yet; use DQNTrainer",
+    "ray.rllib.agents.ddpg.ApexDDPGTrainer": "Ape-X is not here yet; use DDPGTrainer",
+}
+"""Names of 2021 that are not here, and what to use."""
