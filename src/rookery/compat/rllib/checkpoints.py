@@ -15,6 +15,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,7 @@ def unpacked_object(content: bytes) -> Any:
     import torch
 
     numbers = [np.dtype, np.ndarray, *{type(np.dtype(code)) for code in "?bBhHiIlLqQefd"}]
-    makers = [np._core.multiarray._reconstruct, np._core.multiarray.scalar]
-    with torch.serialization.safe_globals([*numbers, *makers]):
+    multiarray = import_module("numpy._core.multiarray")  # of which arrays and their numbers are made when read
+    known: list[Any] = [*numbers, multiarray._reconstruct, multiarray.scalar]
+    with torch.serialization.safe_globals(known):
         return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")

@@ -504,8 +504,8 @@ def unpacked_directory(content: bytes, folder: str) -> str:
     except (ValueError, KeyError, TypeError):
         raise ConfigError("restore_from_object: takes what save_to_object returned here, and nothing else") from None
     for inside, text in files.items():
-        target = (Path(folder) / inside).resolve()
-        if not target.is_relative_to(Path(folder).resolve()):
+        target = Path(os.path.realpath(Path(folder) / inside))
+        if not target.is_relative_to(os.path.realpath(folder)):
             raise ConfigError(f"restore_from_object: names a file outside of its directory, {inside}")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(base64.b64decode(text))
@@ -779,9 +779,9 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     if isinstance(trainable, type):
 
         def setup(self: Any, config: Any) -> None:
-            super(made, self).setup(config, **kwargs)
+            trainable.setup(self, config, **kwargs)  # type: ignore[attr-defined]
 
-        made = type(trainable.__name__, (trainable,), {"setup": setup, "__module__": trainable.__module__})
+        made: Any = type(trainable.__name__, (trainable,), {"setup": setup, "__module__": trainable.__module__})
         return made
     if not callable(trainable):
         raise ConfigError(f"with_parameters: takes a function or a Trainable class, not {type(trainable).__name__}")

@@ -1,0 +1,145 @@
+"""What trials ask of the machine, under the names of 2021. Trials share the cores of this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+
+KEYS = ("cpu", "gpu", "memory", "object_store_memory", "extra_cpu", "extra_gpu", "extra_memory",
+        "extra_object_store_memory", "custom_resources", "extra_custom_resources")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Cores, GPUs and memory of a trial, its workers' beside its own.
+
+    Attributes:
+        cpu: Cores.
+        gpu: GPUs.
+        memory: Bytes of memory.
+        object_store_memory: Bytes of Ray's object store.
+        extra_cpu: Cores of its workers.
+        extra_gpu: GPUs of its workers.
+        extra_memory: Bytes of its workers.
+        extra_object_store_memory: Bytes of the object store of its workers.
+        custom_resources: Others by name.
+        extra_custom_resources: Others of its workers.
+        has_placement_group: Whether it is one of several bundles.
+    """
+
+    cpu: float = 0
+    gpu: float = 0
+    memory: float = 0
+    object_store_memory: float = 0
+    extra_cpu: float = 0
+    extra_gpu: float = 0
+    extra_memory: float = 0
+    extra_object_store_memory: float = 0
+    custom_resources: Mapping[str, float] = field(default_factory=dict)
+    extra_custom_resources: Mapping[str, float] = field(default_factory=dict)
+    has_placement_group: bool = False
+
+    def cpu_total(self) -> float:
+        """Returns all cores."""
+        return self.cpu + self.extra_cpu
+
+    def gpu_total(self) -> float:
+        """Returns all GPUs."""
+        return self.gpu + self.extra_gpu
+
+    def summary_string(self) -> str:
+        """Says it in words."""
+        return f"{self.cpu_total():g} CPUs, {self.gpu_total():g} GPUs"
+
+
+class PlacementGroupFactory:
+    """Bundles of resources of a trial: the first its own, the others its workers'.
+
+    Args:
+        bundles: Resources of each, ``{"CPU": 1, "GPU": 0.5}``.
+        strategy: How Ray would place them; has no meaning on one machine.
+        args: Further arguments, which have none either.
+        kwargs: Likewise.
+    """
+
+    def __init__(self, bundles: list[dict[str, float]], strategy: str = "PACK", *args: Any, **kwargs: Any) -> None:
+        self._bundles, self.strategy = [dict(bundle) for bundle in bundles], strategy
+        if not self._bundles:
+            raise ConfigError("PlacementGroupFactory: takes at least one bundle, such as [{'CPU': 1}]")
+
+    @property
+    def bundles(self) -> list[dict[str, float]]:
+        """The resources of each bundle."""
+        return self._bundles
+
+    @property
+    def required_resources(self) -> dict[str, float]:
+        """The resources of all bundles together."""
+        total: dict[str, float] = {}
+        for bundle in self._bundles:
+            for name, amount in bundle.items():
+                total[name] = total.get(name, 0) + amount
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlacementGroupFactory) and (self._bundles, self.strategy) == (
+            other._bundles,
+            other.strategy,
+        )
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self._bundles, sort_keys=True))
+
+    def __repr__(self) -> str:
+        return f"PlacementGroupFactory({self._bundles}, strategy={self.strategy!r})"
+
+
+@dataclass
+class SyncConfig:
+    """How results would go to cloud storage and back; here all of it lies on this machine.
+
+    Attributes:
+        upload_dir: Must be None.
+        sync_to_cloud: Has no meaning here.
+        sync_to_driver: Likewise.
+        sync_on_checkpoint: Likewise.
+        node_sync_period: Likewise.
+        cloud_sync_period: Likewise.
+    """
+
+    upload_dir: str | None = None
+    sync_to_cloud: Any = None
+    sync_to_driver: Any = None
+    sync_on_checkpoint: bool = True
+    node_sync_period: int = -1
+    cloud_sync_period: int = -1
+
+
+def cpus_and_gpus(asked: Any) -> tuple[float | None, float]:
+    """Returns the cores and GPUs of a trial, as far as they are said.
+
+    Args:
+        asked: What ``resources_per_trial`` or ``default_resource_request`` gives.
+
+    Raises:
+        ConfigError: If a key is unknown.
+    """
+    if asked is None:
+        return None, 0.0
+    if isinstance(asked, PlacementGroupFactory):
+        total = asked.required_resources
+        return total.get("CPU") or None, total.get("GPU", 0.0)
+    if isinstance(asked, Resources):
+        return asked.cpu_total() or None, asked.gpu_total()
+    if not isinstance(asked, Mapping):
+        return cpus_and_gpus(asked(None)) if callable(asked) else (None, 0.0)
+    lowered = {str(key).lower(): value for key, value in asked.items()}
+    for key in lowered.keys() - set(KEYS):
+        raise ConfigError(f"resources_per_trial: {key}: there is no such resource{nearest(key, KEYS)}")
+    numbers = {key: float(value) for key, value in lowered.items() if isinstance(value, int | float)}
+    cpus = numbers.get("cpu", 0.0) + numbers.get("extra_cpu", 0.0)
+    return cpus or None, numbers.get("gpu", 0.0) + numbers.get("extra_gpu", 0.0)

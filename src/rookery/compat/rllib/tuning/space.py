@@ -1,0 +1,321 @@
+"""Search spaces of 2021: ``tune.uniform`` and its like anywhere in a nested configuration, and ``{"grid_search": []}``.
+
+Each holds a domain of Rookery's (`rookery.tune.space`), which draws the values. Paths are written with slashes, as Tune
+shows them: ``model/fcnet_hiddens``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import ConfigError
+from rookery.tune import space as ours
+
+GRID = "grid_search"
+"""The one key of a dict that stands for values to be all tried."""
+
+
+class Domain:
+    """What a parameter may be.
+
+    Args:
+        domain: The domain that draws it.
+    """
+
+    def __init__(self, domain: Any) -> None:
+        self.domain = domain
+
+    def sample(self, spec: Any = None, size: int = 1) -> Any:
+        """Draws a value, or a list of `size`, by numpy's global random numbers."""
+        drawn = [self.domain.quantile(np.random.random_sample()) for _ in range(size)]
+        return drawn[0] if size == 1 else drawn
+
+    def is_valid(self, value: Any) -> bool:
+        """Says whether a value is one of the domain's."""
+        return bool(self.domain.contains(value))
+
+    @property
+    def domain_str(self) -> str:
+        """The domain as it is written."""
+        return repr(self.domain)
+
+    def __repr__(self) -> str:
+        return f"tune.{self.domain!r}"
+
+
+class Float(Domain):
+    """Numbers between two bounds, or of a normal distribution."""
+
+    @property
+    def lower(self) -> Any:
+        """The smallest number; None without one."""
+        return getattr(self.domain, "low", None)
+
+    @property
+    def upper(self) -> Any:
+        """The largest number; None without one."""
+        return getattr(self.domain, "high", None)
+
+
+class Integer(Float):
+    """Whole numbers between two bounds; the upper one is excluded."""
+
+    @property
+    def upper(self) -> Any:
+        """The bound above all numbers."""
+        return self.domain.high + 1
+
+
+class Categorical(Domain):
+    """Values of any kind, all equally likely."""
+
+    @property
+    def categories(self) -> list[Any]:
+        """The values."""
+        return list(self.domain.values)
+
+
+class Function(Domain):
+    """What a function makes of the rest of the configuration.
+
+    Args:
+        func: Takes ``spec``, of which ``spec.config`` is the configuration with the values chosen so far.
+    """
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        if not callable(func):
+            raise ConfigError(f"tune.sample_from: takes a function, as in sample_from(lambda spec: ...), not {func!r}")
+        super().__init__(None)
+        self.func = func
+
+    def sample(self, spec: Any = None, size: int = 1) -> Any:
+        """Calls the function, `size` times."""
+        values = [call_with(self.func, spec) for _ in range(size)]
+        return values[0] if size == 1 else values
+
+    def is_valid(self, value: Any) -> bool:
+        """Says yes: a function may give anything."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"tune.sample_from({getattr(self.func, '__name__', self.func)})"
+
+
+def call_with(function: Callable[..., Any], spec: Any) -> Any:
+    """Calls a function of ``spec``, or of nothing."""
+    return function(spec) if ours.takes(function, spec) else function()
+
+
+# --- the functions scripts call ---------------------------------------------------------------------------------------
+
+
+def grid_search(values: Sequence[Any]) -> dict[str, Any]:
+    """Tries each of `values`, with every combination of other grids."""
+    return {GRID: values}
+
+
+def choice(categories: Sequence[Any]) -> Categorical:
+    """Draws one of `categories`, all equally likely."""
+    return Categorical(ours.choice(list(categories)))
+
+
+def uniform(lower: float, upper: float) -> Float:
+    """Draws a number from `lower` to `upper`."""
+    return Float(ours.uniform(lower, upper))
+
+
+def quniform(lower: float, upper: float, q: float) -> Float:
+    """Draws a multiple of `q` from `lower` to `upper`, both included."""
+    return Float(ours.quniform(lower, upper, q))
+
+
+def loguniform(lower: float, upper: float, base: float = 10) -> Float:
+    """Draws a number whose logarithm is uniform; of which base makes no difference."""
+    return Float(ours.loguniform(lower, upper))
+
+
+def qloguniform(lower: float, upper: float, q: float, base: float = 10) -> Float:
+    """Draws a multiple of `q` whose logarithm is uniform."""
+    return Float(ours.qloguniform(lower, upper, q))
+
+
+def randint(lower: int, upper: int) -> Integer:
+    """Draws a whole number from `lower` to `upper` - 1."""
+    return Integer(ours.randint(lower, upper))
+
+
+def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
+    """Draws a whole multiple of `q` from `lower` to `upper`, both included."""
+    return Integer(ours.qrandint(lower, upper, q))
+
+
+def lograndint(lower: int, upper: int, base: float = 10) -> Integer:
+    """Draws a whole number from `lower` to `upper` - 1 whose logarithm is uniform."""
+    return Integer(ours.lograndint(lower, upper))
+
+
+def qlograndint(lower: int, upper: int, q: int, base: float = 10) -> Integer:
+    """Draws a whole multiple of `q`, both bounds included, whose logarithm is uniform."""
+    return Integer(ours.qlograndint(lower, upper, q))
+
+
+def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
+    """Draws a number of a normal distribution."""
+    return Float(ours.randn(mean, sd))
+
+
+def qrandn(mean: float, sd: float, q: float) -> Float:
+    """Draws a number of a normal distribution, rounded to a multiple of `q`."""
+    return Float(ours.qrandn(mean, sd, q))
+
+
+def sample_from(func: Callable[..., Any]) -> Function:
+    """Computes a value: ``sample_from(lambda spec: spec.config.lr / 2)``."""
+    return Function(func)
+
+
+def function(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `func`, as the deprecated ``tune.function`` did."""
+    return func
+
+
+# --- what stands where ------------------------------------------------------------------------------------------------
+
+
+def is_grid(node: Any) -> bool:
+    """Says whether a dict stands for values to be all tried."""
+    return isinstance(node, Mapping) and len(node) == 1 and GRID in node
+
+
+def parts_of(node: Any) -> list[tuple[Any, Any]]:
+    """Returns the keys or places of a dict or list with what stands there; nothing for anything else."""
+    if isinstance(node, Mapping) and not is_grid(node):
+        return list(node.items())
+    return list(enumerate(node)) if type(node) in (list, tuple) else []
+
+
+def undecided(node: Any, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
+    """Returns everything in a nested configuration that is no value yet, by its keys.
+
+    Raises:
+        ConfigError: If something is written in a form that is not evaluated here.
+    """
+    if isinstance(node, Domain) or is_grid(node):
+        return {path: node}
+    if isinstance(node, Mapping) and len(node) == 1 and "eval" in node:
+        raise ConfigError(
+            f"{written_path(path)} = {dict(node)}: text is not run as code; write tune.sample_from(lambda spec: ...)"
+        )
+    found: dict[tuple[Any, ...], Any] = {}
+    for key, part in parts_of(node):
+        found |= undecided(part, (*path, key))
+    return found
+
+
+def written_path(path: Sequence[Any]) -> str:
+    """Returns keys as Tune writes them, ``model/fcnet_hiddens``."""
+    return "/".join(map(str, path))
+
+
+def filled(node: Any, values: Mapping[str, Any], path: tuple[Any, ...] = (), missing: Any = None) -> Any:
+    """Returns a copy of nested dicts and lists with a value in each open place; all other objects stay the same.
+
+    Args:
+        node: The configuration.
+        values: Values by path, written with slashes.
+        path: Keys that lead to `node`.
+        missing: What stands where no value is known.
+    """
+    if isinstance(node, Domain) or is_grid(node):
+        return values.get(written_path(path), missing)
+    if isinstance(node, Mapping):
+        made = {key: filled(part, values, (*path, key), missing) for key, part in node.items()}
+        return made if type(node) is dict else _like(node, made)
+    if type(node) in (list, tuple):
+        return type(node)(filled(part, values, (*path, place), missing) for place, part in enumerate(node))
+    return node
+
+
+def _like(node: Any, made: dict[Any, Any]) -> Any:
+    """A mapping of the class of another where it can be made of a dict."""
+    try:
+        return type(node)(made)
+    except TypeError:
+        return made
+
+
+class Unknown:
+    """A value that has not been chosen yet."""
+
+    def __repr__(self) -> str:
+        return "<not chosen yet>"
+
+
+UNKNOWN = Unknown()
+
+
+class Spec(dict[str, Any]):
+    """A nested configuration whose keys are attributes too; a value that is not chosen yet cannot be asked for."""
+
+    def __getitem__(self, key: Any) -> Any:
+        value = super().__getitem__(key)
+        if value is UNKNOWN:
+            raise ConfigError(f"sample_from: {key} is not chosen yet: of several sample_from, the first is asked first")
+        return Spec(value) if type(value) is dict else value
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the configuration has no {name!r}; it has {', '.join(map(str, self))}") from None
+
+
+@dataclass(frozen=True)
+class SpecFunction:
+    """A function of ``spec`` as a function of the values chosen so far.
+
+    Attributes:
+        func: The function of the script.
+        config: The whole configuration, with open places.
+        spec: What stands beside the configuration.
+    """
+
+    func: Callable[..., Any]
+    config: Mapping[str, Any]
+    spec: Mapping[str, Any]
+
+    def __call__(self, known: Mapping[str, Any]) -> Any:
+        """Returns the value, given the others by path."""
+        spec = Spec({**self.spec, "config": filled(self.config, known, missing=UNKNOWN)})
+        return call_with(self.func, spec)
+
+    def __repr__(self) -> str:
+        return f"sample_from({getattr(self.func, '__qualname__', self.func)})"
+
+
+def space_of(config: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Returns Rookery's domains by path, in an order in which grids are tried as Tune does: the first path fastest."""
+    found = undecided(config)
+    space: dict[str, Any] = {}
+    grids: dict[str, Any] = {}
+    for path, node in found.items():
+        name = written_path(path)
+        if isinstance(node, Function):
+            space[name] = ours.Computed(SpecFunction(node.func, config, dict(spec or {})))
+        elif isinstance(node, Domain):
+            space[name] = node.domain
+        else:
+            if not isinstance(node[GRID], list | tuple):
+                raise ConfigError(f"{name}: grid_search takes a list of values, not {node[GRID]!r}")
+            grids[name] = ours.grid_search(node[GRID])
+    return {**{name: grids[name] for name in sorted(grids, reverse=True)}, **space}
+
+
+def seed_of_numpy() -> int:
+    """Draws a seed by the script's own random numbers, so that a script that seeds them repeats its search."""
+    return int(np.random.randint(2**31 - 1)) ^ random.getrandbits(16)
