@@ -11,14 +11,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box
 
-from rookery.compat.rllib import old_api
+from rookery.compat.rllib.gym_names import ObservationWrapper, RewardWrapper, Wrapper
 
-Shown = Any  # observation, reward, done, info: not what Gymnasium's classes give today
+Shown = tuple[Any, Any, Any, Any]
 
 
 def is_atari(env: Any) -> bool:
@@ -36,39 +35,7 @@ def get_wrapper_by_cls(env: Any, cls: type) -> Any:
     return None
 
 
-class _OldWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A wrapper that speaks the old API to the outside, whatever it wraps."""
-
-    def __init__(self, env: Any) -> None:
-        self.env = env
-        self._action_space = self._observation_space = self._metadata = None
-        self._cached_spec = None
-        self._seed: int | None = None
-
-    def seed(self, seed: int | None = None) -> None:
-        """Sets the seed of the next episode."""
-        if isinstance(self.env, _OldWrapper):
-            self.env.seed(seed)
-        self._seed = seed
-
-    def _begin(self) -> Any:
-        seed, self._seed = self._seed, None
-        return self.env.reset() if isinstance(self.env, _OldWrapper) else old_api.reset(self.env, seed)
-
-    def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode and returns its first observation."""
-        return self._begin()
-
-    def step(self, action: Any) -> Any:
-        """Steps once and returns observation, reward, done and info."""
-        return old_api.step(self.env, action)
-
-    @property
-    def _game(self) -> Any:
-        return self.env.unwrapped
-
-
-class MonitorEnv(_OldWrapper):
+class MonitorEnv(Wrapper):
     """Keeps returns and lengths of episodes."""
 
     def __init__(self, env: Any) -> None:
@@ -85,11 +52,11 @@ class MonitorEnv(_OldWrapper):
             self._rewards.append(float(sum(self._now)))
             self._lengths.append(len(self._now))
         self._now = []
-        return self._begin()
+        return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> Shown:
         """Steps once."""
-        obs, reward, done, info = old_api.step(self.env, action)
+        obs, reward, done, info = self.env.step(action)
         if self._now is not None:
             self._now.append(float(reward))
         self._steps += 1
@@ -114,7 +81,7 @@ class MonitorEnv(_OldWrapper):
         yield from new
 
 
-class NoopResetEnv(_OldWrapper):
+class NoopResetEnv(Wrapper):
     """Does nothing for some frames at the start of an episode.
 
     Args:
@@ -127,53 +94,48 @@ class NoopResetEnv(_OldWrapper):
         self.noop_max = noop_max
         self.override_num_noops: int | None = None
         self.noop_action = 0
-        if self._game.get_action_meanings()[0] != "NOOP":
+        if self.unwrapped.get_action_meanings()[0] != "NOOP":
             raise ValueError("NoopResetEnv: action 0 of this environment does something")
 
     def reset(self, **kwargs: Any) -> Any:
         """Starts an episode and lets some frames pass."""
-        obs = self._begin()
+        obs = self.env.reset(**kwargs)
         frames = self.override_num_noops or int(np.random.randint(1, self.noop_max + 1))
         for _ in range(frames):
-            obs, _, done, _ = old_api.step(self.env, self.noop_action)
+            obs, _, done, _ = self.env.step(self.noop_action)
             if done:
-                obs = self._begin()
+                obs = self.env.reset(**kwargs)
         return obs
 
 
-class ClipRewardEnv(_OldWrapper):
+class ClipRewardEnv(RewardWrapper):
     """Leaves of a reward its sign."""
 
     def reward(self, reward: Any) -> Any:
         """Returns the sign of a reward."""
         return np.sign(reward)
 
-    def step(self, action: Any) -> Shown:
-        """Steps once."""
-        obs, reward, done, info = old_api.step(self.env, action)
-        return obs, self.reward(reward), done, info
 
-
-class FireResetEnv(_OldWrapper):
+class FireResetEnv(Wrapper):
     """Presses fire at the start of an episode, in games that wait for it."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        meanings = self._game.get_action_meanings()
+        meanings = self.unwrapped.get_action_meanings()
         if len(meanings) < 3 or meanings[1] != "FIRE":
             raise ValueError("FireResetEnv: this environment has no action FIRE")
 
     def reset(self, **kwargs: Any) -> Any:
         """Starts an episode and presses fire, and then the next action, which some games wait for."""
-        obs = self._begin()
+        obs = self.env.reset(**kwargs)
         for action in (1, 2):
-            obs, _, done, _ = old_api.step(self.env, action)
+            obs, _, done, _ = self.env.step(action)
             if done:
-                obs = self._begin()
+                obs = self.env.reset(**kwargs)
         return obs
 
 
-class EpisodicLifeEnv(_OldWrapper):
+class EpisodicLifeEnv(Wrapper):
     """Ends an episode with every life; the next one goes on in the same game."""
 
     def __init__(self, env: Any) -> None:
@@ -183,21 +145,21 @@ class EpisodicLifeEnv(_OldWrapper):
 
     def step(self, action: Any) -> Shown:
         """Steps once."""
-        obs, reward, done, info = old_api.step(self.env, action)
+        obs, reward, done, info = self.env.step(action)
         self.was_real_done = bool(done)
-        lives = self._game.ale.lives()
+        lives = self.unwrapped.ale.lives()
         lost = 0 < lives < self.lives
         self.lives = lives
         return obs, reward, bool(done or lost), info
 
     def reset(self, **kwargs: Any) -> Any:
         """Starts a game if the last one is over, else goes on in it."""
-        obs = self._begin() if self.was_real_done else old_api.step(self.env, 0)[0]
-        self.lives = self._game.ale.lives()
+        obs = self.env.reset(**kwargs) if self.was_real_done else self.env.step(0)[0]
+        self.lives = self.unwrapped.ale.lives()
         return obs
 
 
-class MaxAndSkipEnv(_OldWrapper):
+class MaxAndSkipEnv(Wrapper):
     """Repeats each action, and shows the brighter pixels of the last two frames.
 
     Args:
@@ -215,7 +177,7 @@ class MaxAndSkipEnv(_OldWrapper):
         done: Any = False
         info: Any = {}
         for _ in range(self._skip):
-            obs, reward, done, info = old_api.step(self.env, action)
+            obs, reward, done, info = self.env.step(action)
             frames.append(np.asarray(obs))
             total += float(reward)
             if done:
@@ -223,24 +185,7 @@ class MaxAndSkipEnv(_OldWrapper):
         return np.max(np.stack(frames), axis=0), total, done, info
 
 
-class _Seen(_OldWrapper):
-    """A wrapper that changes observations."""
-
-    def observation(self, observation: Any) -> Any:
-        """Returns what is seen of an observation."""
-        raise NotImplementedError
-
-    def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode and returns its first observation."""
-        return self.observation(self._begin())
-
-    def step(self, action: Any) -> Shown:
-        """Steps once."""
-        obs, reward, done, info = old_api.step(self.env, action)
-        return self.observation(obs), reward, done, info
-
-
-class WarpFrame(_Seen):
+class WarpFrame(ObservationWrapper):
     """Shows pictures in grey and small, ``[dim, dim, 1]`` uint8.
 
     Args:
@@ -271,7 +216,7 @@ def _shares(length: int, size: int) -> torch.Tensor:
     return covered.clamp(min=0.0) * (size / length)
 
 
-class FrameStack(_OldWrapper):
+class FrameStack(Wrapper):
     """Shows the last `k` pictures, along the last axis.
 
     Args:
@@ -289,17 +234,17 @@ class FrameStack(_OldWrapper):
 
     def reset(self, **kwargs: Any) -> Any:
         """Starts an episode, whose first picture is shown `k` times."""
-        self.frames.extend([self._begin()] * self.k)
+        self.frames.extend([self.env.reset(**kwargs)] * self.k)
         return np.concatenate(self.frames, axis=-1)
 
     def step(self, action: Any) -> Shown:
         """Steps once."""
-        obs, reward, done, info = old_api.step(self.env, action)
+        obs, reward, done, info = self.env.step(action)
         self.frames.append(obs)
         return np.concatenate(self.frames, axis=-1), reward, done, info
 
 
-class FrameStackTrajectoryView(_Seen):
+class FrameStackTrajectoryView(ObservationWrapper):
     """Shows pictures without their last axis, for models that stack them themselves."""
 
     def __init__(self, env: Any) -> None:
@@ -312,7 +257,7 @@ class FrameStackTrajectoryView(_Seen):
         return np.squeeze(observation, axis=-1)
 
 
-class ScaledFloatFrame(_Seen):
+class ScaledFloatFrame(ObservationWrapper):
     """Shows pictures as floats from 0 to 1."""
 
     def __init__(self, env: Any) -> None:

@@ -136,7 +136,8 @@ class RunningStat:
     @property
     def std(self) -> np.ndarray:
         """The standard deviation."""
-        return np.sqrt(self.var)
+        root: np.ndarray = np.sqrt(self.var)
+        return root
 
     @property
     def shape(self) -> tuple[int, ...]:
