@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 from rookery.compat.rllib import old_api
 from rookery.compat.rllib.external_env import ExternalEnv, ExternalMultiAgentEnv
+from rookery.compat.rllib.gym_names import ActionWrapper, Env
 from rookery.core.errors import ConfigError, EnvError
 
 __all__ = [
@@ -234,11 +235,11 @@ class GroupAgentsWrapper(MultiAgentEnv):
 
     def _joint(self, what: str) -> Space[Any] | None:
         """The Tuple of the spaces of a group's members, if all groups have the same and all spaces are known."""
-        by_agent = getattr(self.env, f"{what}_spaces", None) or {}
+        by_agent: Mapping[Any, Any] = getattr(self.env, f"{what}_spaces", None) or {}
         common = getattr(self.env, f"{what}_space", None)
         found = []
         for members in self.groups.values():
-            parts = [by_agent.get(agent, common) for agent in members]
+            parts: list[Any] = [by_agent.get(agent, common) for agent in members]
             if not all(isinstance(part, Space) for part in parts):
                 return None
             found.append(spaces.Tuple(parts))
@@ -296,7 +297,7 @@ class GroupAgentsWrapper(MultiAgentEnv):
             self.env.close()
 
 
-class TaskSettableEnv(gymnasium.Env[Any, Any]):
+class TaskSettableEnv(Env):
     """An environment whose task can be set, as a curriculum does (config ``env_task_fn``)."""
 
     def sample_tasks(self, n_tasks: int) -> list[TaskType]:
@@ -598,7 +599,7 @@ def vector_maker(make: Callable[[], VectorEnv]) -> Callable[..., AsGymnasiumVect
 # --- single wrappers and functions ------------------------------------------------------------------------------------
 
 
-class NormalizeActionWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+class NormalizeActionWrapper(ActionWrapper):
     """An environment of the old form whose Box actions are given from -1 to 1."""
 
     def action(self, action: Any) -> Any:
@@ -607,14 +608,6 @@ class NormalizeActionWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not isinstance(box, spaces.Box):
             return action
         return np.clip(box.low + (np.asarray(action) + 1.0) * (box.high - box.low) / 2.0, box.low, box.high)
-
-    def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode."""
-        return self.env.reset(**kwargs)
-
-    def step(self, action: Any) -> Any:
-        """Steps the environment."""
-        return self.env.step(self.action(action))
 
 
 def add_reward_uncertainty(
@@ -648,9 +641,9 @@ def gym_env_creator(env_context: Mapping[str, Any], env_descriptor: str) -> Any:
         env_context: Settings, which go to the environment's constructor.
         env_descriptor: The id; those of 2021 are known, too.
     """
-    from rookery.compat.rllib import finder
+    from rookery.compat.rllib.gym_registry import make
 
-    return finder.module("gym").make(env_descriptor, **env_context)
+    return make(env_descriptor, **env_context)
 
 
 def check_env(env: Any, config: Any = None) -> None:

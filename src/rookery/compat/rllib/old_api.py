@@ -63,7 +63,7 @@ def made(env: Any, config: Any) -> Any:
         config: The environment's settings.
     """
     if isinstance(env, str):
-        from rookery.compat.rllib import finder
+        from rookery.compat.rllib.gym_registry import make
 
-        return finder.module("gym").make(env)
+        return make(env)
     return env(config)

@@ -105,7 +105,7 @@ class NoPreprocessor(Preprocessor):
         array[offset : offset + self._size] = np.asarray(observation).ravel()
 
     @property
-    def observation_space(self) -> Space[Any]:  # type: ignore[override]
+    def observation_space(self) -> Space[Any]:
         """The space of the environment."""
         return self._obs_space
 
