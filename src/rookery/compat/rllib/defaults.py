@@ -518,10 +518,13 @@ def _over(low: Config, high: Mapping[str, Any], free: bool, above: str, problems
         before = low.get(key)
         if key not in low and not free:
             problems.append(f"rllib config: {above}{key}: there is no such key{nearest(str(key), list(low))}")
-        elif not (isinstance(before, dict) and isinstance(value, dict)):
-            low[key] = copied(value)
-        elif not above and key in REPLACED_BY_TYPE and value.get("type", before.get("type")) != before.get("type"):
+        elif not (isinstance(before, dict) and isinstance(value, dict)) or _other_type(above + str(key), before, value):
             low[key] = copied(value)
         else:
             low[key] = _over(before, value, free or (not above and key in FREE), f"{above}{key}.", problems)
     return low
+
+
+def _other_type(path: str, before: Config, value: Mapping[str, Any]) -> bool:
+    """Says whether a section is one that a new type replaces, and has one."""
+    return path in REPLACED_BY_TYPE and value.get("type", before.get("type")) != before.get("type")
