@@ -431,7 +431,7 @@ def memory(reader: Reader) -> Values:
         if many > 1:
             reader.refuse(f"model.attention_use_n_prev_{name}s", "attention looks back by itself; use 1 or 0")
         values[f"{path}previous_{name}"] = many > 0
-    if reader.algorithm == "R2D2" and not lstm and reader.get("model.custom_model") is None:
+    if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
         reader.refuse("model.use_lstm", "R2D2 learns policies that remember; set model.use_lstm = True, or use DQN")
     if (lstm or attends) and reader.algorithm in ("PG", "SimpleQ", *DDPG_KIND):
         use = "R2D2" if reader.algorithm == "SimpleQ" else "PPO"
@@ -699,13 +699,11 @@ def sac_networks(reader: Reader) -> Values:
     layers, _, after, _ = (same(reader, (f"policy_model.{name}", f"Q_model.{name}"), what) for name in names)
     key = "policy_model.fcnet_activation" if layers else "policy_model.post_fcnet_activation"
     name = activation(reader, key)
-    if name not in OURS:
+    if name not in OURS and (layers or after):
         reader.refuse(key, f"must be one of {', '.join(OURS)}")
     for network in ("policy_model", "Q_model"):
         if reader.get(f"{network}.custom_model") is not None:
             reader.refuse(f"{network}.custom_model", "SAC's networks are made by settings; set fcnet_hiddens")
-    for key in sorted(key for key in reader.given if key.startswith(("model.fcnet", "model.post_fc"))):
-        reader.notes.append(f"{key} changes nothing: SAC's networks are policy_model and Q_model")
     return {
         "algorithm.model.hidden": (*(layers or ()), *(after or ())),
         "algorithm.model.activation": OURS.get(name, "relu"),
