@@ -4,7 +4,7 @@ Every name here is public: it keeps its name and its meaning from one version to
 """
 
 from rookery.algorithms.actor_critic import ActorCritic, ValueColumn, advantage_targets
-from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, BatchHook, Row
 from rookery.algorithms.ppo import ppo_loss
 from rookery.core.batch import Demand, Minibatch, Rollout, Transitions
 from rookery.core.flat import Flat, flatten
@@ -55,6 +55,7 @@ __all__ = [
     "Algorithm",
     "AlgorithmConfig",
     "AtStart",
+    "BatchHook",
     "ClosedForm",
     "Demand",
     "Distribution",

@@ -70,6 +70,14 @@ class Learning:
         self.old = old.parameters
         self.leaves = [output + moved * normal(*output.shape), *([] if log_std is None else [log_std]), value]
         self.leaves[-1] = value + moved * normal(rows, columns)
+        self.coef = torch.rand(rows, generator=generator).to(dtype) + 0.5
+
+    def penalize(self):
+        """Gives the batch a penalty, of another weight for each row; the spread of numbers has moved, too."""
+        self.batch = PenaltyMinibatch(**vars(self.batch), old=self.old, kl_coef=self.coef)
+        if self.spec.num_numbers:
+            self.leaves[1] = self.leaves[1] + torch.linspace(-0.4, 0.3, self.spec.num_numbers).to(self.leaves[1])
+        return self
 
     def outputs(self, leaves):
         """The last leaf is the value; it is missing for an algorithm that has none."""
@@ -205,11 +213,23 @@ def test_a_step_that_overflows_is_not_finite_either_way():
     assert not found.isfinite().all()
 
 
-def test_the_penalty_is_left_to_autograd():
-    learning = Learning("composite", 16)
-    penalty = torch.full((16,), 0.2, dtype=torch.float64)
-    batch = PenaltyMinibatch(**vars(learning.batch), old=learning.old, kl_coef=penalty)
-    assert learning.closed_form(ppo_loss, batch, PPOConfig(kl_coef=0.2)) is None
+@pytest.mark.parametrize("settings", [{}, {"normalize_advantage": "batch", "entropy_coef": 0.0}])
+@pytest.mark.parametrize(("name", "masked"), cases())
+def test_ppo_with_a_penalty(name, masked, settings):
+    cfg = PPOConfig(kl_coef=0.2, **settings)
+    for rows in (1, 2, 17, 256):
+        for importance in (False, True):
+            learning = Learning(name, rows, masked=masked, importance=importance, seed=rows)
+            plain, _ = learning.closed_form(ppo_loss, learning.batch, cfg)
+            learning.penalize()
+            gradients = learning.check(ppo_loss, learning.batch, cfg)
+            assert rows < 17 or not torch.allclose(gradients[0], plain[0])
+
+
+@pytest.mark.parametrize(("name", "masked"), cases())
+def test_a_penalty_in_single_precision(name, masked):
+    learning = Learning(name, 256, masked=masked, importance=True, dtype=torch.float32).penalize()
+    learning.check(ppo_loss, learning.batch, PPOConfig(kl_coef=0.2))
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -228,6 +248,22 @@ class Unknown(Categorical):
     """A user's distribution, whose gradient nobody has worked out."""
 
     gradient = Distribution.gradient
+
+
+class Unpenalized(Categorical):
+    """A user's distribution, of whose divergences nobody has worked out the gradient."""
+
+    kl_gradient = Distribution.kl_gradient
+
+
+def test_a_divergence_without_a_gradient_of_its_own_is_left_to_autograd():
+    learning = Learning("discrete", 4).penalize()
+    value = learning.leaves[-1]
+    for distribution in (Unpenalized(learning.leaves[0]), Categorical(learning.leaves[0])):
+        found = ppo_gradient(Outputs(distribution, value), learning.batch, PPOConfig(kl_coef=0.2))
+        assert (found is None) == isinstance(distribution, Unpenalized)
+    composite = Composite([Unpenalized(learning.leaves[0])], [1])
+    assert composite.kl_gradient(composite, torch.ones(4)) is None
 
 
 def test_a_distribution_without_a_gradient_of_its_own_is_left_to_autograd():

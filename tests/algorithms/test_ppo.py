@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 from rookery import ModelConfig, PPOConfig, Trainer
-from rookery.algorithms.ppo import PPO, Outputs, ppo_loss
+from rookery.algorithms.ppo import PPO, Outputs, ppo_loss, standardized
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.errors import TrainingError
 from rookery.core.schedules import Linear
@@ -126,6 +126,26 @@ def test_values_are_those_of_normalized_observations():
     assert batch.value.flatten().tolist() == pytest.approx([1.0, 0.0])
     assert batch.obs["obs"].flatten().tolist() == pytest.approx([1.0, 0.0])
     assert batch.value_target.flatten().tolist() == pytest.approx([0.99 * 2, 0.99 * -1], abs=1e-5)
+
+
+def test_advantages_of_a_batch_are_normalized_over_its_valid_rows_and_nothing_else_is(honest):
+    data = rollout(np.arange(12.0).reshape(4, 3), np.random.default_rng(0).normal(size=(4, 3)), length=[4, 2, 4])
+    plain = honest.targets(data)
+    honest.cfg = honest.cfg.replace(normalize_advantage="batch")
+    found = honest.targets(data)
+    known = plain.advantage.numpy()
+    assert known.shape == (10,)
+    assert found.advantage.numpy() == pytest.approx((known - known.mean()) / known.std(), rel=1e-5)
+    for name in ("action", "logp", "value_target", "value"):
+        assert torch.equal(getattr(found, name), getattr(plain, name))
+
+
+def test_advantages_of_a_batch_that_hardly_differ_are_not_blown_up():
+    rows = torch.zeros(2)
+    batch = Minibatch({}, rows, rows, torch.tensor([1.0, 1.0 + 1e-6]), rows, rows)
+    assert standardized(batch).advantage.tolist() == pytest.approx([-0.005, 0.005], rel=0.1)  # a float has 24 bits
+    one = Minibatch({}, rows[:1], rows[:1], torch.tensor([3.0]), rows[:1], rows[:1])
+    assert standardized(one).advantage.tolist() == [3.0]
 
 
 # --- the loss -------------------------------------------------------------------------------------------------------
@@ -253,6 +273,14 @@ def test_one_row_keeps_its_advantage_because_it_has_no_deviation():
     one = [x[:1] for x in drawn()]
     loss, _ = fast_loss(Cfg(normalize_advantage=True), *one)
     assert loss.item() == pytest.approx(slow_loss(Cfg(), *one)[0])
+
+
+def test_the_loss_takes_advantages_of_a_batch_as_they_are():
+    logits, *rest = drawn()
+    of_batch, plain = (
+        fast_loss(PPOConfig(normalize_advantage=setting), logits, *rest)[0] for setting in ("batch", False)
+    )
+    assert torch.equal(of_batch, plain)
 
 
 def test_equal_advantages_push_nothing():

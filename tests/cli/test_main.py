@@ -146,7 +146,23 @@ def test_a_run_that_cannot_begin_leaves_no_folder(rookery, tmp_path):
     code, _, err = rookery("train", "CartPole-v9")
     assert code == 1
     assert "error: env 'CartPole-v9' is not a Gymnasium id; did you mean 'CartPole-v1'?" in err
-    assert not list((tmp_path / "runs").iterdir())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("env.config.gravity=3", "unknown to it"),
+        ("stop.return_men=3", "did you mean 'return_mean'"),
+        ("stop.evaluation/return_mean=3", "command line: stop.evaluation/return_mean = 3.0: nothing is evaluated in"),
+    ],
+)
+def test_a_refused_setting_leaves_nothing_but_what_was_there(word, said, rookery, tmp_path):
+    (tmp_path / "mine" / "empty").mkdir(parents=True)
+    for place in (["--run-dir", "mine/new/runs"], ["--run-dir", "mine", "--run-id", "empty", "--force"]):
+        code, _, err = rookery("train", "CartPole-v1", *TINY, word, *place)
+        assert code in (1, 2) and said in err
+        assert list(tmp_path.rglob("*")) == [tmp_path / "mine", tmp_path / "mine" / "empty"]
 
 
 def test_a_file_lies_below_the_command_line(rookery, tmp_path):

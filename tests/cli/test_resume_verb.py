@@ -9,6 +9,8 @@ import sys
 import pytest
 from commands import TINY, train_into
 
+from rookery.cli import runs
+
 RUN = "runs/cart"
 
 
@@ -98,6 +100,21 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(rookery, 
     assert f"{RUN} holds no checkpoint yet: it begins anew, with the settings that are stored there\n" in out
     assert rows(cart) == before
     assert "seed = 3  (command line)\n" in rookery("explain", "cart", "seed")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "times"), [((), 0), (("--stop", "iterations=5", "algorithm.lr=1e-3", "algorithm.gamma=0.5"), 1)]
+)
+def test_what_set_each_setting_is_read_once_and_only_where_it_is_asked_for(words, times, rookery, cart, monkeypatch):
+    read, found = runs.read_json, []
+
+    def counted(path):
+        found.append(path.name)
+        return read(path)
+
+    monkeypatch.setattr(runs, "read_json", counted)
+    assert resume(rookery, *words, "--quiet")[0] == 0
+    assert found.count("provenance.json") == times
 
 
 TALKING = """

@@ -6,8 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-import gymnasium
-import numpy as np
 import pytest
 from commands import TINY, train_into
 
@@ -18,6 +16,7 @@ from rookery.core.layers import CLASS
 from rookery.core.trust import OBJECT, Trust
 from rookery.training.trust import named_code
 from selection import slow_except
+from small_envs import OWN
 
 CALL = f"{MODULE}:call"
 THING = f"{MODULE}:Thing"
@@ -59,26 +58,6 @@ VERBS = {
     "evaluate": ["--episodes", 1],
     "record": ["--episodes", 1],
 }
-
-
-class Corridor(gymnasium.Env):
-    """An environment of somebody's own, which files name by its import path."""
-
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-    metadata = {"render_modes": []}
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action):
-        self.steps += 1
-        return np.zeros(2, np.float32), float(action), self.steps > 5, False, {}
-
-
-OWN = f"{Corridor.__module__}:Corridor"
 
 
 @pytest.fixture(scope="session")
@@ -145,7 +124,7 @@ def test_the_ways_out_are_named_and_work(theirs, rookery):
     with pytest.raises(ConfigError, match="env.name"):
         Trainer.load(theirs, config={"policies.main": {"batch_size": 4}})
     for trusted in (True, OWN, [OWN]):
-        with pytest.raises(ConfigError, match="env.name = test_trust:Corridor: keeps its value"):  # it was made, then
+        with pytest.raises(ConfigError, match="env.name = small_envs:Corridor: keeps its value"):  # it was made, then
             Trainer.load(theirs, trust_code=trusted)
 
 

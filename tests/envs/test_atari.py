@@ -230,6 +230,22 @@ def test_truncated_games_show_their_last_picture_beside_the_next():
     assert env.episode.tolist() == [2, 2]
 
 
+@pytest.mark.parametrize("episodic_life", [False, True])
+def test_the_end_of_a_game_or_of_a_life_is_drawn(episodic_life):
+    env, rng = made(game="breakout", implementation="batched", episodic_life=episodic_life), np.random.default_rng(0)
+    env.keep_last_pictures = True
+    env.reset(seeds)
+    found = []
+    while len(found) < 8:
+        before = [env.render(lane) for lane in range(2)]
+        ended = env.step([rng.integers(0, 4, 2)]).ended
+        for lane in np.flatnonzero(ended).tolist():
+            last = env.last_pictures.pop(lane)
+            found.append(np.array_equal(last, env.render(lane)))
+            assert found[-1] or np.array_equal(last, before[lane])  # the ball is out of sight, and nothing moves
+    assert not all(found) and any(found) == episodic_life  # the game goes on where only a life is lost
+
+
 @pytest.mark.parametrize("stop", [slow(0), 180])
 def test_an_interrupted_run_goes_on_in_the_middle_of_its_games(monkeypatch, stop):
     monkeypatch.setattr(atari, "RESEED_AFTER", 100)

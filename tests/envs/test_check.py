@@ -133,6 +133,21 @@ def test_all_breaches_are_told_at_once():
     assert "observation c: dtype float64 where the space says float32" in doubtful
 
 
+def test_a_mask_of_actions_without_choices_is_an_error():
+    class Numbers(Sound):
+        def __init__(self):
+            super().__init__()
+            self.action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+        def step(self, action):
+            return *super().step(action[0])[:4], {"action_mask": [True]}
+
+    (error,) = errors(Numbers)
+    assert error.startswith(
+        "episode 0, step 1, agent 'agent': action_mask: actions of Box(-1.0, 1.0, (1,), float32) have"
+    )
+
+
 def test_a_breach_is_told_once_with_its_first_place_and_how_often():
     class Wrong(Sound):
         def step(self, action):

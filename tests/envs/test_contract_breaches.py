@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.envs.make import make_env
+from rookery.envs.vector.layout import Layout
 
 
 def play(env, steps, lanes, config):
@@ -263,6 +264,57 @@ def test_spaces_that_cannot_be_used_are_named():
 
     assert "step 0, agent 'agent': no part of the observation space Text" in breach(Words)
     assert "use Discrete, MultiDiscrete, MultiBinary or Box, or Dict and Tuple of these" in breach(Words, words=False)
+
+
+NUMBERS = spaces.Box(-1.0, 1.0, (2,), np.float32)
+MASK_OF_NUMBERS = (
+    "action_mask: actions of Box(-1.0, 1.0, (2,), float32) have no choices that a mask could allow; leave it out, or "
+    "give that entry of info another name than action_mask"
+)
+
+
+class MaskedNumbers(Counting):
+    """Gives a mask with actions that are numbers."""
+
+    mask = np.ones(2, np.int8)
+
+    def __init__(self, truncate_at=3):
+        super().__init__(truncate_at=truncate_at)
+        self.action_space = NUMBERS
+
+    def reset(self, **kwargs):
+        return super().reset(**kwargs)[0], {"action_mask": self.mask}
+
+
+def test_a_mask_in_the_info_of_actions_without_choices_is_named():
+    assert (
+        breach(MaskedNumbers) == f"MaskedNumbers: lane 0, seed 100, episode 0, step 0, agent 'agent': {MASK_OF_NUMBERS}"
+    )
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_a_mask_in_the_infos_is_named_where_only_some_agents_have_choices(turns):
+    class Mixed:
+        possible_agents = ["a", "b"]
+        observation_spaces = dict.fromkeys("ab", NUMBER)
+        action_spaces = {"a": TWO, "b": NUMBERS}
+
+        def reset(self, *, seed=None, options=None):
+            obs = {agent: np.zeros(1) for agent in ("a" if turns else "ab")}
+            return obs, {agent: {"action_mask": np.ones(2, np.int8)} for agent in "ab"}
+
+        def step(self, actions):
+            raise AssertionError
+
+    assert breach(Mixed).endswith(f"episode 0, step 0, agent 'b': {MASK_OF_NUMBERS}")
+
+
+def test_masks_of_actions_without_choices_are_looked_for_at_the_first_reset_alone(monkeypatch):
+    looked_at, check = [], Layout.check_masks
+    monkeypatch.setattr(Layout, "check_masks", lambda self, shown: looked_at.append(shown) or check(self, shown))
+    monkeypatch.setattr(MaskedNumbers, "mask", None)
+    play(MaskedNumbers, 20, 2, {})  # six episodes end in each lane
+    assert [shown.obs for shown in looked_at] == [{}, {"agent": [0]}, {"agent": [0]}]  # the first is when it is built
 
 
 def story(**changes):

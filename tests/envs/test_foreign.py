@@ -206,6 +206,16 @@ def test_masks_from_info_become_a_leaf(mode):
     assert env.episode.tolist() == ([2, 2] if mode is AutoresetMode.NEXT_STEP else [3, 3])
 
 
+def test_a_mask_in_the_infos_of_actions_without_choices_is_refused():
+    class Numbers(Masked):
+        def __init__(self):
+            super().__init__()
+            self.action_space = spaces.Box(-1, 1, (2,), np.float32)
+
+    with pytest.raises(EnvError, match=r"^many: action_mask: actions of Box.* give that entry of infos another name"):
+        made(one=Numbers).reset(seeds)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_lanes_that_end_apart_keep_their_masks_and_infos(mode):
     def apart(num_envs):

@@ -206,10 +206,12 @@ PPO_SETTINGS = {
     "no value loss": {"value_coef": 0.0},
     "large entropy bonus": {"entropy_coef": 0.5},
     "advantages as they are": {"normalize_advantage": False},
+    "advantages of the batch": {"normalize_advantage": "batch"},
     "rewards scaled": {"scale_rewards": True},
     "narrow": {"clip": 0.02},
     "uneven minibatches": {"minibatch_size": 23},
     "penalty": {"kl_coef": 0.2},
+    "large penalty, clipping far off": {"kl_coef": 5.0, "clip": 9.0},
 }
 
 

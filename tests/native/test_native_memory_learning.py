@@ -126,6 +126,7 @@ def test_ten_updates_are_those_of_torch_with_masks(action):
     "settings",
     [
         {"value_clip": 0.1}, {"kl_coef": 0.2}, {"normalize_advantage": False, "entropy_coef": 0.3},
+        {"normalize_advantage": "batch"},
         {"max_grad_norm": 0.01}, {"minibatch_size": 1}, {"minibatch_size": 1000}, {"scale_rewards": True},
     ],
     ids=str,

@@ -11,7 +11,8 @@ from test_loss_gradients import PPO_SETTINGS, Learning, cases, replaced
 
 from rookery import ModelConfig, PPOConfig
 from rookery.algorithms.actor_critic import ActorCritic
-from rookery.algorithms.ppo import PPO, PenaltyMinibatch, ppo_gradient, ppo_loss
+from rookery.algorithms.ppo import PPO, ppo_gradient, ppo_loss
+from rookery.core.batch import PenaltyMinibatch
 from rookery.core.flat import flatten
 from rookery.core.optim import ClosedForm
 from rookery.core.spaces import MASK, obs_spec
@@ -161,9 +162,55 @@ def test_rows_may_lie_in_memory_as_they_like(change):
         assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-6)
 
 
-def test_the_penalty_is_left_to_torch():
-    learning = Outputs32("composite", 16)
-    batch = PenaltyMinibatch(**vars(learning.batch), old=learning.old, kl_coef=torch.full((16,), 0.2))
+@pytest.mark.parametrize("settings", [{}, {"normalize_advantage": "batch", "entropy_coef": 0.0}])
+@pytest.mark.parametrize(("name", "masked"), cases())
+def test_the_penalty_is_part_of_the_one_call(name, masked, settings):
+    cfg = PPOConfig(kl_coef=0.2, **settings)
+    for rows in (1, 2, 17, 256):
+        for importance in (False, True):
+            learning = Outputs32(name, rows, masked=masked, importance=importance, seed=rows)
+            learning.penalize().check_kernel(cfg, shared_trunk=importance)
+
+
+@pytest.mark.parametrize(("name", "masked"), cases())
+def test_the_penalty_of_an_unchanged_policy_has_no_gradient(name, masked):
+    learning = Outputs32(name, 40, masked=masked, moved=0.0)
+    plain, _ = learning.on_kernels(learning.batch, PPOConfig())
+    batch = PenaltyMinibatch(**vars(learning.batch), old=learning.old, kl_coef=torch.full((40,), 9.0))
+    found, metrics = learning.on_kernels(batch, PPOConfig(kl_coef=0.2))
+    assert metrics["full_kl"] == pytest.approx(0.0, abs=1e-6)
+    for mine, theirs in zip(found, plain, strict=True):
+        assert (mine - theirs).abs().max() <= 1e-5 * max(each.abs().max() for each in plain)
+
+
+@pytest.mark.parametrize("spread", [10.0, 30.0])
+@pytest.mark.parametrize("name", ["discrete", "multi_discrete", "multi_binary", "box"])
+def test_the_penalty_of_a_policy_that_has_gone_far_is_exact(name, spread):
+    learning = Outputs32(name, 64).penalize()
+    learning.leaves[0] *= spread
+    outputs = learning.outputs(learning.leaves)[0]
+    still = {
+        "advantage": torch.zeros(64),
+        "logp": outputs.log_prob(learning.batch.action),
+    }  # so that nothing else pulls
+    learning.batch = replaced(learning.batch, **still)
+    learning.check_kernel(PPOConfig(kl_coef=0.2))
+
+
+@pytest.mark.parametrize("field", ["old", "kl_coef"])
+@pytest.mark.parametrize("name", ["discrete", "multi_binary", "box"])
+def test_what_is_no_number_in_the_penalty_is_not_hidden(field, name):
+    learning = Outputs32(name, 20).penalize()
+    broken = getattr(learning.batch, field).clone()
+    broken[7] = float("nan")
+    gradients, _ = learning.on_kernels(replaced(learning.batch, **{field: broken}), PPOConfig(kl_coef=0.2))
+    assert any(gradient.isnan().any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("change", [{"old": lambda old: old[:, 1:]}, {"kl_coef": lambda coef: coef.double()}])
+def test_a_penalty_that_the_kernel_cannot_read_is_left_to_torch(change):
+    learning = Outputs32("composite", 16).penalize()
+    batch = replaced(learning.batch, **{name: make(getattr(learning.batch, name)) for name, make in change.items()})
     assert learning.on_kernels(batch, PPOConfig(kl_coef=0.2)) == (None, None)
 
 

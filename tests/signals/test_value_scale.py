@@ -37,7 +37,7 @@ def test_values_in_the_units_of_rewards_stay_as_they_were():
         with torch.no_grad():
             before = values(features) * kept.unit
             kept.renewed(rows(std / kept.unit), values)
-            assert torch.equal(values(features) * kept.unit, before)
+            assert torch.allclose(values(features) * kept.unit, before, atol=1e-4 * std)
 
 
 def test_rows_come_in_the_new_unit():
@@ -45,7 +45,7 @@ def test_rows_come_in_the_new_unit():
     renewed = kept.renewed(given, head())
     assert kept.unit == 256
     for name in ("advantage", "value_target", "value"):
-        assert torch.equal(getattr(renewed, name) * 256, getattr(given, name))
+        assert torch.equal(getattr(renewed, name) * 256, getattr(given, name))  # values have moved in place
     assert 0.5 < renewed.value_target[:, 0].std() < 2
 
 
@@ -86,10 +86,11 @@ def test_the_mean_of_values_follows_that_of_the_targets():
         kept, values = scale(), head()
         before = values(features).detach()
         given = rows(0.5, num=num, error=6.0)
+        told = given.value.clone()
         renewed = kept.renewed(given, values)
         moved = values(features).detach() - before
         assert torch.allclose(moved, torch.tensor((-6.0 * share, 0.0)), atol=1e-5)
-        assert torch.allclose(renewed.value - given.value, moved[0], atol=1e-5)  # what a clip of values is centred on
+        assert torch.allclose(renewed.value - told, moved[0], atol=1e-5)  # what a clip of values is centred on
 
 
 def test_a_fixed_unit_stays():

@@ -11,7 +11,9 @@ from PIL import Image
 
 from rookery import PPOConfig, Trainer
 from rookery.core.files import FileError
+from rookery.report.films import Film
 
+OTHERS = [mode for mode in AutoresetMode if mode is not AutoresetMode.SAME_STEP]
 OPTIONS = {"episodes": 1, "deterministic": True, "labels": False, "max_frames": 6, "frames_per_second": 10.0}
 
 
@@ -75,6 +77,9 @@ def many_at_once(mode):
     return make
 
 
+SAME_STEP = many_at_once(AutoresetMode.SAME_STEP)
+
+
 def shown(path):
     """Shade and milliseconds of every picture of a film."""
     with Image.open(path) as film:
@@ -83,13 +88,31 @@ def shown(path):
             yield film.convert("RGB").getpixel((1, 1))[0], film.info["duration"]
 
 
-@pytest.mark.parametrize("env", [one_by_one, *map(many_at_once, AutoresetMode)])
-def test_a_film_holds_every_step_of_its_episodes_and_no_picture_of_another(env, tmp_path):
+@pytest.mark.parametrize("env", [one_by_one, SAME_STEP, *map(many_at_once, OTHERS)])
+def test_a_film_holds_every_state_of_its_episodes_and_no_picture_of_another(env, tmp_path):
     with Trainer(env, PPOConfig(), num_envs=1, seed=1) as made:
         made.record(tmp_path / "film.webp", episodes=2)
     pictures = [shade for shade, milliseconds in shown(tmp_path / "film.webp") if milliseconds < 100]
     first = pictures[0] // 40 * 40
-    assert pictures == [first, first + 5, first + 10, first + 40, first + 45, first + 50]
+    # where others begin the next episode in the same step, nobody can draw the end any more
+    states = [0, 5, 10] if env is SAME_STEP else [0, 5, 10, 15]
+    assert pictures == [first + state for state in states] + [first + 40 + state for state in states]
+
+
+def test_the_last_picture_says_what_each_has_earned_in_the_whole_episode(tmp_path, monkeypatch):
+    told, add = [], Film.add
+
+    def noted(film, pixels, episode, captions, last_return):
+        told.append(captions)
+        add(film, pixels, episode, captions, last_return)
+
+    monkeypatch.setattr(Film, "add", noted)
+    with Trainer(one_by_one, PPOConfig(), num_envs=1, seed=1) as made:
+        made.record(tmp_path / "film.webp", episodes=2, labels=True)
+    for episode in ("episode 1 of 2", "episode 2 of 2"):
+        lines = [captions for captions in told if captions[0].startswith(episode)]
+        assert [captions[0] for captions in lines] == [f"{episode}, step {step}" for step in range(4)]
+        assert lines[-1][1:] == ["agent (main) +3.00"]
 
 
 @pytest.mark.parametrize(("said", "milliseconds"), [(25, 40), (None, 83), (400, 20)])
@@ -118,4 +141,4 @@ def test_an_episode_that_never_ends_is_cut_in_a_film_too(tmp_path):
         result = made.record(tmp_path / "film.webp", episodes=2)
     assert (result.returns, result.episodes_cut) == ((4.0, 4.0), 2)
     shades = [shade % 40 for shade, milliseconds in shown(tmp_path / "film.webp") if milliseconds < 100]
-    assert shades == [0, 5, 10, 15] * 2
+    assert shades == [0, 5, 10, 15, 20] * 2

@@ -1,38 +1,13 @@
 """Settings of networks that change nothing are told once, to whoever gave them."""
 
-import gymnasium
-import numpy as np
 import pytest
-from gymnasium import spaces
 
 from rookery import ModelConfig, PPOConfig, Trainer
-
-
-class Showing(gymnasium.Env):
-    """Shows what its space has, and never ends before ten steps."""
-
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, what="picture"):
-        shown = {
-            "picture": spaces.Box(0, 255, (5, 5, 1), np.uint8),
-            "bytes": spaces.Box(0, 255, (5,), np.uint8),
-            "category": spaces.Discrete(4),
-        }
-        self.observation_space = shown[what]
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.time = 0
-        return self.observation_space.sample(), {}
-
-    def step(self, action):
-        self.time += 1
-        return self.observation_space.sample(), 0.0, False, self.time == 10, {}
+from small_envs import Noise
 
 
 def told(what="picture", cfg=None, **config):
-    with Trainer(Showing, cfg, num_envs=1, config={"env.config": {"what": what}, **config}) as trainer:
+    with Trainer(Noise, cfg, num_envs=1, config={"env.config": {"what": what}, **config}) as trainer:
         return [note for note in trainer.notes if "changes nothing" in note]
 
 
@@ -73,13 +48,13 @@ def test_defaults_and_what_matters_for_another_policy_are_not_told():
     policies = {"a": None, "b": {"model": {"normalize_obs": False}}}
     assert told("bytes", **{"algorithm.model.obs_clip": 5.0, "algorithm.model.normalize_obs": True}) == []
     config = {"env.config": {"what": "bytes"}, "algorithm.model": {"obs_clip": 5.0, "normalize_obs": True}}
-    with Trainer(Showing, policies=policies, policy_mapping=lambda agent, episode: "a", config=config) as trainer:
+    with Trainer(Noise, policies=policies, policy_mapping=lambda agent, episode: "a", config=config) as trainer:
         assert not any("changes nothing" in note for note in trainer.notes)
 
 
 def test_a_run_that_goes_on_does_not_tell_again(tmp_path):
     cfg = PPOConfig(fragment_length=8, epochs=1, minibatch_size=8, model=ModelConfig(normalize_obs=True))
-    with Trainer(Showing, cfg, num_envs=1, run_dir=tmp_path / "run") as trainer:
+    with Trainer(Noise, cfg, num_envs=1, run_dir=tmp_path / "run") as trainer:
         assert NORMALIZED in trainer.notes
         trainer.train(stop={"env_steps": 8})
     with Trainer.load(tmp_path / "run") as resumed:

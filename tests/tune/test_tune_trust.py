@@ -6,8 +6,6 @@ import json
 import sys
 from urllib.parse import quote
 
-import gymnasium
-import numpy as np
 import pytest
 
 from hostile import MODULE, plant
@@ -20,6 +18,7 @@ from rookery.tune.jobs.trainable import CONTENT, unpacked
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, ExperimentState, read
 from rookery.tune.trust import check_params
+from small_envs import OWN
 
 CALL = f"{MODULE}:call"
 THING = f"{MODULE}:Thing"
@@ -49,25 +48,6 @@ PLACES = {
     "a section among the settings": {"spec.config.tune": {"search": {"name": THING}}},
     "a point": {"tune.points": [{"algorithm.model.module": CALL}]},
 }
-
-
-class Corridor(gymnasium.Env):
-    """An environment of somebody's own."""
-
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action):
-        self.steps += 1
-        return np.zeros(2, np.float32), float(action), self.steps > 5, False, {}
-
-
-OWN = f"{Corridor.__module__}:Corridor"
 
 
 def journal_of_others(folder, changes=(), *records):

@@ -159,7 +159,7 @@ class A2C(Algorithm[A2CConfig]):
             gae_lambda=cfg.gae_lambda,
             stale=self.staleness > 0,
         )
-        data = self.value_scale.renewed(data, self.net.value_head)
+        data = self.before_update(self.value_scale.renewed(data, self.net.value_head))
         means = Means()
         means.add(gradient_step(self.forward, self.loss, data, self.optimizer, cfg, self.closed_form))
         self.updates += 1

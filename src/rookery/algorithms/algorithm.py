@@ -10,11 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
+
 from rookery.core.batch import Demand, Rollout
 from rookery.core.errors import TrainingError
 from rookery.core.optim import Optimizer
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, Structural
+from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.core.state import Stateful
 from rookery.models.build import ModelConfig
 from rookery.models.heads import DistributionHead, GivenHead, HeadSpec
@@ -44,8 +47,32 @@ class AlgorithmConfig(Settings):
         """What stands on the policy's features and makes a distribution over actions of them."""
         return GivenHead() if self.model.gives == "outputs" else DistributionHead()
 
+    def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
+        """Builds the policy that is to learn; settings of an algorithm whose policies act by other code build theirs.
+
+        Args:
+            obs: Layout of the observations.
+            action: Layout of the actions.
+            name: The policy's id.
+            generator: Draws the first weights.
+        """
+        return Policy(obs, action, self.model, name=name, generator=generator, head=self.head)
+
 
 ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)
+BatchT = TypeVar("BatchT")
+
+
+class BatchHook:
+    """Sees what a learner is about to learn from, and may give something else; a subclass overrides what it needs."""
+
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
+        """Gives the experience that targets are made of, or that is put into replay, as it is to be taken."""
+        return rollout
+
+    def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
+        """Gives the rows of an update with their targets, or of replay what was drawn, as they are to be learned."""
+        return batch
 
 
 class Algorithm(Stateful, ABC, Generic[ConfigT]):
@@ -65,7 +92,7 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
     """
 
     saved: ClassVar[tuple[str, ...]] = ("policy", "env_steps", "horizon", "updates")
-    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness")
+    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness", "hooks")
 
     corrects_staleness: ClassVar[bool] = False
     """Whether `training_step` allows for decisions that older weights made, as `staleness` = 1 says they did."""
@@ -86,8 +113,22 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         """Environment steps at which schedules without a length of their own end. The trainer sets it."""
         self.updates = 0
         """Calls of `training_step` so far."""
+        self.hooks: list[BatchHook] = []
+        """Who may look at what is learned, and change it, in this order."""
         self.staleness = 0
         """By how many updates the weights that play may be older than those that learn. The trainer sets it."""
+
+    def before_targets(self, rollout: Rollout) -> Rollout:
+        """Shows `hooks` what was played, before anything is made of it. The trainer asks before `training_step`."""
+        for hook in self.hooks:
+            rollout = hook.before_targets(self, rollout)
+        return rollout
+
+    def before_update(self, batch: BatchT) -> BatchT:
+        """Shows `hooks` the rows of an update; every `training_step` and `learn` that makes any asks."""
+        for hook in self.hooks:
+            batch = hook.before_update(self, batch)
+        return batch
 
     @property
     def behaviour(self) -> Policy:

@@ -122,6 +122,7 @@ class DDPG(Algorithm[DDPGConfig]):
         cfg = self.now()
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+            rows = self.before_update(rows)
             self.replay.record(self.learn_critics(rows, cfg) | self.learn_actor(rows, cfg))
 
     def explore(self) -> None:

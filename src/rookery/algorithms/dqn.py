@@ -180,7 +180,7 @@ class DQN(Algorithm[DQNConfig]):
                 metrics = self.learn_sequences(cfg)
             else:
                 drawn = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
-                batch: Any = self.kernel_rows(drawn) or self.targets(drawn, cfg)
+                batch: Any = self.kernel_rows(drawn := self.before_update(drawn)) or self.targets(drawn, cfg)
                 metrics = gradient_step(self.forward, estimate.loss, batch, self.optimizer, cfg, estimate.closed_form)
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
@@ -212,7 +212,7 @@ class DQN(Algorithm[DQNConfig]):
     def learn_sequences(self, cfg: DQNConfig) -> Metrics:
         """Sequences, from what the policy remembered when it played them."""
         length = cfg.replay.burn_in + cfg.model.memory.sequence_length
-        drawn = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
+        drawn = self.before_update(self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta))
         batch, fragment = self.sequence_targets(drawn.rollout, drawn.weight, cfg)
         metrics = gradient_step(self.forward, self.estimate.loss, batch, self.optimizer, cfg, self.estimate.closed_form)
         self.replay.update_priorities(drawn.row, metrics.pop("priority"), fragment)

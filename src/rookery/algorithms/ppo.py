@@ -6,8 +6,8 @@ The details that decide are in docs/algorithms/ppo.md. The file reads from the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from rookery.algorithms.actor_critic import (
     importance_metrics,
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.core.batch import Demand, Minibatch, Rollout
+from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
@@ -64,8 +64,10 @@ class PPOConfig(AlgorithmConfig):
     """Weight of the entropy bonus (c2 of eq. 9)."""
     max_grad_norm: PositiveFloat | None = 0.5
     """Longest gradient; longer ones are scaled down. None = any."""
-    normalize_advantage: bool = True
-    """Advantages of each minibatch get mean 0 and standard deviation 1."""
+    normalize_advantage: bool | Literal["batch"] = True
+    """Advantages get mean 0 and standard deviation 1: true = those of each minibatch, batch = those of the whole update
+    once, false = none.
+    """
     scale_rewards: Structural[bool] = False
     """Rewards are divided by the running standard deviation of their discounted return."""
     normalize_values: Structural[bool] = True
@@ -90,19 +92,6 @@ class PPOConfig(AlgorithmConfig):
     """The networks."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PenaltyMinibatch(Minibatch):
-    """A minibatch that remembers the distributions before the update, to be kept near.
-
-    Attributes:
-        old: ``[N, P]`` their parameters.
-        kl_coef: ``[N]`` weight of the penalty in this update.
-    """
-
-    old: Tensor
-    kl_coef: Tensor
-
-
 def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:
     """Negated eq. 9: clipped surrogate, value error, entropy bonus; and the penalty of eq. 8 if the batch is for it.
 
@@ -110,7 +99,7 @@ def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor
     the policy at the start of the update, and importance leads from the one that played to that.
     """
     advantage = batch.advantage
-    if cfg.normalize_advantage and len(advantage) > 1:
+    if cfg.normalize_advantage is True and len(advantage) > 1:
         deviation, mean = torch.std_mean(advantage)
         advantage = (advantage - mean) / (deviation + 1e-8)
     log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
@@ -151,17 +140,14 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
     """Gives the gradient of `ppo_loss` with respect to the outputs, in closed form, and the same metrics.
 
     The surrogate's derivative with respect to the log-probability is ratio times advantage, unless its clipped twin is
-    smaller, which is constant. None with a penalty, which is rare, and for a distribution whose own gradient is not
-    known: there autograd takes over.
+    smaller, which is constant. None for a distribution whose own gradient is not known: there autograd takes over.
 
     Returns:
         With respect to the head's output ``[N, W]``, to the ``log_std`` of distributions that have one, and to the
         values ``[N, S]``.
     """
-    if isinstance(batch, PenaltyMinibatch):
-        return None
     advantage = batch.advantage
-    if cfg.normalize_advantage and len(advantage) > 1:
+    if cfg.normalize_advantage is True and len(advantage) > 1:
         deviation, mean = torch.std_mean(advantage)
         advantage = (advantage - mean).div_(deviation + 1e-8)
     log_ratio = outputs.distribution.log_prob(batch.action) - batch.logp
@@ -195,7 +181,26 @@ def ppo_gradient(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> OutputGr
     if gradients is None:
         return None
     output, log_std = gradients
+    if isinstance(batch, PenaltyMinibatch):
+        old = outputs.distribution.like(batch.old)
+        metrics["full_kl"] = old.kl(outputs.distribution)
+        penalty = outputs.distribution.kl_gradient(old, batch.kl_coef / len(batch))
+        if penalty is None:
+            return None
+        output = output + penalty[0]
+        if log_std is not None and penalty[1] is not None:
+            log_std = log_std + penalty[1]
     return [output, value_gradient] if log_std is None else [output, log_std, value_gradient], metrics
+
+
+def standardized(data: Minibatch) -> Minibatch:
+    """Gives the advantages of a batch mean 0 and standard deviation 1, or less where they hardly differ, as RLlib does;
+    a single one stays.
+    """
+    if len(data) < 2:
+        return data
+    deviation, mean = torch.std_mean(data.advantage, correction=0)
+    return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=1e-4))
 
 
 class PPO(Algorithm[PPOConfig]):
@@ -245,7 +250,7 @@ class PPO(Algorithm[PPOConfig]):
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
-        cfg, data = self.now(), self.targets(rollout)
+        cfg, data = self.now(), self.before_update(self.targets(rollout))
         means, epochs = Means(), 0
         while epochs < cfg.epochs:
             epochs += 1
@@ -286,9 +291,18 @@ class PPO(Algorithm[PPOConfig]):
             self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
         )
         data = scale.renewed(data, self.net.value_head)
-        if not cfg.kl_coef:
-            return data
-        old = self.net(data).distribution.parameters
+        if cfg.normalize_advantage == "batch":
+            data = standardized(data)
+        return self.with_old(data) if cfg.kl_coef else data
+
+    def with_old(self, data: Minibatch) -> PenaltyMinibatch:
+        """Adds the distributions of a batch as they are now, for the penalty, and the weight of that."""
+        kernels = self.forward.kernels
+        if kernels is None:
+            outputs = self.net(data)
+        else:
+            outputs = kernels.outputs(kernels.run(kernels.structure.inputs(data)), data)
+        old = outputs.distribution.parameters
         return PenaltyMinibatch(**vars(data), old=old, kl_coef=torch.full_like(data.advantage, self.kl_coef))
 
     def adapt_penalty(self, full_kl: float | None) -> Row:

@@ -112,7 +112,7 @@ class PQN(Algorithm[PQNConfig]):
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
-        cfg, data, means = self.now(), self.targets(rollout), Means()
+        cfg, data, means = self.now(), self.before_update(self.targets(rollout)), Means()
         for _ in range(cfg.epochs):
             for batch in shuffled(data, cfg.minibatch_size, self.rng):
                 means.add(gradient_step(self.forward, self.loss, batch, self.optimizer, cfg, self.closed_form))

@@ -189,6 +189,7 @@ class Reinforce(Algorithm[ReinforceConfig]):
                 action=ended["action"],
                 returns=rewards_to_go(ended["reward"], ended["last"], gamma=cfg.gamma),
             )
+            data = self.before_update(data)
             means.add(gradient_step(self.forward, self.loss, data, self.optimizer, cfg, self.closed_form))
             self.updates += 1
         learned = means.result() or dict.fromkeys(("policy_loss", "entropy", "return_to_go", "grad_norm"))

@@ -308,7 +308,7 @@ class SAC(Algorithm[SACConfig]):
         """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
         cfg = self.now()
         for _ in range(gradient_steps):
-            rows, alpha = self.experience(cfg), self.alpha(cfg)
+            rows, alpha = self.before_update(self.experience(cfg)), self.alpha(cfg)
             metrics = (self.learn_discrete if cfg.discrete else self.learn_continuous)(rows, alpha, cfg)
             self.replay.update_priorities(rows.row, metrics.pop("priority"), rows.fragment)
             entropy = metrics["entropy"]

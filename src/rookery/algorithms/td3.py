@@ -44,6 +44,7 @@ class TD3(DDPG):
         cfg = self.now()
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+            rows = self.before_update(rows)
             metrics = self.learn_critics(rows, cfg)
             self.replay.record(metrics)
             if self.replay.gradient_steps % self.cfg.policy_delay == 0:

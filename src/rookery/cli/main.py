@@ -24,6 +24,7 @@ from rookery.cli.plot import plot
 from rookery.cli.record import record
 from rookery.cli.replay import app as replay_app
 from rookery.cli.resume import resume
+from rookery.cli.rllib import app as rllib_app
 from rookery.cli.timers import timers
 from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app
@@ -38,6 +39,7 @@ app.add_typer(config_app, name="config")
 app.add_typer(replay_app, name="replay")
 app.add_typer(replay_app, name="memory", hidden=True)  # as it was called before
 app.add_typer(tune_app, name="tune")
+app.add_typer(rllib_app, name="rllib")
 
 
 @app.callback()

@@ -49,9 +49,11 @@ def resume(
         if "=" not in word and not word.endswith((".yaml", ".yml")):
             raise ConfigError(f"{LINE}: {word!r} is neither a file .yaml nor path=value, as in algorithm.lr=3e-4")
     folder = run.parent.parent if run.parent.name == FOLDER else find_run(run)
+    is_needed = stop or changes or not list_checkpoints(folder / FOLDER)
+    provenance = read_provenance(folder) if is_needed else {}
     criteria: dict[str, float | None] = {**stop_values(stop or [])}
     if stop:
-        criteria = dict.fromkeys(criteria_in(read_provenance(folder))) | criteria
+        criteria = dict.fromkeys(criteria_in(provenance)) | criteria
     options = {"logging.console": console_style(quiet=quiet, plain=plain, json=json_rows)}
     layers = [
         Layer("default of the command line", {"logging.console": "auto"}),
@@ -59,18 +61,19 @@ def resume(
         Layer(f"{LINE}, --stop", criteria),
     ]
     if changes:
-        check(folder, layers, trust_code)
-    with rows_apart(layers) as rows, go_on(run, folder, layers, trust_code) as trainer:
+        check(folder, provenance, layers, trust_code)
+    with rows_apart(layers) as rows, go_on(run, folder, provenance, layers, trust_code) as trainer:
         report_rows(trainer, rows)
         finish(trainer, {}, evaluate)
 
 
-def go_on(run: Path, folder: Path, layers: Sequence[Layer], trust_code: bool) -> Trainer:
+def go_on(run: Path, folder: Path, provenance: Provenance, layers: Sequence[Layer], trust_code: bool) -> Trainer:
     """A trainer that goes on with a run, from its last checkpoint or, if it has none yet, from its beginning.
 
     Args:
         run: What the user named: the run or one of its checkpoints.
         folder: Directory of the run.
+        provenance: Values that its settings were given; of a run with a checkpoint nobody looks at them.
         layers: Settings that change.
         trust_code: Whether code that the run names may be run, whoever wrote it.
     """
@@ -78,7 +81,7 @@ def go_on(run: Path, folder: Path, layers: Sequence[Layer], trust_code: bool) ->
 
     if list_checkpoints(folder / FOLDER):
         return Trainer.load(find_saved(run, "last"), resume=True, trust_code=trust_code, config=list(layers))
-    trainer = Trainer(config=[trusted(folder, trust_code), *layers], run_dir=folder, force=True)
+    trainer = Trainer(config=[trusted(folder, provenance, trust_code), *layers], run_dir=folder, force=True)
     trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
     return trainer
 
@@ -99,21 +102,21 @@ def stored(provenance: Provenance) -> Layer:
     return Layer("settings of the run", values, {path: source for path, (source, _) in own.items()})
 
 
-def trusted(folder: Path, trust_code: bool) -> Layer:
+def trusted(folder: Path, provenance: Provenance, trust_code: bool) -> Layer:
     """The stored settings of a run, once it is clear that all code that they name may be run."""
     from rookery.training.trust import check_stored
 
-    layer = stored(read_provenance(folder))
+    layer = stored(provenance)
     check_stored(folder, layer.values, trust_code)
     return layer
 
 
-def check(folder: Path, layers: Sequence[Layer], trust_code: bool) -> None:
+def check(folder: Path, provenance: Provenance, layers: Sequence[Layer], trust_code: bool) -> None:
     """Refuses settings that are wrong, or that keep their value in the middle of a run; names all of these."""
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
     from rookery.training.changes import check_changes
     from rookery.training.settings import RunConfig
 
-    resolved = resolve(RunConfig, [trusted(folder, trust_code), *layers], ALGORITHMS)
-    check_changes(resolved, {path: given[-1][1] for path, given in read_provenance(folder).items()})
+    resolved = resolve(RunConfig, [trusted(folder, provenance, trust_code), *layers], ALGORITHMS)
+    check_changes(resolved, {path: given[-1][1] for path, given in provenance.items()})

@@ -80,14 +80,9 @@ def train(
     layers = [default, *layers_of_arguments(what or [], env, options)]
     with explain_domains(layers):
         run_name, seeded = identify(layers)
-    folder = claim(run_dir, run_id, run_name, force)
     with rows_apart(layers) as rows:
-        try:
+        with claimed(run_dir, run_id, run_name, force) as folder:
             trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder, force=force)
-        except BaseException:
-            if not any(folder.iterdir()):
-                folder.rmdir()
-            raise
         with trainer:
             report_rows(trainer, rows)
             finish(trainer, {}, evaluate)
@@ -212,31 +207,48 @@ def checked_name(option: str, name: str) -> str:
     return name
 
 
-def claim(root: Path, run_id: str | None, usual: str, force: bool) -> Path:
-    """Makes the folder of a run: `run_id` in `root`, or `usual` with the first free number behind it.
+@contextmanager
+def claimed(root: Path, run_id: str | None, usual: str, force: bool) -> Iterator[Path]:
+    """Gives the folder of a run: `run_id` in `root`, or `usual` with the first free number behind it.
+
+    Where what is done with it raises, the folders that were made for it go again, as long as they are empty.
 
     Raises:
         ConfigError: If `run_id` is no name, or is taken and `force` is not set.
     """
+    absent = [place for place in (root, *root.parents) if not place.exists()]
+    folder, is_new = claim(root, run_id, usual, force)
+    try:
+        yield folder
+    except BaseException:
+        with suppress(OSError):  # of one in which something was begun, here or by another run
+            for place in [folder] * is_new + absent:
+                place.rmdir()
+        raise
+
+
+def claim(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path, bool]:
+    """Finds the folder that `claimed` gives, and makes it if it is not there yet; says whether it made it."""
     if run_id is None:
         number, name = 1, usual
         while not force:
             try:
                 (root / name).mkdir(parents=True)
-                return root / name
+                return root / name, True
             except FileExistsError:
                 number += 1
                 name = f"{usual}-{number}"
         run_id = usual
     folder = root / checked_name("--run-id", run_id)
     other = "give another --run-id"
-    if not folder.exists():
+    is_new = not folder.exists()
+    if is_new:
         folder.mkdir(parents=True)
     elif not force:
         raise ConfigError(f"{LINE}: --run-id {run_id}: {folder} exists; add --force to replace it, or {other}")
     elif any(folder.iterdir()) and not (folder / "config.yaml").exists():
         raise ConfigError(f"{LINE}: --force: {folder} holds no run (there is no config.yaml in it); {other}")
-    return folder
+    return folder, is_new
 
 
 def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:

@@ -331,6 +331,19 @@ def _with_default(kind: type[Minibatch]) -> tuple[str, ...]:
     return tuple(item.name for item in fields(kind) if hasattr(kind, item.name))
 
 
+@dataclass(frozen=True, kw_only=True)
+class PenaltyMinibatch(Minibatch):
+    """A minibatch that remembers the distributions before the update, to be kept near.
+
+    Attributes:
+        old: ``[N, P]`` their parameters.
+        kl_coef: ``[N]`` weight of the penalty in this update.
+    """
+
+    old: Tensor
+    kl_coef: Tensor
+
+
 @dataclass(frozen=True)
 class Transitions:
     """Decisions drawn from a replay buffer, for losses that learn from what came next; all fields ``[N, ...]``.

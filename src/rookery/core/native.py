@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 9
+INTERFACE_VERSION = 10
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -87,8 +87,8 @@ class PPOBatch(ctypes.Structure):
     """Addresses of what `ppo_gradients` reads, and of the numbers of its rows there; None where there are none."""
 
     _fields_ = [
-        (name, ADDRESS)
-        for name in ("action", "logp", "advantage", "value_target", "value", "importance", "mask", "order")
+        *((name, ADDRESS) for name in ("action", "mask", "logp", "advantage", "value_target", "value", "importance")),
+        *((name, ADDRESS) for name in ("old", "kl_coef", "order")),
     ]
 
 

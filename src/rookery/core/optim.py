@@ -324,7 +324,7 @@ def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | N
 def track(target: Tensor, source: Tensor, tau: float) -> None:
     """Moves a target network towards the one that learns: ``target += tau * (source - target)``; 1 = a copy.
 
-    Beside `gradient_step` weights change here, and where the unit of values does (`signals/value_scale.py`).
+    Beside `gradient_step` weights change here, and with the unit and the mean of values (`signals/value_scale.py`).
 
     Args:
         target: The flat vector of the target network (see `flatten`).

@@ -295,14 +295,26 @@ def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: 
 
 def _check_mask(space: spaces.Space[Any], action: spaces.Space[Any], width: int) -> None:
     """Raises a SpaceError if an entry ``action_mask`` of observations is no mask of the actions, of `width` flags."""
-    other = f"or give that entry of the observation another name than {MASK}"
-    if not width:
-        raise SpaceError(f"{MASK}: actions of {action} have no choices that a mask could allow; leave it out, {other}")
+    check_maskable(action, "the observation")
     flags = isinstance(space, spaces.Box | spaces.MultiBinary) and int(np.prod(space.shape or (0,)))
     if flags != width:
         raise SpaceError(
             f"{MASK}: {space} is no mask of actions of {action}, which needs {width} flags, as in "
-            f"MultiBinary({width}); give it so many, {other}"
+            f"MultiBinary({width}); give it so many, or give that entry of the observation another name than {MASK}"
+        )
+
+
+def check_maskable(action: spaces.Space[Any], place: str) -> None:
+    """Raises a SpaceError if actions that are given a mask have no choices.
+
+    Args:
+        action: Space of the actions.
+        place: Where the mask is an entry.
+    """
+    if not mask_width(action):
+        raise SpaceError(
+            f"{MASK}: actions of {action} have no choices that a mask could allow; leave it out, or give that entry of "
+            f"{place} another name than {MASK}"
         )
 
 
@@ -377,7 +389,7 @@ class ActionSpec:
 
     @property
     def num_parameters(self) -> int:
-        """Numbers that a distribution over such actions has: logits, means, and for each of these a log of its spread."""
+        """Parameters of a distribution over such actions: logits, means, and of each mean the log of its spread."""
         return sum(self.sizes) + self.num_flags + 2 * self.num_numbers
 
     def to_env(self, action: np.ndarray) -> np.ndarray:

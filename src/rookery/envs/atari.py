@@ -256,6 +256,12 @@ def _shrunk(
     return shrunk
 
 
+def _enlarged(grey: np.ndarray) -> np.ndarray:
+    """Returns a grey picture four times as large, ``[height, width, 3]``."""
+    picture: np.ndarray = np.repeat(np.kron(grey, np.ones((4, 4), np.uint8))[..., None], 3, axis=2)
+    return picture
+
+
 class BatchedAtari(BatchedEnv):
     """Many games in one: ALE's own vector environment, whose games run in threads. A `VectorEnv` of one agent.
 
@@ -334,6 +340,10 @@ class BatchedAtari(BatchedEnv):
         rows.final_obs = {"obs": infos["final_obs"][rows.final_index]}
         self.episode[ended] += 1
         new_game = infos["episode_frame_number"] < self._frames  # else only a life was lost
+        if self.keep_last_pictures:
+            for lane in ended.nonzero()[0].tolist():
+                last = infos["final_obs"] if new_game[lane] else rows.obs["obs"]
+                self.last_pictures[lane] = _enlarged(last[lane, -1])
         long = new_game & (self._since >= RESEED_AFTER)
         if long.any():
             self._begin(np.flatnonzero(long))
@@ -390,9 +400,7 @@ class BatchedAtari(BatchedEnv):
 
     def render(self, lane: int) -> np.ndarray:
         """The newest picture that a lane shows, in grey and four times as large, ``[336, 336, 3]`` uint8."""
-        grey = self._rows.obs["obs"][lane, -1]
-        picture: np.ndarray = np.repeat(np.kron(grey, np.ones((4, 4), np.uint8))[..., None], 3, axis=2)
-        return picture
+        return _enlarged(self._rows.obs["obs"][lane, -1])
 
     def close(self) -> None:
         """Ends the threads."""

@@ -106,6 +106,9 @@ class VectorBase:
 
     Attributes:
         render_fps: Pictures a second at which the environment is meant to be seen; None where it does not say.
+        keep_last_pictures: Whether to keep `last_pictures`; only copies that no helpers step do.
+        last_pictures: By lane, the picture of the state that an episode ended in, which the next episode replaces in
+            the same step; whoever wants one takes it out.
     """
 
     render_fps: float | None = None
@@ -118,6 +121,8 @@ class VectorBase:
         self.keep_infos: KeepInfos = "none"
         self.infos: Mapping[int, Mapping[str, Any]] = {}
         self.counters: dict[str, int] = {}
+        self.keep_last_pictures = False
+        self.last_pictures: dict[int, np.ndarray | None] = {}
 
 
 @runtime_checkable
@@ -191,3 +196,11 @@ class VectorEnv(Protocol):
 
     def close(self) -> None:
         """Frees what the environment holds."""
+
+
+def last_picture(env: VectorEnv, lane: int) -> np.ndarray | None:
+    """Draws the state that a lane's episode has ended in; gives None where nothing is drawn, or not after an end."""
+    try:
+        return env.render(lane)
+    except Exception:  # whatever an environment raises that has put away what it draws
+        return None

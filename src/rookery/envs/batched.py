@@ -137,6 +137,8 @@ class BatchedEnv(VectorBase, ABC):
         if True in rows.truncated.tobytes():
             rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
             rows.final_obs = {path: array[rows.final_index] for path, array in rows.obs.items()}
+        if self.keep_last_pictures:
+            self.last_pictures |= {lane: self.render(lane) for lane in ended.nonzero()[0].tolist()}
         self.episode += ended
         self._begin(ended.nonzero()[0])
         self._show()

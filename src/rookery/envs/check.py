@@ -18,7 +18,7 @@ from gymnasium import spaces
 from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
+from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
 from rookery.envs.base import VectorEnv
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import Agent, Breach, LaneStep
@@ -209,8 +209,13 @@ class _Check:
         self, agent: Agent, obs: Any, layout: ObsSpec, actions: ActionSpec, mask: Any, *, final: bool
     ) -> None:
         """Checks one observation, part by part."""
-        if mask is not None and mask_width(actions.space) and not layout.has_mask:
-            layout = obs_spec(layout.space, actions.space, info_mask=True)
+        if mask is not None:
+            try:
+                check_maskable(actions.space, "info")
+            except SpaceError as error:
+                self.error(str(error), agent)
+            else:
+                layout = layout if layout.has_mask else obs_spec(layout.space, actions.space, info_mask=True)
         for leaf in layout.leaves:
             part = ObsSpec(layout.space, (leaf,))
             tree = part.allocate(1)

@@ -104,6 +104,15 @@ class Distribution(Behavior):
         """
         return None
 
+    def kl_gradient(self, old: Self, weight: Tensor) -> tuple[Tensor, Tensor | None] | None:
+        """Gives the gradient of a penalty with respect to what the head put out; optional, and as `gradient` has it.
+
+        Args:
+            old: Distributions of the same kind, of the same rows.
+            weight: ``[N]``, the derivative of the loss with respect to each row's KL(old || self).
+        """
+        return None
+
 
 class Categorical(Distribution):
     """One choice out of n, an int64 number ``[...]``.
@@ -175,6 +184,10 @@ class Categorical(Distribution):
             gradient.mul_(self.mask)
         return gradient, None
 
+    def kl_gradient(self, old: Self, weight: Tensor) -> tuple[Tensor, Tensor | None]:
+        """With respect to the logits ``[N, n]``, which is 0 where both have probability 0."""
+        return (self.log_probs.exp() - old.log_probs.exp()).mul_(weight.unsqueeze(-1)), None
+
     @property
     def parameters(self) -> Tensor:
         """The log-probabilities, ``[..., n]``."""
@@ -245,13 +258,21 @@ class MultiCategorical(Distribution):
         """With respect to the logits of all choices, ``[N, sum(sizes)]``."""
         weight = logp_gradient.unsqueeze(-1).expand_as(action)
         table, _ = self.choices.gradient(action, weight, _column(entropy_gradient))
-        if min(self.sizes) == max(self.sizes):
-            gradient = table.flatten(-2)
-        else:
-            gradient = torch.cat([row[:, :size] for row, size in zip(table.unbind(-2), self.sizes, strict=True)], -1)
+        gradient = self._side_by_side(table)
         if self.mask is not None:
             gradient.mul_(self.mask)
         return gradient, None
+
+    def kl_gradient(self, old: Self, weight: Tensor) -> tuple[Tensor, Tensor | None]:
+        """With respect to the logits of all choices, ``[N, sum(sizes)]``."""
+        table, _ = self.choices.kl_gradient(old.choices, weight.unsqueeze(-1))
+        return self._side_by_side(table), None
+
+    def _side_by_side(self, table: Tensor) -> Tensor:
+        """Takes off what fills up shorter choices, ``[N, k, widest]`` to ``[N, sum(sizes)]``."""
+        if min(self.sizes) == max(self.sizes):
+            return table.flatten(-2)
+        return torch.cat([row[:, :size] for row, size in zip(table.unbind(-2), self.sizes, strict=True)], -1)
 
     @property
     def parameters(self) -> Tensor:
@@ -312,6 +333,10 @@ class Bernoulli(Distribution):
             spread = torch.addcmul(probs, probs, probs, value=-1.0)
             gradient -= spread.mul_(self.logits).mul_(_column(entropy_gradient))
         return gradient, None
+
+    def kl_gradient(self, old: Self, weight: Tensor) -> tuple[Tensor, Tensor | None]:
+        """With respect to the logits ``[N, k]``."""
+        return (torch.sigmoid(self.logits) - torch.sigmoid(old.logits)).mul_(weight.unsqueeze(-1)), None
 
     @property
     def parameters(self) -> Tensor:
@@ -382,6 +407,13 @@ class DiagonalGaussian(Distribution):
             log_std += entropy_gradient * len(action)
         return weighted.mul_(inverse), log_std
 
+    def kl_gradient(self, old: Self, weight: Tensor) -> tuple[Tensor, Tensor | None]:
+        """With respect to the means ``[N, k]`` and to a `log_std` that is the same for all rows, ``[k]``."""
+        inverse, column = torch.exp(-self.log_std), weight.unsqueeze(-1)
+        shift = (self.mean - old.mean) * inverse
+        ratio = torch.exp(2.0 * (old.log_std - self.log_std))
+        return shift * inverse * column, ((1.0 - ratio - shift.square()) * column).sum(0)
+
     @property
     def parameters(self) -> Tensor:
         """Means, then log standard deviations, ``[..., 2 * k]``."""
@@ -445,7 +477,16 @@ class Composite(Distribution):
         """With respect to the parts' outputs side by side, ``[N, W]``, and to the `log_std` of the numbers; None if a
         part does not know its own.
         """
-        given = [part.gradient(piece, logp_gradient, entropy_gradient) for part, piece in self._with_action(action)]
+        pieces = self._with_action(action)
+        return self._joined([part.gradient(piece, logp_gradient, entropy_gradient) for part, piece in pieces])
+
+    def kl_gradient(self, old: Self, weight: Tensor) -> tuple[Tensor, Tensor | None] | None:
+        """As `gradient` has it."""
+        pairs = zip(self.parts, old.parts, strict=True)
+        return self._joined([mine.kl_gradient(theirs, weight) for mine, theirs in pairs])
+
+    def _joined(self, given: Sequence[tuple[Tensor, Tensor | None] | None]) -> tuple[Tensor, Tensor | None] | None:
+        """The parts' gradients as one; None if one is not known."""
         pairs = [pair for pair in given if pair is not None]
         if len(pairs) < len(given):
             return None

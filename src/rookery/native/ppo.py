@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.batch import Minibatch
+from rookery.core.batch import Minibatch, PenaltyMinibatch
 from rookery.core.metrics import Metrics
 from rookery.core.native import PPOBatch, PPOSettings, address, is_plain, num_threads, places
-from rookery.core.spaces import MASK
+from rookery.core.spaces import MASK, ActionSpec
 from rookery.models.heads import ActionHead, ValueHead
 from rookery.native.forward import NetworkKernels
 from rookery.native.networks import NativeTrunk
 
-STATISTICS = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
-"""In the order of `losses.h`."""
+STATISTICS = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "full_kl")
+"""In the order of `losses.h`; the last one is that of the penalty."""
 
 
 class PPOCall:
@@ -38,10 +38,11 @@ class PPOCall:
     def __init__(self, kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> None:
         self._for = ref(whole), cfg
         value_clip = -1.0 if cfg.value_clip is None else cfg.value_clip
-        settings = PPOSettings(cfg.clip, value_clip, cfg.value_coef, cfg.entropy_coef, cfg.normalize_advantage)
-        numbers = (whole.logp, whole.advantage, whole.value_target, whole.value, whole.importance)
-        self._rows = PPOBatch(address(whole.action), *map(address, numbers), address(whole.obs.get(MASK)))
-        self._statistics = (c_float * len(STATISTICS))()
+        settings = PPOSettings(cfg.clip, value_clip, cfg.value_coef, cfg.entropy_coef, cfg.normalize_advantage is True)
+        penalty = (whole.old, whole.kl_coef) if isinstance(whole, PenaltyMinibatch) else ()
+        numbers = (whole.logp, whole.advantage, whole.value_target, whole.value, whole.importance, *penalty)
+        self._rows = PPOBatch(address(whole.action), address(whole.obs.get(MASK)), *map(address, numbers))
+        self._statistics = (c_float * (6 if penalty else 5))()
         actor, critic = _trunks(kernels)
         handles = actor.network.handle, None if critic is actor else critic.network.handle
         leaves = actor.addresses(whole.obs), None if critic is actor else critic.addresses(whole.obs)
@@ -61,7 +62,7 @@ class PPOCall:
         """Writes the gradients of all weights for the rows of these numbers; the metrics are means over them."""
         self._rows.order = address(order)
         self._function(*self._before, count, *self._after)
-        return dict(zip(STATISTICS, self._statistics, strict=True))
+        return dict(zip(STATISTICS, self._statistics, strict=False))
 
 
 def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics | None:
@@ -73,14 +74,14 @@ def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics |
         cfg: Settings of PPO.
 
     Returns:
-        The metrics of the loss, means over the rows; None for batches that carry more than a `Minibatch` does, or lie
-        in memory otherwise than a kernel can read them, and for networks that remember or have other heads than a
-        policy's and values.
+        The metrics of the loss, means over the rows; None for batches that carry more than a `PenaltyMinibatch` does,
+        or lie in memory otherwise than a kernel can read them, and for networks that remember or have other heads than
+        a policy's and values.
     """
     whole, order = batch.source or (batch, None)
     call = kernels.call
     if not isinstance(call, PPOCall) or not call.is_for(whole, cfg):
-        if type(batch) is not Minibatch or not _is_known(kernels) or not _can_read(kernels, whole):
+        if type(batch) not in (Minibatch, PenaltyMinibatch) or not _is_known(kernels) or not _can_read(kernels, whole):
             return None
         call = kernels.call = PPOCall(kernels, whole, cfg)
     if not is_plain(order, torch.int64):
@@ -123,4 +124,12 @@ def _can_read(kernels: NetworkKernels, whole: Minibatch) -> bool:
         and all(map(is_plain, (*single, *wide)))
         and all(each is None or each.shape == (rows,) for each in single)
         and all(each.shape == (rows, columns) for each in wide)
+        and (not isinstance(whole, PenaltyMinibatch) or _can_read_penalty(whole, spec))
     )
+
+
+def _can_read_penalty(whole: PenaltyMinibatch, spec: ActionSpec) -> bool:
+    """Whether the distributions before the update lie in memory as kernels read them."""
+    width = len(spec.sizes) * max(spec.sizes, default=0) + spec.num_flags + 2 * spec.num_numbers
+    shapes = whole.old.shape == (len(whole.action), width) and whole.kl_coef.shape == (len(whole.action),)
+    return shapes and is_plain(whole.old) and is_plain(whole.kl_coef)

@@ -60,15 +60,15 @@ class ValueScale(Stateful):
             head: The last layer of the values.
 
         Returns:
-            The rows in the new unit, their values as the last layer now gives them.
+            The rows in the new unit; what their values are moves in place.
         """
         if self.is_fixed:
             return data
-        return self._moved(self._in_new_unit(data, head), head)
-
-    def _in_new_unit(self, data: Minibatch, head: ValueHead | GivenValueHead) -> Minibatch:
-        """Changes the unit of rows and of the last layer by the targets of the rows."""
-        self._take_in(data.value_target)
+        mean = self._take_in(data.value_target)
+        if mean is not None:
+            shift = (mean - data.value.mean(0)).mul_(len(data.value) / (len(data.value) + CAUTION))
+            head.linear.bias.add_(shift)
+            data.value.add_(shift)
         std = math.sqrt(max(self.var, default=0.0))
         unit = 2.0 ** math.floor(math.log2(std)) if 1.0 <= std < math.inf else 1.0
         change, self.unit = self.unit / unit, unit
@@ -79,21 +79,15 @@ class ValueScale(Stateful):
         changed = {name: getattr(data, name) * change for name in ("advantage", "value_target", "value")}
         return replace(data, **changed)
 
-    def _moved(self, data: Minibatch, head: ValueHead | GivenValueHead) -> Minibatch:
-        """Moves the bias of the last layer towards the mean error of the values, the further the more rows tell it."""
-        error = data.value_target - data.value
-        shift = torch.where(error.isfinite(), error, 0.0).mean(0) * (len(error) / (len(error) + CAUTION))
-        head.linear.bias.add_(shift)
-        return replace(data, value=data.value + shift)
-
-    def _take_in(self, target: Tensor) -> None:
-        """Moves the statistics of each column by targets ``[N, S]`` (Chan et al. 1979)."""
-        std, mean = torch.stack(torch.std_mean(target, 0, correction=0)).tolist()
+    def _take_in(self, target: Tensor) -> Tensor | None:
+        """Moves the statistics of each column by targets ``[N, S]`` (Chan et al. 1979); returns the mean of those that
+        are finite, ``[S]``, None if none is.
+        """
+        deviation, average = torch.std_mean(target, 0, correction=0)
+        std, mean = torch.stack((deviation, average)).tolist()
         if not all(map(math.isfinite, (*std, *mean))):
             target = target[target.isfinite().all(1)]
-            if len(target):
-                self._take_in(target)
-            return
+            return self._take_in(target) if len(target) else None
         share = len(target) / (self.count + len(target))
         self.count = min(self.count + len(target), MEMORY)
         self.mean = self.mean or [0.0] * len(mean)
@@ -103,3 +97,4 @@ class ValueScale(Stateful):
             spread = (new_std * self.unit) ** 2 - self.var[column]
             self.mean[column] += share * delta
             self.var[column] += share * spread + share * (1 - share) * delta**2
+        return average

@@ -101,6 +101,11 @@ class BoundedEpisodes:
         """Whether all episodes have been played."""
         return bool((self.index * self.env.num_lanes + np.arange(self.env.num_lanes) >= self.episodes).all())
 
+    def begin_round(self) -> None:
+        """Resets all lanes, if all wait for that; `play` does so by itself before it goes on."""
+        if self._idle.all() and not self.over:
+            self._begin()
+
     def play(self, vector_steps: int | None = None) -> None:
         """Plays on until all episodes are over.
 
@@ -113,13 +118,12 @@ class BoundedEpisodes:
         """
         played = 0
         while not self.over and (vector_steps is None or played < vector_steps):
+            self.begin_round()
             steps = min(LOOK_EVERY, self.limit - int(self.worker.lengths[~self._idle].max()))
             if vector_steps is not None:
                 steps = min(steps, vector_steps - played)
             self._play_some(steps)
             played += steps
-            if self._idle.all() and not self.over:
-                self._begin()
 
     def _play_some(self, vector_steps: int) -> None:
         """Plays at most so many steps, in which no episode gets longer than the limit, and notes which are over."""

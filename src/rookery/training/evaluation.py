@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from rookery.core.errors import EnvError
@@ -134,12 +135,18 @@ def record(
     """
     check_suffix(path)
     env = make_copies(run.config, 1, render=True)
+    if isinstance(env, VectorBase):
+        env.keep_last_pictures = True
     film = Film(episodes, max_frames)
     try:
         played = bounded(run, env, episodes, deterministic)
         while not played.over:
+            played.begin_round()
             show(played, film, labels)
+            before = len(played.finished)
             played.play(vector_steps=1)
+            if len(played.finished) > before:
+                show_end(played, film, labels)
     finally:
         env.close()
     film.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
@@ -157,7 +164,7 @@ def film_speed(env: VectorEnv) -> float:
 
 
 def show(played: BoundedEpisodes, film: Film, labels: bool) -> None:
-    """Adds the picture of lane 0 to a film; there is none of an episode's end, because the next one has begun by then.
+    """Adds the picture of lane 0 before its next step to a film.
 
     Raises:
         EnvError: If the environment draws no pictures.
@@ -172,19 +179,47 @@ def show(played: BoundedEpisodes, film: Film, labels: bool) -> None:
     seen = worker.env.render(0)
     if seen is None:
         raise EnvError(f"{worker.env.name} draws no pictures: its render() gave None with render_mode='rgb_array'")
-    lines = captions(worker, episode, film.episodes) if labels else ()
+    lines = captions(episode, film.episodes, int(worker.lengths[0]), players_of(worker)) if labels else ()
     film.add(seen, episode, lines, played.finished[-1].total if played.finished else None)
 
 
-def captions(worker: RolloutWorker, episode: int, episodes: int) -> list[str]:
-    """A line about the episode of lane 0, then a line for each agent: its policy, and its return so far."""
-    names, people = list(worker.policies), []
+def show_end(played: BoundedEpisodes, film: Film, labels: bool) -> None:
+    """Adds the picture of the state that an episode of lane 0 has ended in to a film.
+
+    There is none where the next episode has begun by then and the environment keeps no last pictures, as a vector
+    environment of others that resets in the same step.
+    """
+    result, env = played.finished[-1], played.worker.env
+    if played.worker.lengths[0]:  # the episode was cut, so nothing has begun
+        seen = env.render(0)
+    else:
+        seen = env.last_pictures.pop(0, None) if isinstance(env, VectorBase) else None
+    if seen is None:
+        return
+    if film.is_full:
+        film.is_cut = True
+        return
+    everyone = [agent for kind in env.kinds for agent in kind.agents]
+    earned = [(agent, result.policies.get(agent, ""), result.agents.get(agent, 0.0)) for agent in everyone]
+    lines = captions(result.index, film.episodes, result.length, earned) if labels else ()
+    film.add(seen, result.index, lines, None)
+
+
+def players_of(worker: RolloutWorker) -> list[tuple[str, str, float]]:
+    """Returns for each agent of lane 0 its name, its policy and its return so far."""
+    names, found = list(worker.policies), []
     for number, kind in enumerate(worker.env.kinds):
         table = worker.tables[number] if number < len(worker.tables) else None
         for column, agent in enumerate(kind.agents):
             earned = 0.0 if table is None else float(table.returns[column])
             player = names[table.policy_of[column]] if table is not None and table.policy_of[column] >= 0 else ""
-            people.append(f"{agent}{f' ({player})' if player else ''} {earned:+.2f}")
-    if len(people) > MOST_LABELS:
-        people[MOST_LABELS - 1 :] = [f"and {len(people) - MOST_LABELS + 1} more"]
-    return [f"episode {episode + 1} of {episodes}, step {int(worker.lengths[0])}", *people]
+            found.append((agent, player, earned))
+    return found
+
+
+def captions(episode: int, episodes: int, step: int, people: Sequence[tuple[str, str, float]]) -> list[str]:
+    """Returns a line about an episode, then a line for each agent: its policy, and its return so far."""
+    lines = [f"{agent}{f' ({player})' if player else ''} {earned:+.2f}" for agent, player, earned in people]
+    if len(lines) > MOST_LABELS:
+        lines[MOST_LABELS - 1 :] = [f"and {len(lines) - MOST_LABELS + 1} more"]
+    return [f"episode {episode + 1} of {episodes}, step {step}", *lines]

@@ -390,7 +390,7 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
     entry = config.policies[name]
     cfg = entry.algorithm
     generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 0))
-    policy = Policy(kind.obs, kind.action, cfg.model, name=name, generator=generator, head=cfg.head)
+    policy = cfg.build_policy(kind.obs, kind.action, name, generator)
     decisions = config.sampling.warmup_steps
     if entry.init_from is not None:
         same = {*texts_in([cfg.model.module]), object_name(type(cfg.head))}  # it has to be the same network in any case

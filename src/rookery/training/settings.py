@@ -150,7 +150,8 @@ class RunConfig(Settings):
     """Measuring while training."""
     stop: dict[str, float | None] = field(default_factory=dict)
     """Criteria, any of which ends training: env_steps, iterations, seconds, minutes, episodes, or a metric that must
-    reach a value; none takes one away.
+    reach a value; none takes one away. Criteria are checked between iterations: a long iteration overshoots any of
+    them, seconds too.
     """
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     """When the state of the run is kept."""

@@ -93,10 +93,11 @@ def check_criteria(resolved: Resolved[RunConfig], result: IterationResult) -> No
     """
     criteria, history = criteria_of(resolved.config.stop), resolved.history
     sources = {name: history.get(f"stop.{name}", history.get("stop", [("code", None)]))[-1][0] for name in criteria}
+    every = resolved.config.evaluation.every
     refuse(
         f"{sources[name]}: stop.{name} = {value!r}: {problem}"
         for name, value in criteria.items()
-        if (problem := _wrong(name, value))
+        if (problem := _wrong(name, value) or _unmeasured(name, every))
     )
     Stop(criteria).check(result, sources)
 
@@ -128,9 +129,7 @@ def stop_rule(
     rule = Stop(criteria, function)
     if not rule.criteria and rule.function is None:
         raise ConfigError('stop: nothing ends this training; say when, as in train(stop={"env_steps": 100_000})')
-    measured = [name for name in criteria if name.startswith("evaluation")]
-    if measured and not evaluation_every:
-        raise ConfigError(f"stop.{measured[0]}: nothing is evaluated in training; set evaluation.every, to 5 say")
+    refuse(f"stop.{name}: {problem}" for name in criteria if (problem := _unmeasured(name, evaluation_every)))
     return rule
 
 
@@ -203,6 +202,13 @@ def _wrong(name: str, value: Any) -> str:
     if not math.isfinite(value):
         return "must be a finite number"
     return f"must be above 0, because {name} are counted from there" if name in BUDGETS and value <= 0 else ""
+
+
+def _unmeasured(name: str, evaluation_every: int) -> str:
+    """Says why a criterion waits for an evaluation that never comes; an empty text if it does not."""
+    if evaluation_every or not name.startswith("evaluation"):
+        return ""
+    return "nothing is evaluated in training; set evaluation.every, to 5 say"
 
 
 def _may_come(key: str, result: IterationResult) -> bool:

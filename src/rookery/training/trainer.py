@@ -180,7 +180,7 @@ class Trainer(Run):
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
         rollout = self.staging.send_rollout(rollout)
         with self.timers["training_step"], threads_for(learner, self.threads[name]):
-            row = learner.training_step(rollout)
+            row = learner.training_step(learner.before_targets(rollout))
         if self.config.sampling.staleness:
             row["stale_fraction"] = self.pool.stale_fraction(name, rollout)
         self.count_learned(name, rollout)

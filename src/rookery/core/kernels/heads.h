@@ -57,6 +57,13 @@ INLINE Group group_of(const int64_t* order, size_t first, int left) {
   return group;
 }
 
+// A number of each row of a group, of rows that have `width` of them.
+INLINE Vector column_of(const float* x, const Group& group, int width = 1, int column = 0) {
+  float lanes[LANES];
+  for (int i = 0; i < LANES; i++) lanes[i] = x[group.row[i] * width + column];
+  return load(lanes);
+}
+
 static int output_width(const Head* head) {
   return head->num_logits + head->flags + head->numbers * (head->kind == SQUASHED ? 2 : 1) + head->dueling;
 }
@@ -350,4 +357,46 @@ static void write_gradients_of(const Head* head, const Group& group, const float
     log_std_gradient[k] += sum_of(by_logp * (standard * standard - splat(1.f)) + by_entropy);
   }
   from_columns(head->columns, stride, width, group.count, gradients);
+}
+
+// The divergences KL(old || new) of the group that `terms_of` saw last; `by_kl` times their gradients is added to those
+// that `write_gradients_of` wrote. Lanes without a row have a zero in `by_kl`.
+// old: of all rows, the distributions' parameters as models/distributions.py has them: of each choice the logarithms of
+// its probabilities, with room for the most options that any has; logits of flags; means, then log standard deviations
+// of numbers.
+static Vector add_divergence(const Head* head, const Group& group, const float* output, int stride, const float* log_std,
+                             const float* old, Vector by_kl, float* gradients, float* log_std_gradient) {
+  int width = output_width(head), widest = 0, at = 0;
+  for (int c = 0; c < head->choices; c++) widest = head->sizes[c] > widest ? head->sizes[c] : widest;
+  int old_width = head->choices * widest + head->flags + 2 * head->numbers;
+  float *x = head->columns, *kept = x + (size_t)width * LANES;  // gradients take the place of the outputs
+  Vector divergence{};
+  to_columns(output, stride, width, group.count, x);
+  for (int c = 0; c < head->choices; c++, at += widest) {
+    int size = head->sizes[c];
+    for (int k = 0; k < size; k++, x += LANES, kept += LANES) {
+      Vector before = column_of(old, group, old_width, at + k);
+      Vector chance = before < splat(-87.f) ? Vector{} : exp_of(before);
+      divergence += chance * (before - load(kept + size * LANES));
+      store(x, by_kl * (load(kept) - chance));
+    }
+    kept += (size + 1) * LANES;
+  }
+  for (int f = 0; f < head->flags; f++, at++, x += LANES, kept += LANES) {
+    Vector before = column_of(old, group, old_width, at), chance = sigmoid_of(before), logit = load(x);
+    divergence += softplus_of(logit) - softplus_of(before) + chance * (before - logit);
+    store(x, by_kl * (load(kept) - chance));
+  }
+  for (int k = 0; k < head->numbers; k++, at++, x += LANES) {
+    Vector wider = column_of(old, group, old_width, at + head->numbers) - splat(log_std[k]);
+    Vector variance = exp_of(wider + wider), inverse = exp_of(-splat(log_std[k]));
+    Vector shift = (load(x) - column_of(old, group, old_width, at)) * inverse;
+    Vector rest = variance + shift * shift - splat(1.f);
+    divergence += splat(0.5f) * rest - wider;
+    store(x, by_kl * shift * inverse);
+    log_std_gradient[k] -= sum_of(by_kl * rest);
+  }
+  for (int i = 0; i < group.count; i++)
+    for (int k = 0; k < width; k++) gradients[(size_t)i * stride + k] += head->columns[k * LANES + i];
+  return divergence;
 }

@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 9; }
+EXPORT int interface_version() { return 10; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -334,8 +334,8 @@ static void run_pass(void* address) {
 
 // Writes the gradients of PPO's loss with respect to all weights. See losses.h.
 // critic: null if the values are the actor's second part, which stands behind the head's outputs.
-// statistics: [5] means over the rows. threads: with 2, the critic may have one of its own, which changes no bit: both
-// parts of the loss share nothing but the rows.
+// statistics: means over the rows, [5], with a penalty [6]. threads: with 2, the critic may have one of its own, which
+// changes no bit: both parts of the loss share nothing but the rows.
 EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, const void* const* actor_leaves,
                           const void* const* critic_leaves, const PPOBatch* batch, const PPOSettings* settings,
                           int rows, const float* log_std, float* log_std_gradient, float* statistics, int threads) {
@@ -348,7 +348,8 @@ EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, con
   run_pass(&policy);
   if (offered) finish(&task);
   else if (critic) run_pass(&value);
-  for (int s = 0; s < NUM_STATISTICS; s++) statistics[s] = (sum_of(policy.sums[s]) + sum_of(value.sums[s])) / rows;
+  for (int s = 0; s < (batch->old ? NUM_STATISTICS : FULL_KL); s++)
+    statistics[s] = (sum_of(policy.sums[s]) + sum_of(value.sums[s])) / rows;
 }
 
 // Writes the gradients of the loss on values of actions with respect to all weights of `net`. See values.h.

@@ -3,13 +3,14 @@
 #pragma once
 #include "heads.h"
 
-// Where the rows of a minibatch stand: one after the other, or, if there is an order, where that says. `importance`
-// and `mask` may be null too; `action` is of the head's type; `value_target` and `value` have as many columns as the
-// networks put out values.
+// Where the rows of a minibatch stand: one after the other, or, if there is an order, where that says. `mask` and
+// `importance` may be null too, and so may `old` and `kl_coef` together: without them there is no penalty. `action` is
+// of the head's type; `value_target` and `value` have as many columns as the networks put out values; `old` is as
+// `add_divergence` has it.
 struct PPOBatch {
   const void* action;
-  const float *logp, *advantage, *value_target, *value, *importance;
   const uint8_t* mask;
+  const float *logp, *advantage, *value_target, *value, *importance, *old, *kl_coef;
   const int64_t* order;
 };
 
@@ -19,7 +20,7 @@ struct PPOSettings {
   int32_t normalize_advantage;
 };
 
-enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIP_FRACTION, NUM_STATISTICS };
+enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIP_FRACTION, FULL_KL, NUM_STATISTICS };
 
 // Mean, and inverse of standard deviation plus 1e-8, as torch has it; 0 and 1 for a single row.
 static void standardization(const float* x, const int64_t* order, int rows, float& mean, float& inverse) {
@@ -41,13 +42,6 @@ static void standardization(const float* x, const int64_t* order, int rows, floa
 INLINE Vector lanes_of(const Group& group) {
   float lanes[LANES] = {};
   for (int i = 0; i < group.count; i++) lanes[i] = 1.f;
-  return load(lanes);
-}
-
-// A number of each row of a group, of rows that have `width` of them.
-INLINE Vector column_of(const float* x, const Group& group, int width = 1, int column = 0) {
-  float lanes[LANES];
-  for (int i = 0; i < LANES; i++) lanes[i] = x[group.row[i] * width + column];
   return load(lanes);
 }
 
@@ -88,6 +82,10 @@ static void policy_rows(const PPO& ppo, int first, int count, const float* outpu
     Vector by_logp = flows * gain * importance * each * is_row, by_entropy = splat(-cfg.entropy_coef) * each * is_row;
     write_gradients_of(ppo.head, group, ppo.log_std, batch.mask, batch.action, by_logp, by_entropy,
                        gradient + (size_t)i * stride, stride, ppo.log_std_gradient);
+    if (!batch.old) continue;
+    Vector by_kl = column_of(batch.kl_coef, group) * each * is_row;
+    sums[FULL_KL] += is_row * add_divergence(ppo.head, group, output + (size_t)i * stride, stride, ppo.log_std,
+                                             batch.old, by_kl, gradient + (size_t)i * stride, ppo.log_std_gradient);
   }
 }
 

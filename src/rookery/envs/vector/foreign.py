@@ -21,8 +21,8 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
-from rookery.core.spaces import MASK, Tree, action_spec, mask_width, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
+from rookery.core.spaces import MASK, Tree, action_spec, check_maskable, mask_width, obs_spec
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, last_picture
 from rookery.envs.gym_env import AGENT
 from rookery.envs.lane import cause_of, pictures_a_second
 
@@ -108,6 +108,11 @@ class ForeignEnv(VectorBase):
             obs, infos = self._reset_with(wanted)
         except Exception as error:
             raise self._located(error) from cause_of(error)
+        if MASK in infos:
+            try:
+                check_maskable(self._env.single_action_space, "infos")
+            except SpaceError as error:
+                raise EnvError(f"{self.name}: {error}") from error
         self._clear()
         self._rows.waiting[:] = True
         self._show(obs, infos)
@@ -179,6 +184,8 @@ class ForeignEnv(VectorBase):
         """
         rows, ended = self._rows, self._step.ended
         begun: Mapping[str, Any] | None = None
+        if self.keep_last_pictures and self._mode is not AutoresetMode.SAME_STEP:  # which shows the next one by now
+            self.last_pictures |= {lane: last_picture(self, lane) for lane in ended.nonzero()[0].tolist()}
         self.episode[ended] += 1
         rows.final_index = np.flatnonzero(rows.truncated & ~rows.terminated)
         if len(rows.final_index):

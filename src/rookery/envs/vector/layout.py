@@ -8,9 +8,9 @@ import numpy as np
 
 from rookery.core.entity_set import bounded
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, mask_width, obs_spec
+from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
 from rookery.envs.base import Kind
-from rookery.envs.lane import Agent, Breach, Lane
+from rookery.envs.lane import Agent, Breach, Lane, LaneStep, info_masks
 
 
 class Layout:
@@ -44,8 +44,9 @@ class Layout:
         `info` has action masks.
 
         Raises:
-            Breach: If the spaces of an agent cannot be used.
+            Breach: If the spaces of an agent cannot be used, or it is given a mask that its actions cannot have.
         """
+        shown = LaneStep({})
         agents = list(lane.agents)
         specs = [self._specs(lane, agent) for agent in agents]
         if not agents or any(mask_width(action.space) and not obs.has_mask for obs, action in specs):
@@ -54,6 +55,7 @@ class Layout:
             agents += [agent for agent in shown.obs if agent not in agents]
         for agent in agents:
             self.announce(lane, agent)
+        self.check_masks(shown)
         self.version = 0
 
     def announce(self, lane: Lane, agent: Agent) -> None:
@@ -68,6 +70,19 @@ class Layout:
             if note not in self.notes:
                 self.notes = (*self.notes, note)
         self._add(agent, obs, action)
+
+    def check_masks(self, shown: LaneStep) -> None:
+        """Refuses a mask in `info` that nothing could be done with; the first reset of a copy is looked at, not every.
+
+        Raises:
+            Breach: If the actions of an agent that has one have no choices.
+        """
+        for agent, mask in info_masks(shown.infos).items():
+            if agent in self.place and mask is not None:
+                try:
+                    check_maskable(self.kinds[self.place[agent][0]].action.space, "info")
+                except SpaceError as error:
+                    raise Breach(str(error), agent) from error
 
     def merge(self, other: Layout) -> None:
         """Adds the agents that only `other` has, in the order in which they were announced there."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
-from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase, last_picture
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import (
     NEW_API,
@@ -145,7 +145,7 @@ class SerialEnv(VectorBase):
         self._writer.nobody_waits()
         for lane in range(self.num_lanes):
             try:
-                self._begin(lane)
+                self.agents.check_masks(self._begin(lane))
             except Exception as error:
                 raise self._located(lane, error) from cause_of(error)
         self.slab.ended[:] = False
@@ -238,6 +238,8 @@ class SerialEnv(VectorBase):
                         block.rows.truncated[lane] = truncated
                         if truncated and not terminated:
                             writer.keep_final(0, lane, FRESH)
+                        if self.keep_last_pictures:
+                            self.last_pictures[lane] = last_picture(self, lane)
                         self._in_a_row[lane] = 0
                         self._begin(lane)
                 start = num
@@ -288,6 +290,8 @@ class SerialEnv(VectorBase):
                 if self._idle[lane] >= IDLE_LIMIT:
                     raise Breach(f"nobody had to act for {IDLE_LIMIT} steps, expected the episode to end")
                 if shown.ended:
+                    if self.keep_last_pictures:
+                        self.last_pictures[lane] = last_picture(self, lane)
                     self._in_a_row[lane] = 0
                     self._begin(lane)
             except LaneBreach as found:  # among rewards that were written because an agent appeared
@@ -295,7 +299,7 @@ class SerialEnv(VectorBase):
             except Exception as error:
                 self._survive(lane, error)
 
-    def _begin(self, lane: int) -> None:
+    def _begin(self, lane: int) -> LaneStep:
         """Starts the next episode of a lane and shows whom it waits for."""
         assert self._plan is not None
         self._writer.any_end = self.slab.ended[lane] = True
@@ -304,12 +308,13 @@ class SerialEnv(VectorBase):
             self._seeds[lane] = self._plan(self._first_lane + lane, int(self.episode[lane]))
             self._began[lane], self._idle[lane] = self._clock, 0
             try:
-                shown = self._lanes[lane].reset(self._seeds[lane])
+                shown: LaneStep = self._lanes[lane].reset(self._seeds[lane])
                 break
             except Exception as error:
                 if not self._tolerates(lane, error):
                     raise
         self._writer.observe(lane, shown)
+        return shown
 
     def _settle(self) -> None:
         """Writes what was kept back, and checks all lanes together."""

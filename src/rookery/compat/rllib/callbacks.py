@@ -1,0 +1,224 @@
+"""Callbacks of 2021: DefaultCallbacks with its seven hooks, told of episodes that Rookery plays and of what it learns."""
+
+from __future__ import annotations
+
+import functools
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from rookery.algorithms.algorithm import Algorithm, BatchHook
+from rookery.compat.rllib.episodes import MultiAgentEpisode
+from rookery.core.batch import Rollout
+from rookery.core.errors import ConfigError, nearest
+from rookery.rollout.hooks import Episode, EpisodeListener
+
+HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory", "on_sample_end",
+         "on_learn_on_batch", "on_train_result")  # fmt: skip
+
+
+class DefaultCallbacks:
+    """Does nothing at every moment; a subclass overrides what it needs, and takes ``**kwargs``.
+
+    Args:
+        legacy_callbacks_dict: Functions of one dict by the name of the moment, as before 2020.
+    """
+
+    def __init__(self, legacy_callbacks_dict: Mapping[str, Any] | None = None) -> None:
+        self.legacy_callbacks = dict(legacy_callbacks_dict or {})
+        for name in self.legacy_callbacks:
+            if name not in HOOKS:
+                raise ConfigError(f"callbacks: {name}: there is no such moment{nearest(name, HOOKS)}")
+
+    def __init_subclass__(cls) -> None:
+        """Refuses methods that look like moments and are none."""
+        super().__init_subclass__()
+        for name in vars(cls):
+            if name.startswith("on_") and name not in HOOKS:
+                raise ConfigError(
+                    f"callbacks {cls.__name__}.{name}: there is no such moment{nearest(name, HOOKS)}; there are "
+                    f"{', '.join(HOOKS)}"
+                )
+
+    def _legacy(self, moment: str, **about: Any) -> None:
+        if moment in self.legacy_callbacks:
+            self.legacy_callbacks[moment](about)
+
+    def on_episode_start(
+        self, *, worker: Any, base_env: Any, policies: Any, episode: Any, env_index: int | None = None, **kwargs: Any
+    ) -> None:
+        """An episode has begun."""
+        self._legacy("on_episode_start", env=base_env, policy=policies, episode=episode)
+
+    def on_episode_step(
+        self, *, worker: Any, base_env: Any, episode: Any, env_index: int | None = None, **kwargs: Any
+    ) -> None:
+        """The environment was stepped."""
+        self._legacy("on_episode_step", env=base_env, episode=episode)
+
+    def on_episode_end(
+        self, *, worker: Any, base_env: Any, policies: Any, episode: Any, env_index: int | None = None, **kwargs: Any
+    ) -> None:
+        """An episode is over: the moment to fill its custom metrics."""
+        self._legacy("on_episode_end", env=base_env, policy=policies, episode=episode)
+
+    def on_postprocess_trajectory(
+        self,
+        *,
+        worker: Any,
+        episode: Any,
+        agent_id: Any,
+        policy_id: str,
+        policies: Any,
+        postprocessed_batch: Any,
+        original_batches: Any,
+        **kwargs: Any,
+    ) -> None:
+        """A piece of an agent's episode is about to be learned; its batch may be changed in place."""
+        self._legacy(
+            "on_postprocess_traj",
+            episode=episode,
+            agent_id=agent_id,
+            pre_batch=original_batches[agent_id],
+            post_batch=postprocessed_batch,
+            all_pre_batches=original_batches,
+        )
+
+    def on_sample_end(self, *, worker: Any, samples: Any, **kwargs: Any) -> None:
+        """What a policy has played is about to be learned."""
+        self._legacy("on_sample_end", worker=worker, samples=samples)
+
+    def on_learn_on_batch(self, *, policy: Any, train_batch: Any, result: dict[str, Any], **kwargs: Any) -> None:
+        """A policy is about to learn; numbers put into `result` are reported."""
+        self._legacy("on_learn_on_batch", policy=policy, train_batch=train_batch)
+
+    def on_train_result(self, *, trainer: Any, result: dict[str, Any], **kwargs: Any) -> None:
+        """An iteration is over; its result may be changed in place."""
+        self._legacy("on_train_result", trainer=trainer, result=result)
+
+
+class MemoryTrackingCallbacks(DefaultCallbacks):
+    """Reports where memory was taken that is still held, as custom metrics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        tracemalloc.start(10)
+
+    def on_episode_end(
+        self, *, worker: Any, base_env: Any, policies: Any, episode: Any, env_index: int | None = None, **kwargs: Any
+    ) -> None:
+        """An episode is over."""
+        for number, line in enumerate(tracemalloc.take_snapshot().statistics("lineno")[:10]):
+            episode.custom_metrics[f"tracemalloc/{line.traceback}#{number}/memory_size"] = line.size
+
+
+class MultiCallbacks(DefaultCallbacks):
+    """Several callbacks, told in order.
+
+    Args:
+        callback_class_list: Their classes.
+    """
+
+    def __init__(self, callback_class_list: Sequence[type[DefaultCallbacks]]) -> None:
+        super().__init__()
+        self._inner = [each() for each in callback_class_list]
+        for name in HOOKS:
+            listening = [getattr(each, name) for each in self._inner if overrides(each, name)]
+            if listening:
+                setattr(self, name, functools.partial(_tell_all, listening))
+
+    def __call__(self) -> MultiCallbacks:
+        """Returns itself, so that it can stand where a class is wanted."""
+        return self
+
+
+def _tell_all(listening: Sequence[Any], **about: Any) -> None:
+    for hook in listening:
+        hook(**about)
+
+
+def overrides(callbacks: DefaultCallbacks, moment: str) -> bool:
+    """Whether callbacks do anything at a moment."""
+    own = getattr(type(callbacks), moment) is not getattr(DefaultCallbacks, moment)
+    return own or moment in vars(callbacks) or moment in callbacks.legacy_callbacks
+
+
+class EpisodeBook:
+    """Keeps the episodes that run, tells callbacks of them, and hands out those that have ended.
+
+    Args:
+        callbacks: Whom to tell.
+        trainer: The trainer, whose `workers` and `policies` hooks get.
+    """
+
+    def __init__(self, callbacks: DefaultCallbacks, trainer: Any) -> None:
+        self.callbacks = callbacks
+        self.trainer = trainer
+        self.running: dict[int, MultiAgentEpisode] = {}
+        self.ended: list[MultiAgentEpisode] = []
+
+    def listeners(self) -> list[EpisodeListener]:
+        """Returns what hears of episodes: at their ends always, at other moments where callbacks want it."""
+        found: list[EpisodeListener] = [_EndListener(self)]
+        if overrides(self.callbacks, "on_episode_step"):
+            found.append(_StepListener(self))
+        if overrides(self.callbacks, "on_episode_start"):
+            found.append(_StartListener(self))
+        return found
+
+    def of(self, episode: Episode) -> MultiAgentEpisode:
+        """Returns the episode as callbacks know it, up to date."""
+        known = self.running.get(episode.lane)
+        if known is None or known.length > episode.length:
+            known = self.running[episode.lane] = MultiAgentEpisode(
+                episode.lane,
+                self.trainer.policy_facades,
+                functools.partial(self.trainer.policy_of, episode.lane, episode.index),
+                self.trainer.workers.local_worker(),
+            )
+        known.follow(episode)
+        return known
+
+    def tell(self, moment: str, episode: MultiAgentEpisode, **about: Any) -> None:
+        """Calls a hook about an episode."""
+        worker = self.trainer.workers.local_worker()
+        getattr(self.callbacks, moment)(
+            worker=worker, base_env=worker.base_env, episode=episode, env_index=episode.env_id, **about
+        )
+
+    def take(self) -> list[MultiAgentEpisode]:
+        """Returns the episodes that have ended since the last call."""
+        ended, self.ended = self.ended, []
+        return ended
+
+
+class _StartListener(EpisodeListener):
+    def __init__(self, book: EpisodeBook) -> None:
+        self.book = book
+
+    def on_episode_start(self, episode: Episode) -> None:
+        self.book.running.pop(episode.lane, None)
+        self.book.tell("on_episode_start", self.book.of(episode), policies=self.book.trainer.policy_facades)
+
+
+class _StepListener(EpisodeListener):
+    def __init__(self, book: EpisodeBook) -> None:
+        self.book = book
+
+    def on_episode_step(self, episode: Episode) -> None:
+        self.book.tell("on_episode_step", self.book.of(episode))
+
+
+class _EndListener(EpisodeListener):
+    def __init__(self, book: EpisodeBook) -> None:
+        self.book = book
+        self.tells = overrides(book.callbacks, "on_episode_end")
+
+    def on_episode_end(self, episode: Episode) -> None:
+        book = self.book
+        known = book.of(episode)
+        if self.tells:
+            book.tell("on_episode_end", known, policies=book.trainer.policy_facades)
+        del book.running[episode.lane]
+        book.ended.append(known)

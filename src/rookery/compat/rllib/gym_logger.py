@@ -1,0 +1,40 @@
+"""`gym.logger` of 2021: messages by level, on standard error."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
+MIN_LEVEL = 30
+_least = [WARN]
+
+
+def set_level(level: int) -> None:
+    """Shows messages of a level and above from now on."""
+    _least[0] = level
+
+
+def debug(msg: str, *args: Any) -> None:
+    """Says something of level `DEBUG`; `args` are put into the message by ``%``."""
+    _say(DEBUG, "DEBUG", msg, args)
+
+
+def info(msg: str, *args: Any) -> None:
+    """Says something of level `INFO`."""
+    _say(INFO, "INFO", msg, args)
+
+
+def warn(msg: str, *args: Any) -> None:
+    """Says something of level `WARN`."""
+    _say(WARN, "WARN", msg, args)
+
+
+def error(msg: str, *args: Any) -> None:
+    """Says something of level `ERROR`."""
+    _say(ERROR, "ERROR", msg, args)
+
+
+def _say(level: int, label: str, msg: str, args: tuple[Any, ...]) -> None:
+    if level >= _least[0]:
+        sys.stderr.write(f"{label}: {msg % args if args else msg}\n")

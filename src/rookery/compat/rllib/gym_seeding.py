@@ -1,0 +1,50 @@
+"""`gym.utils.seeding`: generators with the methods of ``numpy.random.RandomState``, from a seed of any size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+SIZE = 2**63
+"""Seeds that are made up are below this."""
+
+
+def np_random(seed: int | None = None) -> tuple[np.random.RandomState, int]:
+    """Returns a generator (``rand``, ``randint``, ``uniform``, ``choice`` ...) and its seed.
+
+    The numbers of a seed are other ones than those of Gym in 2021.
+
+    Args:
+        seed: Number from 0 on; None: one is made up.
+
+    Raises:
+        Error: If the seed is neither None nor a whole number from 0 on (gymnasium.error.Error).
+    """
+    used = create_seed(seed)
+    return np.random.RandomState(np.random.MT19937(used)), used
+
+
+def create_seed(a: int | str | bytes | None = None, max_bytes: int = 8) -> int:
+    """Returns a seed: the number given, one of a text, or one made up.
+
+    Args:
+        a: Number from 0 on, text, or None.
+        max_bytes: Size of the seed.
+    """
+    if a is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) % min(SIZE, 256**max_bytes)
+    if isinstance(a, str | bytes):
+        return hash_seed(int.from_bytes(a.encode() if isinstance(a, str) else a, "little"), max_bytes)
+    if not isinstance(a, int | np.integer) or a < 0:
+        from gymnasium.error import Error
+
+        raise Error(f"a seed is a whole number from 0 on, not {a!r}")
+    return int(a) % 256**max_bytes
+
+
+def hash_seed(seed: int | None = None, max_bytes: int = 8) -> int:
+    """Returns a number from a seed that says nothing about numbers from other seeds."""
+    entropy = create_seed(None) if seed is None else int(seed)
+    words: Any = np.random.SeedSequence(entropy).generate_state(-(-max_bytes // 4), np.uint32)
+    return int.from_bytes(words.tobytes()[:max_bytes], "little")

@@ -1,0 +1,148 @@
+"""Names of `gym` and `tensorflow` that scripts for RLlib used in 2021."""
+
+_CORE = {
+    "Env": "gym_names:Env",
+    "GoalEnv": "gym_names:GoalEnv",
+    "Wrapper": "gym_names:Wrapper",
+    "ObservationWrapper": "gym_names:ObservationWrapper",
+    "RewardWrapper": "gym_names:RewardWrapper",
+    "ActionWrapper": "gym_names:ActionWrapper",
+}
+
+_SPACES = {
+    "Box": "gym_spaces:Box",
+    "Discrete": "gym_spaces:Discrete",
+    "Space": "=gymnasium.spaces:Space",
+    "MultiDiscrete": "=gymnasium.spaces:MultiDiscrete",
+    "MultiBinary": "=gymnasium.spaces:MultiBinary",
+    "Tuple": "=gymnasium.spaces:Tuple",
+    "Dict": "=gymnasium.spaces:Dict",
+    "flatdim": "=gymnasium.spaces:flatdim",
+    "flatten": "=gymnasium.spaces:flatten",
+    "unflatten": "=gymnasium.spaces:unflatten",
+    "flatten_space": "=gymnasium.spaces:flatten_space",
+}
+
+_REGISTRY = {
+    "make": "gym_registry:make",
+    "register": "gym_registry:register",
+    "spec": "gym_registry:spec",
+    "registry": "gym_registry:registry",
+}
+
+_CLASSIC = {
+    "CartPoleEnv": "gym_classic:CartPoleEnv",
+    "PendulumEnv": "gym_classic:PendulumEnv",
+    "MountainCarEnv": "gym_classic:MountainCarEnv",
+    "Continuous_MountainCarEnv": "gym_classic:Continuous_MountainCarEnv",
+    "AcrobotEnv": "gym_classic:AcrobotEnv",
+}
+
+_GRID = {
+    "FrozenLakeEnv": "gym_grid:FrozenLakeEnv",
+    "TaxiEnv": "gym_grid:TaxiEnv",
+    "CliffWalkingEnv": "gym_grid:CliffWalkingEnv",
+}
+
+_WRAPPERS = {
+    "TimeLimit": "gym_names:TimeLimit",
+    **{
+        name: f"gym_wrappers:{name}"
+        for name in (
+            "Monitor",
+            "ClipAction",
+            "RescaleAction",
+            "FlattenObservation",
+            "FilterObservation",
+            "TransformObservation",
+            "TransformReward",
+            "GrayScaleObservation",
+            "ResizeObservation",
+            "FrameStack",
+            "RecordEpisodeStatistics",
+        )
+    },
+}
+
+_KERAS = {"*": "tensorflow_names:keras"}
+
+NAMES = {
+    "gym": {
+        **_CORE,
+        **_REGISTRY,
+        "Space": "=gymnasium.spaces:Space",
+        "__version__": "gym_names:VERSION",
+    },
+    "gym.core": {**_CORE, "Space": "=gymnasium.spaces:Space"},
+    "gym.spaces": _SPACES,
+    "gym.spaces.space": {"Space": _SPACES["Space"]},
+    "gym.spaces.box": {"Box": _SPACES["Box"]},
+    "gym.spaces.discrete": {"Discrete": _SPACES["Discrete"]},
+    "gym.spaces.multi_discrete": {"MultiDiscrete": _SPACES["MultiDiscrete"]},
+    "gym.spaces.multi_binary": {"MultiBinary": _SPACES["MultiBinary"]},
+    "gym.spaces.tuple": {"Tuple": _SPACES["Tuple"]},
+    "gym.spaces.dict": {"Dict": _SPACES["Dict"]},
+    "gym.spaces.utils": {name: _SPACES[name] for name in ("flatdim", "flatten", "unflatten", "flatten_space")},
+    "gym.envs": _REGISTRY,
+    "gym.envs.registration": {
+        **_REGISTRY,
+        "EnvSpec": "gym_registry:EnvSpec",
+        "EnvRegistry": "gym_registry:EnvRegistry",
+        "load": "gym_registry:load",
+    },
+    "gym.envs.classic_control": _CLASSIC,
+    "gym.envs.classic_control.cartpole": {"CartPoleEnv": _CLASSIC["CartPoleEnv"]},
+    "gym.envs.classic_control.pendulum": {
+        "PendulumEnv": _CLASSIC["PendulumEnv"],
+        "angle_normalize": "=gymnasium.envs.classic_control.pendulum:angle_normalize",
+    },
+    "gym.envs.classic_control.mountain_car": {"MountainCarEnv": _CLASSIC["MountainCarEnv"]},
+    "gym.envs.classic_control.continuous_mountain_car": {
+        "Continuous_MountainCarEnv": _CLASSIC["Continuous_MountainCarEnv"]
+    },
+    "gym.envs.classic_control.acrobot": {"AcrobotEnv": _CLASSIC["AcrobotEnv"]},
+    "gym.envs.classic_control.rendering": {"*": "rendering:"},
+    "gym.envs.toy_text": _GRID,
+    "gym.envs.toy_text.frozen_lake": {
+        "FrozenLakeEnv": _GRID["FrozenLakeEnv"],
+        "generate_random_map": "=gymnasium.envs.toy_text.frozen_lake:generate_random_map",
+    },
+    "gym.envs.toy_text.taxi": {"TaxiEnv": _GRID["TaxiEnv"]},
+    "gym.envs.toy_text.cliffwalking": {"CliffWalkingEnv": _GRID["CliffWalkingEnv"]},
+    "gym.error": {"*": "=gymnasium.error:"},
+    "gym.logger": {"*": "gym_logger:"},
+    "gym.utils": {"EzPickle": "=gymnasium.utils:EzPickle", "colorize": "=gymnasium.utils:colorize"},
+    "gym.utils.ezpickle": {"EzPickle": "=gymnasium.utils:EzPickle"},
+    "gym.utils.seeding": {
+        "np_random": "gym_seeding:np_random",
+        "create_seed": "gym_seeding:create_seed",
+        "hash_seed": "gym_seeding:hash_seed",
+    },
+    "gym.wrappers": _WRAPPERS,
+    "gym.wrappers.time_limit": {"TimeLimit": _WRAPPERS["TimeLimit"]},
+    "gym.wrappers.monitor": {"Monitor": _WRAPPERS["Monitor"]},
+    "gym.wrappers.frame_stack": {"FrameStack": _WRAPPERS["FrameStack"]},
+}
+
+GONE = {
+    "gym.vector": "vectors of environments; Rookery makes its own (num_envs_per_worker), gymnasium.make_vec makes some",
+    "gym.wrappers.AtariPreprocessing": "the pictures of Atari; name the game as env, Rookery prepares its pictures",
+    "gym.wrappers.LazyFrames": "frames that share memory; FrameStack gives one array here",
+    "gym.wrappers.PixelObservationWrapper": "pictures; gymnasium.wrappers.AddRenderObservation is today's",
+    "gym.wrappers.RecordVideo": "films of episodes; `rookery record RUN` makes one",
+    "gym.wrappers.NormalizeObservation": "observations by running statistics; set observation_filter: MeanStdFilter",
+    "gym.wrappers.NormalizeReward": "rewards by running statistics; gymnasium.wrappers.NormalizeReward is today's",
+    "gym.wrappers.monitoring": "films and statistics; `rookery record RUN` makes a film",
+    "gym.envs.mujoco": "MuJoCo environments to inherit from; gym.make('HalfCheetah-v2') makes today's, and "
+    "gymnasium.envs.mujoco has today's classes",
+    "gym.envs.box2d": "Box2D environments to inherit from; gym.make('LunarLander-v2') makes today's, and "
+    "gymnasium.envs.box2d has today's classes",
+    "gym.envs.atari": "Atari games; gym.make('PongNoFrameskip-v4') makes one by ALE",
+    "gym.envs.robotics": "robots of MuJoCo; the package gymnasium-robotics has them",
+    "gym.envs.algorithmic": "algorithmic tasks, which Gym dropped in 2021; rookery.tasks.memory_tasks has similar ones",
+    "gym.envs.toy_text.discrete": "a base class that Gym dropped; write reset and step over your table of transitions",
+    "gym.utils.play": "playing by hand; gymnasium.utils.play is today's",
+    "gym.utils.env_checker": "a check of environments; `rookery envs check my.module:MyEnv` finds every breach",
+    "gym.scoreboard": "the web page of results, which closed in 2017",
+    "gym.upload": "the web page of results, which closed in 2017",
+}

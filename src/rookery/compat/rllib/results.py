@@ -1,0 +1,250 @@
+"""Results of 2021: what ``train()`` and ``evaluate()`` return, from what Rookery measures."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rookery.core.processor import usable_cores
+from rookery.core.timers import Timers
+from rookery.report.results import IterationResult
+
+DEFAULT_POLICY_ID = "default_policy"
+
+
+@dataclass(frozen=True)
+class EndedEpisode:
+    """An episode as results count it.
+
+    Attributes:
+        reward: Sum of the rewards of all agents.
+        length: Environment steps.
+        agent_rewards: Sum of the rewards of each agent, by pairs of agent and policy.
+        custom_metrics: What callbacks measured.
+        hist_data: What callbacks collected.
+        media: Whatever else callbacks left.
+    """
+
+    reward: float
+    length: int
+    agent_rewards: Mapping[tuple[Any, str], float]
+    custom_metrics: Mapping[str, Any] = field(default_factory=dict)
+    hist_data: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    media: Mapping[str, Any] = field(default_factory=dict)
+
+
+class EpisodeWindow:
+    """The episodes that means are taken over: those of the iteration, filled up with earlier ones.
+
+    Args:
+        smallest: Episodes to fill up to (``metrics_smoothing_episodes``).
+    """
+
+    def __init__(self, smallest: int) -> None:
+        self.smallest = smallest
+        self._earlier: deque[EndedEpisode] = deque(maxlen=max(smallest, 1))
+
+    def with_earlier(self, new: Sequence[EndedEpisode]) -> list[EndedEpisode]:
+        """Returns the new episodes after as many earlier ones as are missing; remembers them."""
+        missing = max(self.smallest - len(new), 0)
+        earlier = list(self._earlier)[-missing:] if missing else []
+        self._earlier.extend(new)
+        return [*earlier, *new]
+
+
+def summarized(episodes: Sequence[EndedEpisode], new: int) -> dict[str, Any]:
+    """Returns the keys about episodes.
+
+    Args:
+        episodes: Those that means are taken over.
+        new: How many of them have ended in this iteration.
+    """
+    rewards, lengths = [each.reward for each in episodes], [each.length for each in episodes]
+    by_policy: dict[str, list[float]] = {}
+    measured: dict[str, list[Any]] = {}
+    histograms: dict[str, list[Any]] = {"episode_reward": rewards, "episode_lengths": lengths}
+    media: dict[str, list[Any]] = {}
+    for each in episodes:
+        for (_, policy), reward in each.agent_rewards.items():
+            by_policy.setdefault(policy, []).append(reward)
+        for name, value in each.custom_metrics.items():
+            measured.setdefault(name, []).append(value)
+        for name, values in each.hist_data.items():
+            histograms.setdefault(name, []).extend(values)
+        for name, thing in each.media.items():
+            media.setdefault(name, []).append(thing)
+    if set(by_policy) <= {DEFAULT_POLICY_ID}:
+        by_policy = {}
+    histograms |= {f"policy_{policy}_reward": list(values) for policy, values in by_policy.items()}
+    nothing = float("nan")
+    return {
+        "episode_reward_max": max(rewards, default=nothing),
+        "episode_reward_min": min(rewards, default=nothing),
+        "episode_reward_mean": float(np.mean(rewards)) if rewards else nothing,
+        "episode_len_mean": float(np.mean(lengths)) if lengths else nothing,
+        "episode_media": media,
+        "episodes_this_iter": new,
+        "policy_reward_min": {policy: float(np.min(values)) for policy, values in by_policy.items()},
+        "policy_reward_max": {policy: float(np.max(values)) for policy, values in by_policy.items()},
+        "policy_reward_mean": {policy: float(np.mean(values)) for policy, values in by_policy.items()},
+        "custom_metrics": _statistics(measured),
+        "hist_stats": histograms,
+        "off_policy_estimator": {},
+    }
+
+
+def _statistics(measured: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Mean, smallest and largest of each number; nested ones and lists stay as they are."""
+    found: dict[str, Any] = {}
+    for name, values in measured.items():
+        flat = [float(value) for value in values if np.ndim(value) == 0]
+        if len(flat) != len(values):
+            flat = [float(number) for value in values for number in np.ravel(value)]
+        nothing = float("nan")
+        found[f"{name}_mean"] = float(np.mean(flat)) if flat else nothing
+        found[f"{name}_min"] = min(flat, default=nothing)
+        found[f"{name}_max"] = max(flat, default=nothing)
+    return found
+
+
+class Stopwatch:
+    """Tells how long parts of the iterations took, from Rookery's tree of timers.
+
+    Args:
+        timers: The tree.
+    """
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._before: dict[str, tuple[float, int]] = {}
+
+    def since(self) -> dict[str, tuple[float, int]]:
+        """Returns seconds and calls of each label since the last call."""
+        now: dict[str, tuple[float, int]] = {}
+        for row in self._timers.rows():
+            seconds, count = now.get(row.label, (0.0, 0))
+            now[row.label] = seconds + row.seconds, count + row.count
+        found = {}
+        for label, (seconds, count) in now.items():
+            earlier, calls = self._before.get(label, (0.0, 0))
+            found[label] = seconds - earlier, count - calls
+        self._before = now
+        return found
+
+
+def performance(spent: Mapping[str, tuple[float, int]], env_steps: int) -> dict[str, Any]:
+    """Returns ``sampler_perf`` and ``timers``.
+
+    Args:
+        spent: Seconds and calls by label.
+        env_steps: Environment steps of the iteration.
+    """
+
+    def seconds(*labels: str) -> float:
+        return sum(spent.get(label, (0.0, 0))[0] for label in labels)
+
+    steps = max(spent.get("env.step", (0.0, 0))[1], 1)
+    sample, learn, update = seconds("sample"), seconds("training_step", "learn"), seconds("set_weights")
+    return {
+        "sampler_perf": {
+            "mean_raw_obs_processing_ms": 1e3 * seconds("record") / steps,
+            "mean_inference_ms": 1e3 * seconds("act") / steps,
+            "mean_action_processing_ms": 0.0,
+            "mean_env_wait_ms": 1e3 * seconds("env.step", "env.reset") / steps,
+            "mean_env_render_ms": 0.0,
+        },
+        "timers": {
+            "sample_time_ms": round(1e3 * sample, 3),
+            "sample_throughput": round(env_steps / max(sample, 1e-9), 3),
+            "load_time_ms": 0.0,
+            "load_throughput": 0.0,
+            "learn_time_ms": round(1e3 * learn, 3),
+            "learn_throughput": round(env_steps / max(learn, 1e-9), 3),
+            "update_time_ms": round(1e3 * update, 3),
+        },
+        "perf": _machine_use(),
+    }
+
+
+def _machine_use() -> dict[str, float]:
+    """Shares of the machine's cores and memory that are in use, in percent, where the system tells."""
+    found = {}
+    with suppress(OSError, AttributeError):
+        found["cpu_util_percent"] = min(100.0 * os.getloadavg()[0] / usable_cores(), 100.0)
+    with suppress(OSError, ValueError, AttributeError):
+        pages, free = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_AVPHYS_PAGES")
+        found["ram_util_percent"] = 100.0 * (1 - free / pages)
+    return {name: round(share, 1) for name, share in found.items()}
+
+
+LEARNER_KEYS = {
+    "lr": "cur_lr",
+    "policy_loss": "policy_loss",
+    "value_loss": "vf_loss",
+    "explained_variance": "vf_explained_var",
+    "entropy": "entropy",
+    "kl_coef": "cur_kl_coeff",
+    "q_mean": "mean_q",
+    "q_min": "min_q",
+    "q_max": "max_q",
+    "td_error": "mean_td_error",
+    "actor_loss": "actor_loss",
+    "critic_loss": "critic_loss",
+    "alpha": "alpha_value",
+    "alpha_loss": "alpha_loss",
+    "target_entropy": "target_entropy",
+    "grad_norm": "grad_gnorm",
+}
+"""What a number of a learner was called in 2021."""
+
+
+def learner_stats(row: Mapping[str, Any], cfg: Any, model_metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns ``learner_stats`` of a policy.
+
+    Args:
+        row: What its algorithm reported, means over the iteration.
+        cfg: The settings of its algorithm, schedules resolved.
+        model_metrics: What a custom model reports of itself.
+    """
+    stats: dict[str, Any] = {LEARNER_KEYS[name]: value for name, value in row.items() if name in LEARNER_KEYS}
+    if "kl" in row:
+        stats["kl"] = row["full_kl"] if row.get("full_kl") is not None else row["kl"]
+        stats.setdefault("cur_kl_coeff", 0.0)
+    if hasattr(cfg, "entropy_coef"):
+        stats["entropy_coeff"] = cfg.entropy_coef
+    known = [stats.get(name) for name in ("policy_loss", "vf_loss", "entropy")]
+    if all(value is not None for value in known) and hasattr(cfg, "value_coef"):
+        policy_loss, value_loss, entropy = known
+        penalty = stats.get("cur_kl_coeff", 0.0) * (stats.get("kl") or 0.0)
+        stats["total_loss"] = policy_loss + cfg.value_coef * value_loss + penalty - cfg.entropy_coef * entropy
+    stats["model"] = dict(model_metrics)
+    return stats
+
+
+def counters(result: IterationResult, before: IterationResult | None) -> dict[str, Any]:
+    """Returns how much was played and learned from.
+
+    Args:
+        result: Where the run stands.
+        before: Where it stood an iteration earlier; None at the start.
+    """
+    decisions = sum(policy.decisions for policy in result.policies.values())
+    earlier = 0 if before is None else before.env_steps
+    return {
+        "timesteps_this_iter": result.env_steps - earlier,
+        "timesteps_total": result.env_steps,
+        "agent_timesteps_total": decisions,
+        "num_healthy_workers": 0,
+        "info": {
+            "num_steps_sampled": result.env_steps,
+            "num_agent_steps_sampled": decisions,
+            "num_steps_trained": result.env_steps,
+            "num_agent_steps_trained": decisions,
+        },
+    }

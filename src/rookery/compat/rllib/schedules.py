@@ -1,0 +1,135 @@
+"""Values that change with time steps: constant, linear, polynomial, exponential and piecewise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+
+class Schedule(ABC):
+    """A value for each time step; `value(t)` and calling it are the same.
+
+    Args:
+        framework: Is not needed; a tensor of torch as time step gives a tensor.
+    """
+
+    def __init__(self, framework: str | None = None) -> None:
+        self.framework = framework
+
+    def value(self, t: Any) -> Any:
+        """Returns the value at time step `t`."""
+        return self._value(t.float() if isinstance(t, torch.Tensor) else t)
+
+    def __call__(self, t: Any) -> Any:
+        """Returns the value at time step `t`."""
+        return self.value(t)
+
+    @abstractmethod
+    def _value(self, t: Any) -> Any:
+        """Returns the value at time step `t`."""
+
+
+class ConstantSchedule(Schedule):
+    """The same value for ever."""
+
+    def __init__(self, value: float, framework: str | None = None) -> None:
+        super().__init__(framework)
+        self._v = value
+
+    def _value(self, t: Any) -> Any:
+        return self._v
+
+
+class PolynomialSchedule(Schedule):
+    """From `initial_p` to `final_p` as ``(1 - t / schedule_timesteps) ** power``; then `final_p`."""
+
+    def __init__(
+        self,
+        schedule_timesteps: int,
+        final_p: float,
+        framework: str | None = None,
+        initial_p: float = 1.0,
+        power: float = 2.0,
+    ) -> None:
+        super().__init__(framework)
+        if schedule_timesteps <= 0:
+            raise ValueError(f"schedule_timesteps is {schedule_timesteps}, expected more than 0")
+        self.schedule_timesteps = schedule_timesteps
+        self.final_p = final_p
+        self.initial_p = initial_p
+        self.power = power
+
+    def _value(self, t: Any) -> Any:
+        share = t / self.schedule_timesteps
+        left = 1.0 - (share.clamp(max=1.0) if isinstance(share, torch.Tensor) else min(share, 1.0))
+        return self.final_p + (self.initial_p - self.final_p) * left**self.power
+
+
+class LinearSchedule(PolynomialSchedule):
+    """From `initial_p` to `final_p` in a straight line; then `final_p`."""
+
+    def __init__(
+        self, schedule_timesteps: int, final_p: float, framework: str | None = None, initial_p: float = 1.0
+    ) -> None:
+        super().__init__(schedule_timesteps, final_p, framework, initial_p, power=1.0)
+
+
+class ExponentialSchedule(Schedule):
+    """The value ``initial_p * decay_rate ** (t / schedule_timesteps)``, which goes on falling after the last step."""
+
+    def __init__(
+        self,
+        schedule_timesteps: int,
+        framework: str | None = None,
+        initial_p: float = 1.0,
+        decay_rate: float = 0.1,
+    ) -> None:
+        super().__init__(framework)
+        if schedule_timesteps <= 0:
+            raise ValueError(f"schedule_timesteps is {schedule_timesteps}, expected more than 0")
+        self.schedule_timesteps = schedule_timesteps
+        self.initial_p = initial_p
+        self.decay_rate = decay_rate
+
+    def _value(self, t: Any) -> Any:
+        return self.initial_p * self.decay_rate ** (t / self.schedule_timesteps)
+
+
+def _between(left: float, right: float, alpha: float) -> float:
+    return left + alpha * (right - left)
+
+
+class PiecewiseSchedule(Schedule):
+    """Values at given time steps, and what lies between.
+
+    Args:
+        endpoints: Pairs of time step and value, in ascending order.
+        framework: Is not needed.
+        interpolation: What gives the value between two, of the left one, the right one and the share of the way.
+        outside_value: Value before the first and from the last time step on; None = there is none there.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[tuple[float, float]],
+        framework: str | None = None,
+        interpolation: Callable[[float, float, float], float] = _between,
+        outside_value: float | None = None,
+    ) -> None:
+        super().__init__(framework)
+        self.endpoints = [(int(step), float(value)) for step, value in endpoints]
+        if self.endpoints != sorted(self.endpoints, key=lambda pair: pair[0]):
+            raise ValueError(f"endpoints {endpoints} are not in ascending order of their time steps")
+        self.interpolation = interpolation
+        self.outside_value = outside_value
+
+    def _value(self, t: Any) -> Any:
+        for (left_step, left), (right_step, right) in zip(self.endpoints, self.endpoints[1:], strict=False):
+            if left_step <= t < right_step:
+                return self.interpolation(left, right, float(t - left_step) / (right_step - left_step))
+        if self.outside_value is None:
+            raise AssertionError(f"time step {t} is outside the schedule's endpoints, which have no outside_value")
+        return self.outside_value

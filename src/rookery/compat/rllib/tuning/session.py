@@ -1,0 +1,98 @@
+"""What a function that is a trial calls: ``tune.report``, ``tune.checkpoint_dir`` and who it is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from rookery.core.errors import RookeryError
+
+
+class _Session:
+    """The reporter of the function that runs in this process; threads of a script find it too."""
+
+    reporter: ClassVar[Any] = None
+
+
+def begin(reporter: Any) -> None:
+    """Lets the functions below find a reporter."""
+    _Session.reporter = reporter
+
+
+def end(reporter: Any) -> None:
+    """Forgets a reporter."""
+    if _Session.reporter is reporter:
+        _Session.reporter = None
+
+
+def is_session_enabled() -> bool:
+    """Says whether a function is being tried in this process."""
+    return _Session.reporter is not None
+
+
+def get_session() -> Any:
+    """Returns the reporter of the function that runs here.
+
+    Raises:
+        RookeryError: If none does.
+    """
+    if _Session.reporter is None:
+        raise RookeryError(
+            "tune: no function is being tried here: report and its like are for a function that tune.run calls; a "
+            "Trainable class returns its results from step()"
+        )
+    return _Session.reporter
+
+
+def report(_metric: Any = None, **kwargs: Any) -> None:
+    """Reports an iteration of the function that runs here, and waits until another one is wanted.
+
+    Args:
+        _metric: A number without a name of its own; it is called ``_metric``.
+        kwargs: Results by name.
+    """
+    get_session()(_metric, **kwargs)
+
+
+@contextlib.contextmanager
+def checkpoint_dir(step: int) -> Iterator[str]:
+    """Gives a directory to write a checkpoint to; it counts when the block ends without an exception.
+
+    Args:
+        step: Number of the checkpoint.
+    """
+    reporter = get_session()
+    folder = reporter.make_checkpoint_dir(step)
+    yield folder
+    reporter.set_checkpoint(folder)
+
+
+def make_checkpoint_dir(step: int | None = None) -> str:
+    """Refuses, as Ray did since 0.8.7."""
+    raise RookeryError("tune.make_checkpoint_dir: write `with tune.checkpoint_dir(step=...) as folder:` instead")
+
+
+def save_checkpoint(checkpoint: Any) -> None:
+    """Refuses, as Ray did since 0.8.7."""
+    raise RookeryError("tune.save_checkpoint: write `with tune.checkpoint_dir(step=...) as folder:` instead")
+
+
+def get_trial_name() -> Any:
+    """Returns the name of the trial that runs here; None where none does."""
+    return get_session().trial_name if is_session_enabled() else None
+
+
+def get_trial_id() -> Any:
+    """Returns the identifier of the trial that runs here; None where none does."""
+    return get_session().trial_id if is_session_enabled() else None
+
+
+def get_trial_dir() -> Any:
+    """Returns the directory of the trial that runs here; None where none does."""
+    return get_session().logdir if is_session_enabled() else None
+
+
+def get_trial_resources() -> Any:
+    """Returns what the trial that runs here has of the machine; None where none does."""
+    return get_session().trial_resources if is_session_enabled() else None

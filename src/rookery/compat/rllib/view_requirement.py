@@ -1,0 +1,59 @@
+"""What a model or policy wants to see of a trajectory, column by column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box
+
+
+class ViewRequirement:
+    """One column of an input: which data, and from which time steps.
+
+    Args:
+        data_col: Column of the trajectory; None = that of the same name.
+        space: Space of a value, for zeros where the trajectory has none; None = a number.
+        shift: Time steps from the present one: a number, several, or a range ``"-3:0"``, both ends included.
+        index: A place in the trajectory in the place of time steps.
+        batch_repeat_value: Of so many rows one has a value.
+        used_for_compute_actions: Whether it is seen when actions are computed.
+        used_for_training: Whether it is in a batch to learn from.
+    """
+
+    def __init__(
+        self,
+        data_col: str | None = None,
+        space: Space[Any] | None = None,
+        shift: Any = 0,
+        index: int | None = None,
+        batch_repeat_value: int = 1,
+        used_for_compute_actions: bool = True,
+        used_for_training: bool = True,
+    ) -> None:
+        self.data_col = data_col
+        self.space = Box(-np.inf, np.inf, shape=()) if space is None else space
+        self.shift = np.array(shift) if isinstance(shift, list | tuple) else shift
+        self.shift_from: int | None = None
+        self.shift_to: int | None = None
+        if isinstance(shift, str):
+            first, colon, last = shift.partition(":")
+            if not colon:
+                raise ValueError(f"shift is {shift!r}, expected a range such as '-3:0'")
+            self.shift_from, self.shift_to = int(first), int(last)
+        self.index = index
+        self.batch_repeat_value = batch_repeat_value
+        self.used_for_compute_actions = used_for_compute_actions
+        self.used_for_training = used_for_training
+
+    def shifts(self) -> tuple[list[int], bool]:
+        """Returns the time steps that are seen, from the present one, and whether they form an axis of their own."""
+        if self.shift_from is not None and self.shift_to is not None:
+            return list(range(self.shift_from, self.shift_to + 1)), True
+        if isinstance(self.shift, np.ndarray):
+            return [int(step) for step in self.shift], True
+        return [int(self.shift)], False
+
+    def __repr__(self) -> str:
+        return f"ViewRequirement(data_col={self.data_col!r}, shift={self.shift!r}, space={self.space})"

@@ -1,0 +1,54 @@
+"""Environments of one agent for tests that need any that can be built by its import path."""
+
+import copy
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+SHOWN = {
+    "picture": spaces.Box(0, 255, (8, 8, 1), np.uint8),
+    "bytes": spaces.Box(0, 255, (5,), np.uint8),
+    "category": spaces.Discrete(4),
+    "numbers": spaces.Box(-1, 1, (3,), np.float32),
+}
+
+
+class Noise(gymnasium.Env):
+    """Shows noise in one of the spaces `SHOWN`, for ten steps."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, what="picture"):
+        self.observation_space = copy.deepcopy(SHOWN[what])  # it draws
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.time = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.time += 1
+        return self.observation_space.sample(), 1.0, False, self.time == 10, {}
+
+
+class Corridor(gymnasium.Env):
+    """Shows zeros for six steps, and pays what is done."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+    metadata = {"render_modes": []}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(2, np.float32), float(action), self.steps > 5, False, {}
+
+
+OWN = f"{Corridor.__module__}:Corridor"
+"""An environment of somebody's own, as files name it."""
