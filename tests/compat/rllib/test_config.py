@@ -12,30 +12,18 @@ from gymnasium import spaces
 
 from rookery import Trainer
 from rookery.algorithms.names import ALGORITHMS
-from rookery.algorithms.ppo import PPOConfig
 from rookery.compat.rllib import key_functions
-from rookery.compat.rllib.config import Translation, translated
+from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.default_networks import DefaultNetwork
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, merge_trainer_configs, with_common_config
 from rookery.compat.rllib.episode_ends import EndlessTask, Horizon
+from rookery.compat.rllib.schedules import ConstantSchedule, LinearSchedule, PiecewiseSchedule
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer
 from rookery.core.schedules import Linear, Piecewise
-from rookery.core.settings import check, hints_of
 from rookery.training.settings import RunConfig
 
 TUTORIAL = {"num_envs_per_worker": 10, "train_batch_size": 2000, "lr": 0.0005}
-
-
-def layers(translation: Translation) -> list[Layer]:
-    """The layers, with what this engine has in the place of normalizing over the batch where it has no such thing."""
-    if not check(hints_of(PPOConfig)["normalize_advantage"], "batch")[1]:
-        return list(translation.layers)
-    return [
-        Layer(layer.source, {path: True if value == "batch" else value for path, value in layer.values.items()}, layer.lines)
-        for layer in translation.layers
-    ]
 
 
 # --- merging ----------------------------------------------------------------------------------------------------------
@@ -54,9 +42,9 @@ def test_sections_merge_by_key_and_exploration_is_replaced_with_its_type():
 
 
 def test_merging_changes_neither_of_both():
-    DEFAULT_CONFIGS["PPO"]["model"]["fcnet_hiddens"]  # noqa: B018 - made
     mine = with_common_config({"new_key": 1, "model": {"fcnet_hiddens": [8]}})
-    assert mine["new_key"] == 1 and mine["model"]["fcnet_hiddens"] == [8] and mine["model"]["fcnet_activation"] == "tanh"
+    assert mine["new_key"] == 1
+    assert mine["model"]["fcnet_hiddens"] == [8] and mine["model"]["fcnet_activation"] == "tanh"
     assert COMMON_CONFIG["model"]["fcnet_hiddens"] == [256, 256]
     assert "new_key" not in COMMON_CONFIG
 
@@ -179,6 +167,41 @@ def test_exploration_by_type():
         of("PPO", type="EpsilonGreedy")
 
 
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (ConstantSchedule(value=0.3, framework=None), 0.3),
+        (LinearSchedule(schedule_timesteps=500, final_p=0.1, framework=None), Linear(1.0, 0.1, 500)),
+        (PiecewiseSchedule(endpoints=[(0, 1.0), (9, 0.2)], framework=None), Piecewise(((0, 1.0), (9, 0.2)))),
+        ({"type": "PiecewiseSchedule", "endpoints": [(0, 1.0), (9, 0.2)]}, Piecewise(((0, 1.0), (9, 0.2)))),
+        ({"type": "ray.rllib.utils.schedules.ConstantSchedule", "value": 0.3}, 0.3),
+    ],
+)
+def test_schedules_of_exploration(schedule, expected):
+    config = {"exploration_config": {"epsilon_schedule": schedule}}
+    assert translated("DQN", config).settings["algorithm.exploration.epsilon"] == expected
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "config", "key"),
+    [
+        ("PPO", {"use_critic": False}, "use_critic"),
+        ("PPO", {"use_gae": False}, "use_gae"),
+        ("PPO", {"model": {"no_final_linear": True}}, "model.no_final_linear"),
+        ("PPO", {"model": {"framestack": False}}, "model.framestack"),
+        ("PPO", {"exploration_config": {"random_timesteps": 9}}, "exploration_config.random_timesteps"),
+        ("SAC", {"Q_model": {"custom_model": "mine"}}, "Q_model.custom_model"),
+        ("PG", {"sample_async": True}, "sample_async"),
+        ("SimpleQ", {"model": {"use_lstm": True}}, "model.use_lstm"),
+        ("R2D2", {"model": {"use_lstm": True}, "prioritized_replay": True}, "prioritized_replay"),
+        ("DQN", {"exploration_config": {"type": "Curiosity"}}, "exploration_config.type"),
+    ],
+)
+def test_values_that_cannot_be(algorithm, config, key):
+    with pytest.raises(ConfigError, match=f"^rllib config: {key} = "):
+        translated(algorithm, config)
+
+
 def test_ddpg_with_a_delay_is_td3():
     assert translated("DDPG", {}).settings["algorithm.name"] == "ddpg"
     delayed = translated("DDPG", {"policy_delay": 2, "twin_q": True}).settings
@@ -240,7 +263,7 @@ def test_more_workers_than_cores_are_copies_with_a_line():
 def test_the_defaults_are_settings_of_ours(algorithm):
     config = {"model": {"use_lstm": True}} if algorithm == "R2D2" else {}
     translation = translated(algorithm, config, discrete=False)
-    resolved = resolve(RunConfig, layers(translation), ALGORITHMS)
+    resolved = resolve(RunConfig, translation.layers, ALGORITHMS)
     assert not resolved.notes
     assert resolved.config.algorithm.gamma == DEFAULT_CONFIGS[algorithm]["gamma"]
 
@@ -248,7 +271,7 @@ def test_the_defaults_are_settings_of_ours(algorithm):
 def test_explain_names_the_key_a_value_came_from():
     multiagent = {"policies": {"one": (None, None, None, {"lr": 3e-4}), "two": (None, None, None, {})}}
     config = {"vf_loss_coeff": 0.5, "num_envs_per_worker": 10, "multiagent": multiagent}
-    resolved = resolve(RunConfig, layers(translated("PPO", config)), ALGORITHMS)
+    resolved = resolve(RunConfig, translated("PPO", config).layers, ALGORITHMS)
     assert resolved.explain("algorithm.value_coef").splitlines()[:2] == [
         "algorithm.value_coef = 0.5  (rllib config: vf_loss_coeff)",
         "    instead of 1.0  (preset rllib2021: vf_loss_coeff)",
@@ -426,7 +449,7 @@ SMALL = {"num_workers": 0, "seed": 0, "model": {"fcnet_hiddens": [8]}}
 )  # fmt: skip
 def test_an_iteration_is_a_batch_or_as_many_steps_as_asked_for(algorithm, config):
     translation = translated(algorithm, {**SMALL, **config})
-    trainer = Trainer("CartPole-v1", config=layers(translation))
+    trainer = Trainer("CartPole-v1", config=list(translation.layers))
     result = trainer.train_iteration()
     assert result.env_steps == config.get("timesteps_per_iteration", translation.config["train_batch_size"])
     if config.get("horizon"):

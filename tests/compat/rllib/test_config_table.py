@@ -4,7 +4,7 @@ import pytest
 
 from rookery.compat.rllib.config import Translation, translated
 from rookery.compat.rllib.config_table import NAMES, ROWS, Fate, keys_of, rows_of
-from rookery.compat.rllib.defaults import DEFAULT_CONFIGS, MODEL_DEFAULTS
+from rookery.compat.rllib.defaults import DEFAULT_CONFIGS
 from rookery.compat.rllib.key_functions import EXPLORATION_DEFAULTS
 from rookery.core.errors import ConfigError
 from rookery.training.presets import MEMORY_PRESETS, SPACE_PRESETS
@@ -23,8 +23,14 @@ BESIDE = {
     "model.lstm_use_prev_action_reward": {"model": {"use_lstm": True}},
     **{
         f"model.attention_{name}": {"model": ATTENTION}
-        for name in ("num_transformer_units", "dim", "num_heads", "memory_inference", "use_n_prev_actions",
-                     "use_n_prev_rewards")
+        for name in (
+            "num_transformer_units",
+            "dim",
+            "num_heads",
+            "memory_inference",
+            "use_n_prev_actions",
+            "use_n_prev_rewards",
+        )
     },
     "prioritized_replay_beta_annealing_timesteps": {"final_prioritized_replay_beta": 1.0},
     "target_noise": {"smooth_target_policy": True},
@@ -242,7 +248,7 @@ def test_a_key_that_is_ignored_changes_nothing_and_is_told():
 
 def test_a_key_that_is_refused_is_named_with_what_to_use():
     wrong = []
-    for algorithm, key, row in cases(Fate.REFUSED):
+    for algorithm, key, _row in cases(Fate.REFUSED):
         written = f"exploration_config.{key.split('.')[2]}" if key.count(".") == 2 else key
         if (algorithm, key) == ("SAC", "clip_actions"):
             continue  # fine there, because normalize_actions is True
@@ -252,7 +258,6 @@ def test_a_key_that_is_refused_is_named_with_what_to_use():
         except ConfigError as error:
             if not any(line.startswith(f"rllib config: {written} = ") for line in error.problems):
                 wrong.append(f"{algorithm}: {key}: {error}")
-            assert row.text in str(error) or written in str(error)
     assert not wrong, "\n".join(wrong)
 
 

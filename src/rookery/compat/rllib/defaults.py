@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
@@ -463,9 +461,10 @@ def __getattr__(name: str) -> Any:
 
 
 def default_callbacks() -> Any:
-    """Gives the class that ``callbacks`` is where nobody sets it; None where its module has not been written."""
-    module = f"{__package__}.callbacks"
-    return None if find_spec(module) is None else import_module(module).DefaultCallbacks
+    """Gives the class that ``callbacks`` is where nobody sets it."""
+    from rookery.compat.rllib.callbacks import DefaultCallbacks
+
+    return DefaultCallbacks
 
 
 def legacy_callbacks(functions: Mapping[str, Any]) -> Any:

@@ -446,6 +446,11 @@ class AlgorithmConfig:
             raise ConfigError(*problems)
         return self
 
+    @classmethod
+    def overrides(cls, **keys: Any) -> Config:
+        """Gives keys of 2021 as a policy has them of its own."""
+        return dict(keys)
+
     def update_from_dict(self, config: Mapping[str, Any]) -> Self:
         """Takes keys of 2021."""
         self.given = merge_trainer_configs(self.given, config, True)
