@@ -308,6 +308,18 @@ def test_policies_in_all_their_forms():
     assert list(translated("PPO", {}).policies) == ["default_policy"]
 
 
+def test_a_policy_of_another_algorithm_has_the_settings_of_that():
+    class DQNPolicy:
+        rllib_algorithm = "DQN"
+
+    named = {"one": (None, None, None, {}), "two": (DQNPolicy, None, None, {"n_step": 3})}
+    config = {"model": {"fcnet_hiddens": [8]}, "multiagent": {"policies": named, "policies_to_train": ["one"]}}
+    translation = translated("PPO", config)
+    two = resolve(RunConfig, translation.layers, ALGORITHMS).config.policies["two"]
+    assert type(two.algorithm).__name__ == "DQNConfig" and two.frozen
+    assert (two.algorithm.n_step, two.algorithm.model.hidden) == (3, (8,))
+
+
 def one_of_the_agent(agent_id):
     return f"policy_{agent_id}"
 
