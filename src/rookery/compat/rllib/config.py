@@ -46,6 +46,9 @@ GIVEN = "rllib config"
 MOST_KEYS = 60
 """From so many keys of the defaults on, a dict is taken for a changed copy of them."""
 
+SHARED = ("num_workers", "num_envs_per_worker", "framework", "num_gpus", "observation_filter", "model", "gamma")
+"""Keys of a trainer that hold for a policy of another algorithm, too."""
+
 PolicyMapping = Callable[[Any, Any], str]
 
 
@@ -513,7 +516,7 @@ def _own(
         _, given = _merged(algorithm, config)
     except ConfigError as error:
         raise ConfigError(*(f"{GIVEN}: {at}: {line.removeprefix(f'{GIVEN}: ')}" for line in error.problems)) from error
-    shared = {key: main.config[key] for key in ("num_workers", "num_envs_per_worker", "framework")}
+    shared = {key: main.config[key] for key in SHARED}
     whole = merge_trainer_configs({**base, **shared}, dict(config), True)
     whole["model"] = merge_trainer_configs(MODEL_DEFAULTS, whole["model"] or {}, True)
     reader = Reader(algorithm, whole, given, agents)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from rookery.compat.rllib import key_functions as f
-from rookery.compat.rllib.defaults import CHANGES, COMMON, DEFAULT_CONFIGS, DEPRECATED_VALUE
+from rookery.compat.rllib.defaults import DEFAULT_CONFIGS, DEPRECATED_VALUE
 from rookery.core.errors import nearest
 
 
@@ -125,7 +125,7 @@ ENVIRONMENT = [
     kept("env", "The environment: an id, a registered name, a class."),
     kept("env_config", "What the environment is built with, as an EnvContext."),
     *by(f.episode_ends, "horizon soft_horizon no_done_at_end", "env.wrappers",
-        "Episodes are truncated after horizon steps; with no_done_at_end every end is a cut, whose future has a value."),
+        "Episodes are truncated after horizon steps; with no_done_at_end every end is a cut."),
     *refused("env_task_fn", "set tasks from on_train_result, with trainer.workers.foreach_worker and foreach_env"),
     *ignored("render_env", "no windows are opened; rookery record, or Trainer.record, makes a film"),
     *refused("record_env monitor", "films are made afterwards: rookery record, or Trainer.record",
@@ -133,7 +133,7 @@ ENVIRONMENT = [
     *ignored("normalize_actions", "actions of bounded boxes are always learned as numbers from -1 to 1"),
     kept("clip_rewards", "True: what is learned from has the sign of the reward; a number: the reward cut off there."),
     *refused("clip_actions", "actions always stay within their box; leave it out, or set normalize_actions = True"),
-    *refused("preprocessor_pref", "pictures of Atari are prepared as DeepMind did; wrap the environment for another way"),
+    *refused("preprocessor_pref", "pictures of Atari are prepared as DeepMind did; wrap the environment for others"),
     kept("callbacks", "The class of the callbacks."),
     kept("explore", "False: actions that are asked for are the most likely ones; DQN, DDPG and TD3 then play so too."),
 ]  # fmt: skip
@@ -158,7 +158,8 @@ LEARNING = [
 
 EVALUATION = [
     kept("evaluation_interval", "Iterations between evaluations."),
-    *by(f.measuring, "evaluation_num_episodes evaluation_config.explore", "evaluation.episodes evaluation.deterministic",
+    *by(f.measuring, "evaluation_num_episodes evaluation_config.explore",
+        "evaluation.episodes evaluation.deterministic",
         "Episodes of an evaluation, and whether their actions are drawn."),
     kept("evaluation_config", "Keys that differ while policies are evaluated, such as env_config."),
     kept("custom_eval_function", "A function (trainer, workers) that evaluates instead."),
@@ -173,8 +174,8 @@ REPORTING = [
     kept("log_sys_usage", "Whether results have the section perf."),
     kept("logger_config", "What loggers of Tune are told."),
     *ignored("collect_metrics_timeout", "nothing is waited for"),
-    *ignored("num_cpus_per_worker num_gpus_per_worker custom_resources_per_worker num_cpus_for_driver placement_strategy",
-             NO_RAY),
+    *ignored("num_cpus_per_worker num_gpus_per_worker custom_resources_per_worker num_cpus_for_driver "
+             "placement_strategy", NO_RAY),
     *refused("extra_python_environs_for_driver extra_python_environs_for_worker",
              "there are no other processes to start: set the variables before this one starts"),
     *refused("input", "experience is played here; rookery learn RUN learns from a replay that was recorded"),
@@ -184,7 +185,7 @@ REPORTING = [
 ]  # fmt: skip
 
 MULTIAGENT = [
-    kept("multiagent.policies", "Policies by name: (class or None, spaces or None, keys of their own), or names alone."),
+    kept("multiagent.policies", "Policies by name: (class or None, spaces or None, own keys), or names alone."),
     kept("multiagent.policy_mapping_fn", "Agent to policy: a function of the agent, and of the episode where it takes "
          "one; None = the only policy, or policies named like agents."),
     kept("multiagent.policies_to_train", "Policies that learn; None = all. A function is asked once for each."),
@@ -258,7 +259,8 @@ REPLAY = [
     *by(f.replay, "buffer_size", f"{R}capacity", "Decisions kept.", f.OFF_POLICY),
     *by(f.replay, "prioritized_replay prioritized_replay_alpha prioritized_replay_beta prioritized_replay_eps "
         "final_prioritized_replay_beta prioritized_replay_beta_annealing_timesteps",
-        f"{R}kind {R}alpha {R}beta {R}priority_eps", "Whether decisions are drawn by what there was to learn from them.",
+        f"{R}kind {R}alpha {R}beta {R}priority_eps",
+        "Whether decisions are drawn by what there was to learn from them.",
         tuple(name for name in f.OFF_POLICY if name != "SimpleQ")),
     to("n_step", f"{A}n_step", "Decisions whose rewards a target counts.", ("DQN", "R2D2", "SAC", *f.DDPG_KIND)),
     to("learning_starts", f"{A}learning_starts", "Decisions before learning begins; until then actions are random.",
@@ -482,6 +484,3 @@ LINES = {
     "R2D2": "R2D2 is DQN on sequences, from what was remembered when they were played",
 }
 """What is to be said of an algorithm that is here by another name, or in another form."""
-
-assert set(NAMES) == set(CHANGES)
-assert COMMON

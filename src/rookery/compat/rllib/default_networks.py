@@ -92,7 +92,8 @@ class DefaultNetwork(nn.Module):
             window, step = _pair(kernel), _pair(stride)
             last = number == len(filters) - 1
             size = [
-                (side - w) // s + 1 if last else math.ceil(side / s) for side, w, s in zip(size, window, step, strict=True)
+                (side - w) // s + 1 if last else math.ceil(side / s)
+                for side, w, s in zip(size, window, step, strict=True)
             ]
             if min(size) < 1:
                 raise ConfigError(

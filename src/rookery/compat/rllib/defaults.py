@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
@@ -463,9 +461,10 @@ def __getattr__(name: str) -> Any:
 
 
 def default_callbacks() -> Any:
-    """Gives the class that ``callbacks`` is where nobody sets it; None where its module has not been written."""
-    module = f"{__package__}.callbacks"
-    return None if find_spec(module) is None else import_module(module).DefaultCallbacks
+    """Gives the class that ``callbacks`` is where nobody sets it."""
+    from rookery.compat.rllib.callbacks import DefaultCallbacks
+
+    return DefaultCallbacks
 
 
 def legacy_callbacks(functions: Mapping[str, Any]) -> Any:
@@ -518,10 +517,13 @@ def _over(low: Config, high: Mapping[str, Any], free: bool, above: str, problems
         before = low.get(key)
         if key not in low and not free:
             problems.append(f"rllib config: {above}{key}: there is no such key{nearest(str(key), list(low))}")
-        elif not (isinstance(before, dict) and isinstance(value, dict)):
-            low[key] = copied(value)
-        elif not above and key in REPLACED_BY_TYPE and value.get("type", before.get("type")) != before.get("type"):
+        elif not (isinstance(before, dict) and isinstance(value, dict)) or _other_type(above + str(key), before, value):
             low[key] = copied(value)
         else:
             low[key] = _over(before, value, free or (not above and key in FREE), f"{above}{key}.", problems)
     return low
+
+
+def _other_type(path: str, before: Config, value: Mapping[str, Any]) -> bool:
+    """Says whether a section is one that a new type replaces, and has one."""
+    return path in REPLACED_BY_TYPE and value.get("type", before.get("type")) != before.get("type")

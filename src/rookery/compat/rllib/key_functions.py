@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -148,9 +149,7 @@ def on_policy_batch(reader: Reader) -> Values:
     if reader.algorithm in PPO_KIND:
         minibatch = reader.whole("sgd_minibatch_size", 1)
         if reader.algorithm == "PPO" and minibatch > reader.whole("train_batch_size", 1):
-            reader.refuse(
-                "sgd_minibatch_size", f"must be at most train_batch_size = {reader.get('train_batch_size')}"
-            )
+            reader.refuse("sgd_minibatch_size", f"must be at most train_batch_size = {reader.get('train_batch_size')}")
         workers = max(reader.whole("num_workers"), 1) if reader.algorithm == "DDPPO" else 1
         values["algorithm.minibatch_size"] = minibatch * workers
     return values
@@ -257,7 +256,8 @@ def device(reader: Reader) -> Values:
         return {"device": "cpu"}
     if not torch.cuda.is_available():
         reader.refuse(
-            "num_gpus", "torch finds no GPU here; set num_gpus = 0, or install a torch with CUDA (docs/how-to/install.md)"
+            "num_gpus",
+            "torch finds no GPU here; set num_gpus = 0, or install a torch with CUDA (docs/how-to/install.md)",
         )
         return {"device": "cpu"}
     if gpus > 1:
@@ -296,7 +296,7 @@ def piecewise(reader: Reader, key: str, points: Any) -> Any:
         reader.refuse(key, "must be a list of [env steps, value], for example [[0, 1e-3], [100000, 1e-5]]")
         return 1.0
     steps = [point[0] for point in points]
-    if any(low >= high for low, high in zip(steps, steps[1:], strict=False)) or steps[0] < 0:
+    if any(low >= high for low, high in pairwise(steps)) or steps[0] < 0:
         reader.refuse(key, "env steps must ascend from 0 or later")
         return 1.0
     return Piecewise(tuple((float(step), float(value)) for step, value in points))
@@ -431,7 +431,7 @@ def memory(reader: Reader) -> Values:
         if many > 1:
             reader.refuse(f"model.attention_use_n_prev_{name}s", "attention looks back by itself; use 1 or 0")
         values[f"{path}previous_{name}"] = many > 0
-    if reader.algorithm == "R2D2" and not lstm and reader.get("model.custom_model") is None:
+    if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
         reader.refuse("model.use_lstm", "R2D2 learns policies that remember; set model.use_lstm = True, or use DQN")
     if (lstm or attends) and reader.algorithm in ("PG", "SimpleQ", *DDPG_KIND):
         use = "R2D2" if reader.algorithm == "SimpleQ" else "PPO"
@@ -501,7 +501,10 @@ def dueling(reader: Reader) -> Values:
 
 def q_target(reader: Reader) -> Values:
     """When the target network becomes a copy of the one that learns."""
-    return {"algorithm.target.every_env_steps": reader.whole("target_network_update_freq", 1), "algorithm.target.every": None}
+    return {
+        "algorithm.target.every_env_steps": reader.whole("target_network_update_freq", 1),
+        "algorithm.target.every": None,
+    }
 
 
 def q_exploration(reader: Reader) -> Values:
@@ -693,16 +696,14 @@ def sac_networks(reader: Reader) -> Values:
     """Layers of the actor and the critics of SAC."""
     what = "actor and critics have layers of the same kind here"
     names = ("fcnet_hiddens", "fcnet_activation", "post_fcnet_hiddens", "post_fcnet_activation")
-    layers, function, after, _ = (same(reader, (f"policy_model.{name}", f"Q_model.{name}"), what) for name in names)
+    layers, _, after, _ = (same(reader, (f"policy_model.{name}", f"Q_model.{name}"), what) for name in names)
     key = "policy_model.fcnet_activation" if layers else "policy_model.post_fcnet_activation"
     name = activation(reader, key)
-    if name not in OURS:
+    if name not in OURS and (layers or after):
         reader.refuse(key, f"must be one of {', '.join(OURS)}")
     for network in ("policy_model", "Q_model"):
         if reader.get(f"{network}.custom_model") is not None:
             reader.refuse(f"{network}.custom_model", "SAC's networks are made by settings; set fcnet_hiddens")
-    for key in sorted(key for key in reader.given if key.startswith("model.fcnet") or key.startswith("model.post_fc")):
-        reader.notes.append(f"{key} changes nothing: SAC's networks are policy_model and Q_model")
     return {
         "algorithm.model.hidden": (*(layers or ()), *(after or ())),
         "algorithm.model.activation": OURS.get(name, "relu"),
