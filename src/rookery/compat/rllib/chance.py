@@ -18,6 +18,7 @@ import numpy as np
 _turn = threading.RLock()
 """The generators are those of the process: copies that are stepped in threads take turns."""
 
+_generators: Any = np.random
 _everybody: Any = random.random.__self__  # type: ignore[attr-defined]
 _drawing: random.Random = _everybody
 
@@ -36,7 +37,7 @@ class Chance:
     def __init__(self, seed: int | None = None, libraries: bool = True) -> None:
         self.libraries = libraries
         self._random = random.Random(seed)
-        self._numpy = np.random.MT19937(seed)
+        self._numpy: np.random.BitGenerator = np.random.MT19937(seed)
         self._outside: list[tuple[Any, ...]] = []
 
     def seed(self, seed: int) -> None:
@@ -52,9 +53,9 @@ class Chance:
         if self.libraries:
             outside = random.getstate()
             random.setstate(self._random.getstate())
-        self._outside.append((_drawing, np.random.get_bit_generator(), outside))
+        self._outside.append((_drawing, _generators.get_bit_generator(), outside))
         _drawing = _everybody if self.libraries else self._random
-        np.random.set_bit_generator(self._numpy)
+        _generators.set_bit_generator(self._numpy)
         return self
 
     def __exit__(
@@ -62,8 +63,8 @@ class Chance:
     ) -> None:
         global _drawing
         _drawing, bits, outside = self._outside.pop()
-        self._numpy = np.random.get_bit_generator()
-        np.random.set_bit_generator(bits)
+        self._numpy = _generators.get_bit_generator()
+        _generators.set_bit_generator(bits)
         if outside is not None:
             self._random.setstate(random.getstate())
             random.setstate(outside)
@@ -102,7 +103,7 @@ def libraries_may_draw(env: Any) -> bool:
     What the methods of its class refer to is looked at, those of environments it wraps likewise, and so on through the
     modules that those refer to; a module draws if it knows `random` or anything of it.
     """
-    waiting = [method.__globals__ for inner in _inner(env) for method in _methods(type(inner))]
+    waiting = [method.__globals__ for inner in inside(env) for method in _methods(type(inner))]
     seen: set[int] = set()
     while waiting:
         namespace = waiting.pop()
@@ -115,7 +116,8 @@ def libraries_may_draw(env: Any) -> bool:
     return False
 
 
-def _inner(env: Any) -> Iterator[Any]:
+def inside(env: Any) -> Iterator[Any]:
+    """Goes through an environment and those it wraps, from the outside in."""
     seen: set[int] = set()
     while env is not None and id(env) not in seen:
         seen.add(id(env))
@@ -158,7 +160,8 @@ def _referred(namespace: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for value in list(namespace.values()):
         if isinstance(value, ModuleType):
-            found.append(vars(value))
+            if not type(value).__module__.startswith("rookery."):  # of those, who draws is known
+                found.append(vars(value))
             continue
         functions = [value] if isinstance(value, FunctionType) else []
         functions += list(_methods(value if isinstance(value, type) else type(value)))

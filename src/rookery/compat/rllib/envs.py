@@ -234,11 +234,11 @@ class GroupAgentsWrapper(MultiAgentEnv):
 
     def _joint(self, what: str) -> Space[Any] | None:
         """The Tuple of the spaces of a group's members, if all groups have the same and all spaces are known."""
-        by_agent = getattr(self.env, f"{what}_spaces", None) or {}
+        by_agent: Mapping[Any, Any] = getattr(self.env, f"{what}_spaces", None) or {}
         common = getattr(self.env, f"{what}_space", None)
         found = []
         for members in self.groups.values():
-            parts = [by_agent.get(agent, common) for agent in members]
+            parts: list[Any] = [by_agent.get(agent, common) for agent in members]
             if not all(isinstance(part, Space) for part in parts):
                 return None
             found.append(spaces.Tuple(parts))

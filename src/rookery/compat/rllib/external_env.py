@@ -194,9 +194,12 @@ class _Stepped:
     def __init__(self, external: ExternalEnv) -> None:
         self.external = external
         self._now: _Episode | None = None
+        self._first: Any = None  # what the episode showed, until something is decided
 
     def _begin(self) -> Any:
         """Waits for the next episode and returns what it shows first."""
+        if self._now is not None and self._first is not None:
+            return self._first  # nothing was decided since, as when a copy is looked at before it plays
         if self._now is not None:
             raise EnvError("an external environment ends its episodes itself: reset() in the middle of one")
         if not self.external.ident:
@@ -206,12 +209,14 @@ class _Stepped:
         if shown[2] is True or (isinstance(shown[2], Mapping) and shown[2].get(ALL)):
             self._now = None  # over before anything was to be decided
             return self._begin()
+        self._first = shown
         return shown
 
     def _go_on(self, action: Any) -> tuple[Any, Any, Any, Any]:
         """Gives an action to the episode and returns what it shows next."""
         if self._now is None:
             raise EnvError("an external environment was stepped before reset()")
+        self._first = None
         self._now.answers.put(action)
         shown: tuple[Any, Any, Any, Any] = self._wait(self._now.shown)
         if shown[2] is True or (isinstance(shown[2], Mapping) and shown[2].get(ALL)):

@@ -337,7 +337,7 @@ def _carry_names_along() -> None:
     reduce_function = cloudpickle.Pickler._dynamic_function_reduce
 
     def reduced(pickler: Any, function: FunctionType) -> tuple[Any, ...]:
-        taken = reduce_function(pickler, function)
+        taken: tuple[Any, ...] = reduce_function(pickler, function)
         if not is_script_code(function.__globals__):
             return taken
         _, arguments, state, *items, refill = taken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -33,12 +32,13 @@ def try_import_tf(error: bool = False) -> tuple[Any, Any, Any]:
     Raises:
         ImportError: If `error` is set and keras is not installed.
     """
+    from rookery.compat.rllib import finder
+
     if importlib.util.find_spec("keras") is None:
         if error:
             raise ImportError("TensorFlow's names stand on the package keras (pip install 'rookery[keras]')")
         return None, None, None
-    names = importlib.import_module("rookery.compat.rllib.tensorflow_names")
-    tf = names.tensorflow()
+    tf = finder.module("tensorflow")
     return getattr(getattr(tf, "compat", None), "v1", tf), tf, 2
 
 

@@ -13,21 +13,21 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv as TodaysPendulu
 from rookery.compat.rllib.gym_names import OldForm
 
 
-class CartPoleEnv(OldForm, TodaysCartPole):
+class CartPoleEnv(OldForm, TodaysCartPole):  # type: ignore[misc]
     """The pole on a cart, without a limit of steps."""
 
 
-class PendulumEnv(OldForm, TodaysPendulum):
+class PendulumEnv(OldForm, TodaysPendulum):  # type: ignore[misc]
     """The pendulum that is to be swung up, without a limit of steps."""
 
 
-class MountainCarEnv(OldForm, TodaysMountainCar):
+class MountainCarEnv(OldForm, TodaysMountainCar):  # type: ignore[misc]
     """The car in a valley, without a limit of steps."""
 
 
-class Continuous_MountainCarEnv(OldForm, TodaysContinuousMountainCar):
+class Continuous_MountainCarEnv(OldForm, TodaysContinuousMountainCar):  # type: ignore[misc]
     """The car in a valley with a continuous force, without a limit of steps."""
 
 
-class AcrobotEnv(OldForm, TodaysAcrobot):
+class AcrobotEnv(OldForm, TodaysAcrobot):  # type: ignore[misc]
     """Two links that are to be swung up, without a limit of steps."""

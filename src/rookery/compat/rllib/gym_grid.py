@@ -9,13 +9,13 @@ from gymnasium.envs.toy_text.taxi import TaxiEnv as TodaysTaxi
 from rookery.compat.rllib.gym_names import OldForm
 
 
-class FrozenLakeEnv(OldForm, TodaysFrozenLake):
+class FrozenLakeEnv(OldForm, TodaysFrozenLake):  # type: ignore[misc]
     """A frozen lake with holes."""
 
 
-class TaxiEnv(OldForm, TodaysTaxi):
+class TaxiEnv(OldForm, TodaysTaxi):  # type: ignore[misc]
     """A taxi that carries passengers."""
 
 
-class CliffWalkingEnv(OldForm, TodaysCliffWalking):
+class CliffWalkingEnv(OldForm, TodaysCliffWalking):  # type: ignore[misc]
     """A walk along a cliff."""

@@ -64,9 +64,8 @@ class Env:
     def __enter__(self) -> Env:
         return self
 
-    def __exit__(self, *raised: object) -> bool:
+    def __exit__(self, *raised: object) -> None:
         self.close()
-        return False
 
 
 class GoalEnv(Env):
@@ -220,7 +219,7 @@ class OldForm(Env):
         if mode == "human":
             say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') gives pictures")
             return True
-        inner = getattr(self._todays(), "unwrapped", self)
+        inner: Any = getattr(self._todays(), "unwrapped", self)
         before, inner.render_mode = inner.render_mode, mode
         try:
             return self._todays().render()
@@ -268,7 +267,11 @@ class FromToday(OldForm):
     def unwrapped(self) -> Any:
         """The environment inside all wrappers, in the old form."""
         inner = self._todays().unwrapped
-        return self if inner is self._todays() else FromToday(inner)
+        if inner is self._todays():
+            return self
+        bare = FromToday(inner)
+        bare.__dict__["spec"] = self.spec
+        return bare
 
     def __str__(self) -> str:
         return str(self._todays())

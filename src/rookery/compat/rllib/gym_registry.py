@@ -59,6 +59,8 @@ class EnvSpec:
         if self.entry_point is None:
             raise error.Error(f"{self.id} has no entry_point, so it cannot be made")
         env = load(self.entry_point)(**{**self._kwargs, **kwargs})
+        if isinstance(env, gymnasium.Env) and not isinstance(env, Env):
+            env = FromToday(env)
         _put_spec(env, self)
         if self.max_episode_steps is not None:
             return TimeLimit(env, self.max_episode_steps)
@@ -70,8 +72,8 @@ class EnvSpec:
 
 def _put_spec(env: Any, spec: EnvSpec) -> None:
     inner = getattr(env, "unwrapped", env)
-    if isinstance(inner, FromToday):
-        inner.__dict__["spec"] = spec
+    if isinstance(env, FromToday):
+        env.__dict__["spec"] = spec
     elif not isinstance(inner, gymnasium.Env) or isinstance(inner, Env):
         inner.spec = spec
 

@@ -33,14 +33,16 @@ def create_seed(a: int | str | bytes | None = None, max_bytes: int = 8) -> int:
         max_bytes: Size of the seed.
     """
     if a is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) % min(SIZE, 256**max_bytes)
+        made: int = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) % min(SIZE, 256**max_bytes)
+        return made
     if isinstance(a, str | bytes):
         return hash_seed(int.from_bytes(a.encode() if isinstance(a, str) else a, "little"), max_bytes)
     if not isinstance(a, int | np.integer) or a < 0:
         from gymnasium.error import Error
 
         raise Error(f"a seed is a whole number from 0 on, not {a!r}")
-    return int(a) % 256**max_bytes
+    seed: int = int(a) % 256**max_bytes
+    return seed
 
 
 def hash_seed(seed: int | None = None, max_bytes: int = 8) -> int:

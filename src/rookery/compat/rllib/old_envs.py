@@ -6,6 +6,7 @@ generators `random` and `numpy.random`, of which each copy gets its own state (`
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rookery.compat.rllib.chance import Chance, libraries_may_draw
+from rookery.compat.rllib.chance import Chance, inside, libraries_may_draw
 from rookery.compat.rllib.gym_names import TRUNCATED, Env
 from rookery.compat.rllib.notices import say_once
 from rookery.envs.dict_env import ALL
@@ -60,13 +61,7 @@ def is_old(env: Any) -> bool:
 
 def speaks_in_dicts(env: Any) -> bool:
     """Says whether an environment of 2021 is one of several agents: it, or one inside it, is a `MultiAgentEnv`."""
-    seen: set[int] = set()
-    while env is not None and id(env) not in seen:
-        seen.add(id(env))
-        if any(base.__name__ == "MultiAgentEnv" for base in type(env).__mro__):
-            return True
-        env = getattr(env, "__dict__", {}).get("env")
-    return False
+    return any(base.__name__ == "MultiAgentEnv" for inner in inside(env) for base in type(inner).__mro__)
 
 
 def _takes_seed(env: Any) -> bool:
@@ -86,14 +81,13 @@ class _Adapted:
     def __init__(self, env: Any) -> None:
         self.env = env
         self._chance = Chance(libraries=libraries_may_draw(env))
+        self._spaces = _own_spaces(env)
 
     def _restarted(self, seed: int | None) -> Any:
         if seed is not None:
             self._chance.seed(seed)
-            for name in ("action_space", "observation_space"):  # an environment may draw from its spaces
-                space = getattr(self.env, name, None)
-                if isinstance(space, spaces.Space):
-                    space.seed(seed)
+            for space in self._spaces:
+                space.seed(seed)
         with self._chance:
             if seed is not None and callable(getattr(self.env, "seed", None)):
                 self.env.seed(seed)
@@ -116,6 +110,24 @@ class _Adapted:
 
     def __str__(self) -> str:
         return f"<{type(self).__name__} of {self.env}>"
+
+
+def _own_spaces(env: Any) -> list[spaces.Space[Any]]:
+    """Gives an environment, and those it wraps, spaces of their own, and returns them: it may draw from them."""
+    found: dict[int, spaces.Space[Any]] = {}
+    memo: dict[int, Any] = {}
+    for inner in inside(env):
+        for name in ("action_space", "observation_space"):
+            space = getattr(inner, name, None)
+            if not isinstance(space, spaces.Space):
+                continue
+            own = copy.deepcopy(space, memo)
+            try:
+                setattr(inner, name, own)
+            except AttributeError:  # a property, which may give a new one each time
+                own = space
+            found[id(own)] = own
+    return list(found.values())
 
 
 def _picture(render: Callable[..., Any]) -> Any:

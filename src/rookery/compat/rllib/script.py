@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from rookery.compat.rllib import finder
 from rookery.compat.rllib.finder import script_builtins, show_names_in
 from rookery.core.errors import ConfigError, RookeryError
 
@@ -141,14 +142,17 @@ def told(error: BaseException) -> str:
     while trace is not None and _is_between(trace):
         trace = trace.tb_next
     if not isinstance(error, RookeryError):
-        return "".join(traceback.format_exception(type(error), error.with_traceback(trace), trace))
+        shown = traceback.TracebackException(type(error), error, trace)
+        while len(shown.stack) > 1 and shown.stack[-1].filename == finder.__file__:  # what looks names up
+            shown.stack.pop()
+        return "".join(shown.format())
     lines: list[traceback.FrameSummary] = []
     while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith("rookery."):
         lines += traceback.extract_tb(trace, limit=1)
         trace = trace.tb_next
-    shown = ["Traceback (most recent call last):\n", *traceback.format_list(lines)] if lines else []
+    began = ["Traceback (most recent call last):\n", *traceback.format_list(lines)] if lines else []
     problems = error.problems if isinstance(error, ConfigError) else (str(error),)
-    return "".join([*shown, *(f"error: {problem}\n" for problem in problems)])
+    return "".join([*began, *(f"error: {problem}\n" for problem in problems)])
 
 
 def _is_between(trace: TracebackType) -> bool:
