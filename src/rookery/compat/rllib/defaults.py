@@ -443,11 +443,15 @@ DEFAULT_CONFIGS: dict[str, Config]
 
 
 def __getattr__(name: str) -> Any:
-    """Makes the whole configurations when one is first asked for.
+    """Makes the whole configurations when one is first asked for; ``PPO_DEFAULT_CONFIG`` is that of PPO.
 
     Raises:
         AttributeError: For another name.
     """
+    owner = next((each for each in CHANGES if name == f"{each.upper()}_DEFAULT_CONFIG"), None)
+    if owner is not None:
+        found: Config = __getattr__("DEFAULT_CONFIGS")[owner]
+        return found
     if name not in ("COMMON_CONFIG", "DEFAULT_CONFIGS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     common = copied(COMMON) | {"callbacks": default_callbacks()}
