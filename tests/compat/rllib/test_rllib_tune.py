@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from rookery.compat.rllib.trainable import Trainable
-from rookery.compat.rllib.tuning import experiment, registry, schedulers, search, session, space, stopper
+from rookery.compat.rllib.tuning import (
+    experiment,
+    registry,
+    saving,
+    schedulers,
+    search,
+    session,
+    space,
+    stopper,
+    tuner,
+)
 from rookery.compat.rllib.tuning.analysis import Analysis, ExperimentAnalysis
 from rookery.compat.rllib.tuning.callback import Callback, LoggerCallback
 from rookery.compat.rllib.tuning.errors import TuneError
@@ -646,3 +656,31 @@ def test_trials_run_in_processes(results):
     analysis = run(whoami, config={"x": space.grid_search([1, 2])}, stop=None, resources_per_trial={"cpu": 0.5})
     assert [trial.last_result["x"] for trial in analysis.trials] == [1, 2]
     assert os.getpid() not in {trial.last_result["pid_there"] for trial in analysis.trials}
+
+
+# --- the thin form of 2.x ---------------------------------------------------------------------------------------------
+
+
+def test_a_tuner_of_today_runs_the_same(results):
+    made = tuner.Tuner(
+        Climb,
+        param_space={"lr": space.grid_search([1, 2])},
+        tune_config=tuner.TuneConfig(metric="score", mode="max"),
+        run_config=tuner.RunConfig(
+            name="mine", stop={"training_iteration": 2}, verbose=0,
+            checkpoint_config=tuner.CheckpointConfig(checkpoint_frequency=1, num_to_keep=1),
+        ),
+    )  # fmt: skip
+    grid = made.fit()
+    assert len(grid) == 2 and grid.num_errors == 0
+    best = grid.get_best_result()
+    assert best.config["lr"] == 2 and best.metrics["score"] == 4
+    assert best.checkpoint.value.endswith("checkpoint_000002/checkpoint-2")
+    assert best.path.startswith(str(results / "mine"))
+    failed = tuner.Tuner(Fails, param_space={"lr": 2}, run_config=tuner.RunConfig(verbose=0)).fit()
+    assert failed.num_errors == 1 and "mine" in failed.errors[0]
+
+
+def test_checkpoints_of_a_class_are_checked():
+    assert saving.validate_save_restore(Climb, {"lr": 1})
+    assert saving.validate_save_restore(Climb, {"lr": 1}, use_object_store=True)

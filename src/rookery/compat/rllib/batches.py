@@ -124,7 +124,9 @@ class LearnHook(BatchHook):
         for piece in pieces_of(rollout):
             batch = columns_of(rollout, piece.rows, self._policy)
             self._tell_of(piece, batch)
-            reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(np.asarray(batch["rewards"]), dtype=reward.dtype)
+            reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(
+                np.asarray(batch["rewards"]), dtype=reward.dtype
+            )
         return replace(rollout, reward=reward)
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:

@@ -21,7 +21,7 @@ import rookery
 from rookery.compat.rllib.batches import LearnHook
 from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overrides
 from rookery.compat.rllib.catalog import ModelCatalog, custom_model, network_factory
-from rookery.compat.rllib.config import Translation, translated
+from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.envs import EnvContext
 from rookery.compat.rllib.gym_registry import make as make_gym
@@ -202,7 +202,9 @@ class Trainer(Trainable):
         if self._known is not None:
             env, limit = self._known.id, self._known.max_episode_steps
             steps = {} if limit is None else {"max_episode_steps": limit}
-            layers.append(Layer("rllib config: env_config", {"env.config": {**self._known.kwargs, **told.env_config, **steps}}))
+            layers.append(
+                Layer("rllib config: env_config", {"env.config": {**self._known.kwargs, **told.env_config, **steps}})
+            )
         policies: dict[str, Any] = {}
         for name, entry in told.policies.items():
             policies[name] = {} if entry.trained else {"frozen": True}
@@ -325,7 +327,9 @@ class Trainer(Trainable):
         ]
         steps = sum(each.length for each in episodes)
         spent = performance({}, steps)["sampler_perf"]
-        return {"evaluation": {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}}
+        return {
+            "evaluation": {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
+        }
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
@@ -400,7 +404,9 @@ class Trainer(Trainable):
         """Takes over weights of policies by name."""
         for name, values in weights.items():
             if name not in self.policy_facades:
-                raise ConfigError(f"set_weights: there is no policy {name!r}; there are {', '.join(self.policy_facades)}")
+                raise ConfigError(
+                    f"set_weights: there is no policy {name!r}; there are {', '.join(self.policy_facades)}"
+                )
             self.policy_facades[name].set_weights(values)
 
     @property
@@ -650,4 +656,12 @@ def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, 
     return {**copy.deepcopy(dict(base_config)), **extra_config}
 
 
-__all__ = ["ALGORITHMS", "ModelCatalog", "TRAINERS", "Trainer", "build_trainer", "get_preprocessor", "get_trainer_class"]
+__all__ = [
+    "ALGORITHMS",
+    "TRAINERS",
+    "ModelCatalog",
+    "Trainer",
+    "build_trainer",
+    "get_preprocessor",
+    "get_trainer_class",
+]

@@ -98,6 +98,7 @@ class Setup:
         resume: Whether to go on with the newest experiment in `folder`.
         max_failures: How often a trial may fail and go on.
         raise_on_failed_trial: Whether a failed trial is an error at the end.
+        max_concurrent: Trials at the same time, at most.
         others: Further arguments of `Orders`.
         work: Further arguments of the job.
     """
@@ -121,6 +122,7 @@ class Setup:
     resume: bool
     max_failures: int
     raise_on_failed_trial: bool
+    max_concurrent: int | None = None
     others: Mapping[str, Any] = field(default_factory=dict)
     work: Mapping[str, Any] = field(default_factory=dict)
 
@@ -200,6 +202,7 @@ def run_given(given: dict[str, Any]) -> ExperimentAnalysis:
         ConfigError: If it is several experiments, or an argument is wrong.
     """
     target, old = given["run_or_experiment"], given.pop("old")
+    given["max_concurrent_trials"] = old.get("max_concurrent_trials")
     if isinstance(target, Experiment):
         return target.run(**{key: given[key] for key in Experiment.SHARED})
     if isinstance(target, list | tuple):
@@ -270,7 +273,7 @@ def setup_of(given: Mapping[str, Any]) -> Setup:
         num_samples=FOREVER if given["num_samples"] == -1 else -(-given["num_samples"] // plan.repeats),
         metric=metric, mode=mode, cpus=cpus or 1.0, gpus=gpus, resume=bool(given["resume"]),
         max_failures=FOREVER if given["max_failures"] < 0 else given["max_failures"],
-        raise_on_failed_trial=given["raise_on_failed_trial"],
+        raise_on_failed_trial=given["raise_on_failed_trial"], max_concurrent=given["max_concurrent_trials"],
         others={key: given[key] for key in ("checkpoint_at_end", "keep_checkpoints_num", "checkpoint_score_attr",
                                             "fail_fast", "trial_name_creator", "trial_dirname_creator")},
         work={"checkpoint_freq": given["checkpoint_freq"], "restore": given["restore"],
@@ -387,7 +390,7 @@ def earlier(setup: Setup) -> tuple[Path, dict[str, Any]]:
 
 def concurrent(setup: Setup) -> int | None:
     """Returns how many trials may run at the same time; None = as many as there are cores for."""
-    limits = [setup.plan.max_concurrent]
+    limits = [setup.plan.max_concurrent, setup.max_concurrent]
     if _Machine.num_cpus:
         limits.append(max(1, int(_Machine.num_cpus // setup.cpus)))
     if _Machine.local_mode or setup.total == 1:

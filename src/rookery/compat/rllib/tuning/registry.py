@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from rookery.compat.rllib.trainable import Trainable, wrap_function
@@ -74,16 +75,46 @@ def get_trainable_cls(trainable_name: str) -> type[Trainable]:
     """
     if trainable_name in _TRAINABLES:
         return _TRAINABLES[trainable_name]
-    try:
-        from rookery.compat.rllib import trainers
-    except ImportError:
-        hint = nearest(trainable_name, list(_TRAINABLES))
-        raise ConfigError(f"{trainable_name!r}: no trainable is registered under this name{hint}") from None
+    if hint := nearest(trainable_name, list(_TRAINABLES)):
+        raise ConfigError(f"{trainable_name!r}: no trainable is registered under this name{hint}")
+    trainers = import_module("rookery.compat.rllib.trainers")  # which import this module
     found: type[Trainable] = trainers.get_trainer_class(trainable_name)
     return found
 
 
 validate_trainable = get_trainable_cls
+
+
+ENV_CREATOR = "env_creator"
+TRAINABLE_CLASS = "trainable_class"
+
+
+class GlobalRegistry:
+    """The registry as ``ray.tune.registry._global_registry``."""
+
+    def get(self, category: str, key: str) -> Any:
+        """Returns what is registered under a name.
+
+        Raises:
+            ValueError: If nothing is.
+        """
+        if not self.contains(category, key):
+            raise ValueError(f"{category}: nothing is registered as {key!r}")
+        return _ENVIRONMENTS[key] if category == ENV_CREATOR else _TRAINABLES[key]
+
+    def contains(self, category: str, key: str) -> bool:
+        """Says whether something is registered under a name."""
+        return key in (_ENVIRONMENTS if category == ENV_CREATOR else _TRAINABLES)
+
+    def register(self, category: str, key: str, value: Any) -> None:
+        """Registers something under a name."""
+        if category == ENV_CREATOR:
+            register_env(key, value)
+        else:
+            register_trainable(key, value)
+
+
+global_registry = GlobalRegistry()
 
 
 def registered() -> dict[str, Mapping[str, Any]]:

@@ -61,3 +61,9 @@ def new_directory(prefix: str = "", parent: str | None = None) -> str:
     place.mkdir(parents=True, exist_ok=True)
     moment = datetime.now().strftime(DATE)
     return tempfile.mkdtemp(prefix=f"{prefix}_{moment}" if prefix else moment, dir=place)
+
+
+def __getattr__(name: str) -> str:
+    if name == "DEFAULT_RESULTS_DIR":  # asked late, so that TUNE_RESULT_DIR may be set in a script
+        return results_directory()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,698 @@
+"""The functions of ``ray`` itself, in this process: tasks and actors are called where they stand, in their order.
+
+What is put, given to a task or actor, or returned by one is copied, as between processes of Ray; what cannot be copied
+(an environment with a window, a compiled object) is shared, which is all there is within one process. An exception is
+kept, and raised by `get`. There is no cluster: ``address=`` is refused with what to use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import inspect
+import itertools
+import os
+import platform
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rookery.compat.rllib.ray_exceptions import RayActorError, RayTaskError
+from rookery.compat.rllib.trainable import node_ip
+from rookery.compat.rllib.tuning.experiment import use_machine
+from rookery.compat.rllib.tuning.reporters import say
+from rookery.core.errors import ConfigError
+from rookery.core.processor import usable_cores
+from rookery.tune.executors.processes import visible_gpus
+
+__version__ = "1.4.0+rookery"
+
+LOCAL_MODE = 2
+SCRIPT_MODE = 0
+WORKER_MODE = 1
+
+HERE = ("local", "auto:local")
+"""Addresses that mean this machine."""
+
+_numbers = itertools.count(1)
+
+
+class _Ray:
+    """What was begun.
+
+    Attributes:
+        initialized: Whether `init` was called.
+        told: Whether the line about this process was printed.
+        named: Actors by namespace and name.
+        machine: What `init` was told of the machine.
+    """
+
+    initialized = False
+    told = False
+    named: dict[tuple[str, str], ActorHandle] = {}
+    machine: dict[str, Any] = {}
+    namespace = ""
+
+
+class ClientContext(dict[str, Any]):
+    """What `init` returns: where a Ray of several processes would be; the keys are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __enter__(self) -> ClientContext:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        shutdown()
+
+    def disconnect(self) -> None:
+        """Ends what `init` has begun."""
+        shutdown()
+
+
+def init(
+    address: str | None = None,
+    *,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    resources: Mapping[str, float] | None = None,
+    local_mode: bool = False,
+    ignore_reinit_error: bool = False,
+    namespace: str | None = None,
+    **others: Any,
+) -> ClientContext:
+    """Begins; prints one line.
+
+    Args:
+        address: Where a cluster is; None or ``local`` = here.
+        num_cpus: Cores that trials share; None = all there are.
+        num_gpus: GPUs as `cluster_resources` shows them; None = those there are.
+        resources: Further resources, likewise.
+        local_mode: Whether trials of ``tune.run`` stay in this process, one after the other.
+        ignore_reinit_error: Whether a second call is no error.
+        namespace: Of the names of actors.
+        others: All other arguments of 2021, which are about processes that are not begun here.
+
+    Raises:
+        RuntimeError: At a second call.
+        ConfigError: If an address is given.
+    """
+    address = address or (os.environ.get("RAY_ADDRESS") if address is None else None)
+    refuse_address("ray.init", address)
+    if _Ray.initialized:
+        if ignore_reinit_error:
+            return _context()
+        raise RuntimeError(
+            "ray.init was called before; call ray.shutdown() first, or ray.init(ignore_reinit_error=True)"
+        )
+    _Ray.initialized, _Ray.namespace = True, namespace or ""
+    _Ray.machine = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
+    use_machine(local_mode, num_cpus)
+    if not _Ray.told:
+        _Ray.told = True
+        say(f"ray: tasks and actors run in this process, in their order; trials share {usable_cores()} cores")
+    return _context()
+
+
+def refuse_address(what: str, address: str | None) -> None:
+    """Refuses a cluster.
+
+    Raises:
+        ConfigError: If an address is one.
+    """
+    if address and address not in HERE:
+        raise ConfigError(
+            f"{what}(address={address!r}): scripts of 2021 run on one machine here; nothing goes to a cluster; leave "
+            "it out. Trials on a Ray cluster: rookery tune FILE.yaml tune.workers=ray (pip install 'rookery[ray]')"
+        )
+
+
+def _context() -> ClientContext:
+    """The facts that Ray returned; those about processes that do not exist are None."""
+    ip = node_ip()
+    return ClientContext(
+        node_ip_address=ip, raylet_ip_address=ip, redis_address=None, object_store_address=None,
+        raylet_socket_name=None, webui_url=None, session_dir=None, metrics_export_port=None, node_id=_NODE,
+    )  # fmt: skip
+
+
+_NODE = secrets.token_hex(28)
+
+
+def shutdown(_exiting_interpreter: bool = False) -> None:
+    """Ends what `init` has begun, and forgets actors."""
+    for actor in list(_Ray.named.values()):
+        kill(actor)
+    _Ray.named.clear()
+    _Ray.initialized, _Ray.machine, _Ray.namespace = False, {}, ""
+    use_machine(False, None)
+
+
+def is_initialized() -> bool:
+    """Says whether `init` was called."""
+    return _Ray.initialized
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+class ObjectRef:
+    """What stands for a value until `get` is called.
+
+    Args:
+        value: The value.
+        error: What is raised in its place.
+    """
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        self._value, self._error = value, error
+        self._hex = f"{next(_numbers):056x}"
+
+    def hex(self) -> str:
+        """Returns a name of its own."""
+        return self._hex
+
+    def binary(self) -> bytes:
+        """Returns the name as bytes."""
+        return bytes.fromhex(self._hex)
+
+    def is_nil(self) -> bool:
+        """Says no: it stands for something."""
+        return False
+
+    def future(self) -> Any:
+        """Returns a future that is done."""
+        from concurrent.futures import Future
+
+        made: Future[Any] = Future()
+        if self._error is not None:
+            made.set_exception(self._error)
+        else:
+            made.set_result(self._value)
+        return made
+
+    def __await__(self) -> Any:
+        return _value_of(self)
+        yield
+
+    def __deepcopy__(self, memo: Any) -> ObjectRef:
+        return self
+
+    def __repr__(self) -> str:
+        return f"ObjectRef({self._hex})"
+
+
+ObjectID = ObjectRef
+
+
+def copied(value: Any) -> Any:
+    """Returns a copy of a value; the value itself if it cannot be copied."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # whatever an object does when it is copied: within one process it can be shared
+        return value
+
+
+def put(value: Any) -> ObjectRef:
+    """Keeps a copy of a value."""
+    if isinstance(value, ObjectRef):
+        raise TypeError("ray.put: takes a value, not what ray.put or a task has returned")
+    return ObjectRef(copied(value))
+
+
+def _value_of(ref: ObjectRef) -> Any:
+    if ref._error is not None:
+        raise ref._error
+    return ref._value
+
+
+def get(object_refs: Any, *, timeout: float | None = None) -> Any:
+    """Returns the value of a reference, or the values of a list of them; raises what their tasks have raised."""
+    if isinstance(object_refs, ObjectRef):
+        return _value_of(object_refs)
+    if not isinstance(object_refs, list | tuple) or not all(isinstance(ref, ObjectRef) for ref in object_refs):
+        raise ValueError("ray.get: takes what ray.put or a .remote() call has returned, or a list of such")
+    return [_value_of(ref) for ref in object_refs]
+
+
+def wait(
+    object_refs: Sequence[ObjectRef], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    """Returns as many references as are wanted, and the others; all of them are ready."""
+    refs = list(object_refs)
+    if not all(isinstance(ref, ObjectRef) for ref in refs):
+        raise TypeError("ray.wait: takes a list of what .remote() calls have returned")
+    if len(set(refs)) < len(refs):
+        raise ValueError("ray.wait: names a reference twice")
+    if not 0 < num_returns <= len(refs):
+        raise ValueError(f"ray.wait: num_returns = {num_returns}: must be from 1 to the {len(refs)} references")
+    return refs[:num_returns], refs[num_returns:]
+
+
+def cancel(object_ref: ObjectRef, *, force: bool = False, recursive: bool = True) -> None:
+    """Does nothing: a task has ended before its reference is there."""
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def _called(name: str, function: Callable[..., Any], args: Any, kwargs: Any, num_returns: int | None) -> Any:
+    """Calls a function with copies; returns a reference, or as many as it has results."""
+    count = 1 if num_returns is None else num_returns
+    try:
+        given = [_value_of(part) if isinstance(part, ObjectRef) else copied(part) for part in args]
+        named = {key: _value_of(part) if isinstance(part, ObjectRef) else copied(part) for key, part in kwargs.items()}
+        result = function(*given, **named)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+    except (KeyboardInterrupt, SystemExit, _ActorExit):
+        raise
+    except RayTaskError as error:  # of a task whose result was an argument
+        refs = [ObjectRef(error=error) for _ in range(count)]
+    except BaseException as error:
+        raised = error if isinstance(error, RayActorError) else RayTaskError(name, error).as_instanceof_cause()
+        refs = [ObjectRef(error=raised) for _ in range(count)]
+    else:
+        if count == 1:
+            return ObjectRef(copied(result))
+        if count and (not isinstance(result, list | tuple) or len(result) != count):
+            wrong = ValueError(f"{name}: returned {type(result).__name__}: must return {count} values (num_returns)")
+            refs = [ObjectRef(error=RayTaskError(name, wrong).as_instanceof_cause()) for _ in range(count)]
+        else:
+            refs = [ObjectRef(copied(part)) for part in result][:count] if count else []
+    return None if not refs else refs[0] if count == 1 else refs
+
+
+class RemoteFunction:
+    """A function whose ``.remote(...)`` calls it.
+
+    Args:
+        function: The function.
+        options: Of `remote`: only ``num_returns`` changes anything here.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        self._function, self._options = function, dict(options)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuses: a call without ``.remote`` is a slip."""
+        raise TypeError(f"{self.__name__} is a remote function: call {self.__name__}.remote(...)")  # type: ignore[attr-defined]
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function; returns a reference."""
+        name = getattr(self._function, "__name__", "function")
+        return _called(name, self._function, args, kwargs, self._options.get("num_returns"))
+
+    def options(self, **options: Any) -> RemoteFunction:
+        """Returns the function with other options."""
+        return RemoteFunction(self._function, {**self._options, **options})
+
+
+class ActorClass:
+    """A class whose ``.remote(...)`` makes an object that methods are called on with ``.remote(...)``.
+
+    Args:
+        kind: The class.
+        options: Of `remote`: ``name`` and ``namespace`` count here.
+    """
+
+    def __init__(self, kind: type, options: Mapping[str, Any]) -> None:
+        self.__ray_actor_class__ = kind
+        self._options = dict(options)
+        self.__name__, self.__doc__, self.__module__ = kind.__name__, kind.__doc__, kind.__module__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuses: a call without ``.remote`` is a slip."""
+        raise TypeError(f"{self.__name__} is an actor class: call {self.__name__}.remote(...)")
+
+    def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
+        raise TypeError(f"{self.__name__}: derive from the class without @ray.remote, and decorate the derived one")
+
+    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+        """Makes the object."""
+        space = self._options.get("namespace") or _Ray.namespace
+        name = self._options.get("name")
+        if name is not None and (space, name) in _Ray.named:
+            raise ValueError(f"an actor named {name!r} is there already; ray.get_actor({name!r}) returns it")
+        handle = ActorHandle(self.__ray_actor_class__, args, kwargs)
+        if name is not None:
+            _Ray.named[space, name] = handle
+        return handle
+
+    def options(self, **options: Any) -> ActorClass:
+        """Returns the class with other options."""
+        return ActorClass(self.__ray_actor_class__, {**self._options, **options})
+
+
+class ActorHandle:
+    """An object whose methods are called with ``.remote(...)``.
+
+    Args:
+        kind: Its class.
+        args: Arguments of its constructor.
+        kwargs: Likewise, by name.
+    """
+
+    def __init__(self, kind: type, args: Any, kwargs: Any) -> None:
+        self._kind = kind
+        self._gone = ""
+        self._actor_id = secrets.token_hex(12)
+        made = _called(f"{kind.__name__}.__init__", _Holder(kind), args, kwargs, None)
+        self._object: Any = None
+        if made._error is not None:
+            self._gone = f"its constructor has failed: {made._error}"
+        else:
+            self._object = made._value.held
+
+    def __getattr__(self, name: str) -> ActorMethod:
+        if name == "__ray_terminate__":
+            return ActorMethod(self, name, None)
+        if name.startswith("__") or not hasattr(self._kind, name):
+            raise AttributeError(f"{self._kind.__name__} has no method {name!r}")
+        return ActorMethod(self, name, getattr(getattr(self._kind, name), "__ray_num_returns__", None))
+
+    def _call(self, name: str, args: Any, kwargs: Any, num_returns: int | None) -> Any:
+        """Calls a method."""
+        where = f"{self._kind.__name__}.{name}"
+        if name == "__ray_terminate__":
+            kill(self)
+            return ObjectRef(None)
+        if self._gone:
+            error = RayActorError(f"{self._kind.__name__}: the actor is gone: {self._gone}")
+            return _called(where, functools.partial(_raise, error), (), {}, num_returns)
+        try:
+            return _called(where, getattr(self._object, name), args, kwargs, num_returns)
+        except _ActorExit:
+            self._gone = "it has ended itself"
+            return ObjectRef(None)
+
+    def __deepcopy__(self, memo: Any) -> ActorHandle:
+        return self
+
+    def __repr__(self) -> str:
+        return f"Actor({self._kind.__name__}, {self._actor_id})"
+
+
+class _Holder:
+    """Makes an object that is not copied when it is returned."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.held: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Holder:
+        self.held = self.kind(*args, **kwargs)
+        return self
+
+    def __deepcopy__(self, memo: Any) -> _Holder:
+        return self
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class ActorMethod:
+    """A method of an actor.
+
+    Args:
+        handle: The actor.
+        name: Name of the method.
+        num_returns: How many values it returns.
+    """
+
+    def __init__(self, handle: ActorHandle, name: str, num_returns: int | None) -> None:
+        self._handle, self._name, self._num_returns = handle, name, num_returns
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuses: a call without ``.remote`` is a slip."""
+        raise TypeError(f"{self._name} is a method of an actor: call .{self._name}.remote(...)")
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method; returns a reference."""
+        return self._handle._call(self._name, args, kwargs, self._num_returns)
+
+    def options(self, num_returns: int | None = None, **options: Any) -> ActorMethod:
+        """Returns the method with another number of results."""
+        return ActorMethod(self._handle, self._name, num_returns)
+
+
+def remote(*args: Any, **options: Any) -> Any:
+    """Makes a function or class remote: ``@ray.remote``, ``@ray.remote(num_cpus=1)``, ``ray.remote(Class)``."""
+    if len(args) == 1 and not options and (callable(args[0]) or isinstance(args[0], type)):
+        return _made_remote(args[0], {})
+    if args or not options:
+        raise TypeError("ray.remote: is used as @ray.remote or @ray.remote(num_cpus=1)")
+    return lambda thing: _made_remote(thing, options)
+
+
+def _made_remote(thing: Any, options: Mapping[str, Any]) -> Any:
+    if isinstance(thing, type):
+        return ActorClass(thing, options)
+    if isinstance(thing, RemoteFunction | ActorClass) or not callable(thing):
+        raise TypeError(f"ray.remote: takes a function or a class, not {type(thing).__name__}")
+    return RemoteFunction(thing, options)
+
+
+def method(*, num_returns: int = 1, **options: Any) -> Callable[[Any], Any]:
+    """Says how many values a method of an actor returns: ``@ray.method(num_returns=2)``."""
+
+    def decorated(function: Any) -> Any:
+        function.__ray_num_returns__ = num_returns
+        return function
+
+    return decorated
+
+
+class _ActorExit(BaseException):
+    """Ends an actor from inside."""
+
+
+def exit_actor() -> None:
+    """Ends the actor whose method calls this."""
+    raise _ActorExit
+
+
+def kill(actor: Any, *, no_restart: bool = True) -> None:
+    """Ends an actor: its methods raise from now on."""
+    if not isinstance(actor, ActorHandle):
+        raise ValueError("ray.kill: takes an actor, not a reference or anything else")
+    actor._gone, actor._object = "it was killed", None
+    for key in [key for key, known in _Ray.named.items() if known is actor]:
+        del _Ray.named[key]
+
+
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
+    """Returns the actor of a name.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    space = namespace or _Ray.namespace
+    if (space, name) not in _Ray.named:
+        raise ValueError(f"there is no actor named {name!r}; make one with .options(name={name!r}).remote()")
+    return _Ray.named[space, name]
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def cluster_resources() -> dict[str, float]:
+    """Returns what there is, or what `init` was told there is."""
+    found = {"CPU": float(usable_cores()), "GPU": float(len(visible_gpus())), f"node:{node_ip()}": 1.0}
+    told = {name: float(amount) for name, amount in _Ray.machine.items() if amount is not None}
+    return {name: amount for name, amount in {**found, **told}.items() if amount}
+
+
+def available_resources() -> dict[str, float]:
+    """Returns what is free: all of it, as nothing runs beside the script."""
+    return cluster_resources()
+
+
+def nodes() -> list[dict[str, Any]]:
+    """Returns the one machine."""
+    return [
+        {"NodeID": _NODE, "Alive": True, "alive": True, "NodeManagerAddress": node_ip(),
+         "NodeManagerHostname": platform.node(), "Resources": cluster_resources()}
+    ]  # fmt: skip
+
+
+def get_gpu_ids() -> list[Any]:
+    """Returns the numbers of the GPUs that this process may use."""
+    return [int(name) if name.isdigit() else name for name in visible_gpus()]
+
+
+def get_resource_ids() -> dict[str, Any]:
+    """Returns what this process has of each resource."""
+    return {name: [(number, 1.0) for number in range(int(amount))] for name, amount in cluster_resources().items()}
+
+
+def timeline(filename: str | None = None) -> list[Any]:
+    """Returns no events: ``rookery timers`` says where the time of a run went."""
+    return []
+
+
+def show_in_dashboard(message: str, key: str = "", dtype: str = "text") -> None:
+    """Does nothing: there is no dashboard."""
+
+
+class RuntimeContext:
+    """Who runs here."""
+
+    namespace = property(lambda self: _Ray.namespace)
+    node_id = property(lambda self: _NODE)
+    job_id = "01000000"
+    task_id = None
+    actor_id = None
+
+    def get(self) -> dict[str, Any]:
+        """Returns all as a dict."""
+        return {"job_id": self.job_id, "node_id": _NODE, "namespace": _Ray.namespace}
+
+
+def get_runtime_context() -> RuntimeContext:
+    """Returns who runs here."""
+    return RuntimeContext()
+
+
+class ClientBuilder:
+    """Begins as ``ray.client(...).connect()`` did.
+
+    Args:
+        address: Where a cluster is; None = here.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        refuse_address("ray.client", address)
+        self._namespace: str | None = None
+
+    def namespace(self, namespace: str) -> ClientBuilder:
+        """Sets the namespace of actors' names."""
+        self._namespace = namespace
+        return self
+
+    def env(self, env: Mapping[str, Any]) -> ClientBuilder:
+        """Takes a description of workers' packages, of which there are none but this process's."""
+        return self
+
+    def connect(self) -> ClientContext:
+        """Begins."""
+        return init(namespace=self._namespace)
+
+
+def client(address: str | None = None) -> ClientBuilder:
+    """Returns what ``.connect()`` begins."""
+    return ClientBuilder(address)
+
+
+def connect(conn_str: str, *args: Any, **kwargs: Any) -> ClientContext:
+    """Refuses a cluster, as `init` does with an address."""
+    refuse_address("ray.util.connect", conn_str)
+    return init()
+
+
+def disconnect() -> None:
+    """Ends what `init` has begun."""
+    shutdown()
+
+
+# --- ray.util ---------------------------------------------------------------------------------------------------------
+
+
+class ActorPool:
+    """Gives values to several actors in turn.
+
+    Args:
+        actors: The actors.
+    """
+
+    def __init__(self, actors: Iterable[ActorHandle]) -> None:
+        self._idle = list(actors)
+        self._results: list[tuple[ActorHandle, ObjectRef]] = []
+        self._waiting: list[tuple[Callable[[ActorHandle, Any], ObjectRef], Any]] = []
+
+    def map(self, fn: Callable[[ActorHandle, Any], ObjectRef], values: Iterable[Any]) -> Iterable[Any]:
+        """Yields the results for all values, in their order."""
+        for value in values:
+            self.submit(fn, value)
+        while self.has_next():
+            yield self.get_next()
+
+    map_unordered = map
+
+    def submit(self, fn: Callable[[ActorHandle, Any], ObjectRef], value: Any) -> None:
+        """Gives a value to an actor that is free, or keeps it until one is."""
+        if not self._idle:
+            self._waiting.append((fn, value))
+            return
+        actor = self._idle.pop()
+        self._results.append((actor, fn(actor, value)))
+
+    def has_next(self) -> bool:
+        """Says whether a result is to be taken."""
+        return bool(self._results)
+
+    def get_next(self, timeout: float | None = None) -> Any:
+        """Returns the next result.
+
+        Raises:
+            StopIteration: If there is none.
+        """
+        if not self._results:
+            raise StopIteration("there are no more results")
+        actor, ref = self._results.pop(0)
+        self.push(actor)
+        return get(ref)
+
+    get_next_unordered = get_next
+
+    def has_free(self) -> bool:
+        """Says whether an actor is free."""
+        return bool(self._idle) and not self._waiting
+
+    def pop_idle(self) -> ActorHandle | None:
+        """Takes a free actor out; None if none is."""
+        return self._idle.pop() if self.has_free() else None
+
+    def push(self, actor: ActorHandle) -> None:
+        """Adds an actor."""
+        self._idle.append(actor)
+        if self._waiting:
+            self.submit(*self._waiting.pop(0))
+
+
+def get_node_ip_address(address: str = "") -> str:
+    """Returns the address of this machine in its network."""
+    return node_ip()
+
+
+def inspect_serializability(base_obj: Any, name: str | None = None, **options: Any) -> tuple[bool, set[Any]]:
+    """Says whether an object can be sent to another process."""
+    import cloudpickle
+
+    try:
+        cloudpickle.dumps(base_obj)
+    except Exception as error:  # whatever an object does when it is pickled
+        say(f"{name or base_obj!r} cannot be sent to another process: {type(error).__name__}: {error}")
+        return False, {base_obj} if getattr(type(base_obj), "__hash__", None) else set()
+    return True, set()
+
+
+def register_serializer(cls: type, *, serializer: Any, deserializer: Any) -> None:
+    """Registers how objects of a class are taken apart and put together, for copies and other processes."""
+    import copyreg
+
+    copyreg.pickle(cls, lambda value: (deserializer, (serializer(value),)))
+
+
+def deregister_serializer(cls: type) -> None:
+    """Forgets what `register_serializer` was told."""
+    import copyreg
+
+    copyreg.dispatch_table.pop(cls, None)
