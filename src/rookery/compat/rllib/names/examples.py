@@ -41,7 +41,7 @@ NAMES: dict[str, dict[str, str]] = {
     f"{_AT}.repeat_initial_obs_env": _of(_ONE, "RepeatInitialObsEnv"),
     f"{_AT}.rock_paper_scissors": _of(_MANY, "RockPaperScissors"),
     f"{_AT}.simple_corridor": _of(_ONE, "SimpleCorridor"),
-    f"{_AT}.simple_rpg": _of(_ONE, "SimpleRPG"),
+    f"{_AT}.simple_rpg": _of(_ONE, "SimpleRPG", "MAX_PLAYERS", "MAX_ITEMS", "MAX_EFFECTS"),
     f"{_AT}.stateless_cartpole": _of(_ONE, "StatelessCartPole"),
     f"{_AT}.two_step_game": _of(_MANY, "TwoStepGame"),
     f"{_AT}.windy_maze_env": _of(_ONE, "WindyMazeEnv") | _of(_MANY, "HierarchicalWindyMazeEnv"),
@@ -57,5 +57,7 @@ GONE: dict[str, str] = {
     f"{_AT}.d4rl_env": "environments of D4RL's data sets; use Minari's, and config['input']",
     f"{_AT}.dm_control_suite": "dm_control's environments; use shimmy's, gymnasium.make('dm_control/...')",
     f"{_AT}.env_with_subprocess": "an environment that tested how workers are cleaned up; nothing is learned in it",
+    f"{_AT}.utils": "how games counted what was played; those here tell it in the last infos of an episode",
+    f"{_AT}.tests": "RLlib's own tests",
     f"{_AT}.env_using_remote_actor": "an environment that asks a Ray actor for its parameters; make it with a config",
 }
