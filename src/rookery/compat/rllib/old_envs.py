@@ -95,8 +95,7 @@ class _Adapted:
             return self.env.reset()
 
     def _stepped(self, action: Any) -> Any:
-        with self._chance:
-            return self.env.step(action)
+        return self._chance.call(self.env.step, action)
 
     def render(self) -> Any:
         """Returns a picture [height, width, 3] uint8, or None if the environment draws none."""
