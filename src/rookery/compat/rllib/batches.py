@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,14 +35,14 @@ class Piece:
 
 def pieces_of(rollout: Rollout) -> list[Piece]:
     """Returns the pieces of episodes in a rollout, slot by slot in the order of time."""
-    steps, fragments = rollout.reward.shape
+    fragments = rollout.reward.shape[1]
     over = (rollout.terminated | rollout.truncated).cpu().numpy()
     found = []
     for fragment in range(fragments):
         length = int(rollout.length[fragment])
         ends = np.flatnonzero(over[:length, fragment]) + 1
         cuts = [0, *ends.tolist(), *([] if len(ends) and ends[-1] == length else [length])]
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in pairwise(cuts):
             if last > first:
                 rows = np.arange(first, last) * fragments + fragment
                 found.append(Piece(rows, int(rollout.slot[fragment]), bool(over[last - 1, fragment])))
@@ -139,7 +140,8 @@ class LearnHook(BatchHook):
             self.trainer.callbacks.on_learn_on_batch(policy=self._policy, train_batch=told, result=reported)
             self.reported = reported
             if isinstance(batch, Minibatch):
-                batch = replace(batch, **_fields(told, batch))
+                changed: dict[str, Any] = dict(_fields(told, batch))
+                batch = replace(batch, **changed)
         return batch
 
     def _train_batch(self, batch: Any) -> SampleBatch:
@@ -160,7 +162,7 @@ class LearnHook(BatchHook):
         place = np.full(rollout.reward.numel(), -1)
         every = np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
         place[every] = np.arange(len(every))
-        fields = {name: getattr(data, name).clone() for name in CHANGEABLE.values()}
+        fields: dict[str, Any] = {name: getattr(data, name).clone() for name in CHANGEABLE.values()}
         for piece in pieces_of(rollout):
             batch = columns_of(rollout, piece.rows, self._policy)
             at = torch.from_numpy(place[piece.rows])

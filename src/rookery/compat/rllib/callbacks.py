@@ -1,4 +1,4 @@
-"""Callbacks of 2021: DefaultCallbacks with its seven hooks, told of episodes that Rookery plays and of what it learns."""
+"""Callbacks of 2021: DefaultCallbacks with its seven hooks, told of what Rookery plays and learns."""
 
 from __future__ import annotations
 

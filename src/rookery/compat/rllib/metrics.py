@@ -27,4 +27,5 @@ def summarize_episodes(episodes: Sequence[EndedEpisode], new_episodes: Sequence[
 def collect_metrics(local_worker: Any = None, remote_workers: Any = (), *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Returns statistics of the episodes that have ended since the last call."""
     episodes, _ = collect_episodes(local_worker)
-    return summarize_episodes(episodes)
+    found: dict[str, Any] = summarize_episodes(episodes)
+    return found

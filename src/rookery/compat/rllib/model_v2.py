@@ -284,8 +284,8 @@ class ScriptNetwork(nn.Module):
             for mine, theirs in zip(self.parameters(), other.parameters(), strict=True):
                 theirs.copy_(mine)
                 theirs.requires_grad_(mine.requires_grad)
-            for mine, theirs in zip(self.buffers(), other.buffers(), strict=True):
-                theirs.copy_(mine)
+            for own, copied in zip(self.buffers(), other.buffers(), strict=True):
+                copied.copy_(own)
         other.train(self.training)
         for name in ("num_features",):
             if hasattr(self, name):

@@ -1,4 +1,4 @@
-"""Policies of 2021: `Policy`, which scripts derive theirs from, and `LearnedPolicy`, the face of one that learns here."""
+"""Policies of 2021: `Policy`, which scripts derive theirs from, and `LearnedPolicy`, the face of one of Rookery's."""
 
 from __future__ import annotations
 
@@ -109,7 +109,10 @@ class Policy:
         **kwargs: Any,
     ) -> Any:
         """Computes the action of one observation; returns it, the states after, and what else there is to say."""
-        one = lambda value: None if value is None else [value]  # noqa: E731
+
+        def one(value: Any) -> Any:
+            return None if value is None else [value]
+
         actions, states, extra = self.compute_actions(
             np.asarray(obs)[None],
             [np.asarray(part)[None] for part in state or []],

@@ -64,8 +64,8 @@ class ScriptActor(Actor):
         super().__init__(obs, action, cfg.model, name, generator=generator)
         self.rows = RowPreprocessor(obs.space, cfg.config.get("model"))
         self.script_policy: Policy = cfg.policy_class(self.rows.observation_space, action.space, cfg.config)
-        self.script_policy.raw_observation_space = obs.space  # type: ignore[attr-defined]
-        self.script_policy.preprocess = self.rows.rows  # type: ignore[attr-defined]
+        self.script_policy.raw_observation_space = obs.space
+        self.script_policy.preprocess = self.rows.rows
         self._shapes = [np.shape(part) for part in self.script_policy.get_initial_state()]
         self._initial = [np.asarray(part, np.float32).reshape(-1) for part in self.script_policy.get_initial_state()]
         self.memory_size = sum(len(part) for part in self._initial) + (1 if self._initial else 0)
@@ -144,6 +144,7 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
 
     @script_state.setter
     def script_state(self, state: dict[str, Any]) -> None:
+        """Gives the script's policy the weights it had."""
         weights = state["weights"]
         self.script_policy.set_weights(weights[""] if set(weights) == {""} else weights)
 

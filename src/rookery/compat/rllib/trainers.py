@@ -112,7 +112,7 @@ class Trainer(Trainable):
     @property
     def algorithm(self) -> str:
         """Name of the algorithm, of which a script's own trainer is a variant."""
-        return next(name for cls in type(self).__mro__ if (name := vars(cls).get("_algorithm")))
+        return next(str(name) for cls in type(self).__mro__ if (name := vars(cls).get("_algorithm")))
 
     def setup(self, config: dict[str, Any]) -> None:
         """Makes the environments, policies and algorithms."""

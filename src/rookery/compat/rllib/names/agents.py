@@ -86,17 +86,28 @@ NAMES["ray.rllib.agents.dqn"] |= {
 }
 NAMES["ray.rllib.agents.dqn.dqn"]["GenericOffPolicyTrainer"] = "trainers:GenericOffPolicyTrainer"
 
-_PLAN = "the loop is Rookery's (trainer.execution_plan lists its steps); what you add goes into callbacks or a policy"
+_OPERATIONS = {
+    "rollout_ops": ("ParallelRollouts", "SelectExperiences", "ConcatBatches", "StandardizeFields", "AsyncGradients"),
+    "train_ops": ("TrainOneStep", "TrainTFMultiGPU", "UpdateTargetNetwork", "ComputeGradients", "ApplyGradients",
+                  "AverageGradients"),
+    "replay_ops": ("StoreToReplayBuffer", "Replay", "MixInReplay", "SimpleReplayBuffer", "WaitUntilTimestepsElapsed"),
+    "metric_ops": ("StandardMetricsReporting", "CollectMetrics"),
+    "concurrency_ops": ("Concurrently", "Enqueue", "Dequeue"),
+    "replay_buffer": ("LocalReplayBuffer", "ReplayBuffer", "PrioritizedReplayBuffer"),
+    "learner_thread": ("LearnerThread",),
+    "common": ("_get_shared_metrics", "_get_global_vars"),
+}  # fmt: skip
+for _module, _names in _OPERATIONS.items():
+    NAMES[f"ray.rllib.execution.{_module}"] = {name: f"not_here:{name}" for name in _names}
+for _module, _names in {
+    "ray.rllib": ("TFPolicy",),
+    "ray.rllib.policy": ("TFPolicy", "build_tf_policy"),
+    "ray.rllib.policy.tf_policy": ("TFPolicy",),
+    "ray.rllib.policy.tf_policy_template": ("build_tf_policy",),
+}.items():
+    NAMES.setdefault(_module, {}).update({name: f"not_here:{name}" for name in _names})
+
 GONE: dict[str, str] = {
-    "ray.rllib.policy.tf_policy.TFPolicy": "there is no TensorFlow here; derive from ray.rllib.policy.Policy",
-    "ray.rllib.policy.TFPolicy": "there is no TensorFlow here; derive from ray.rllib.policy.Policy",
-    "ray.rllib.policy.build_tf_policy": "there is no TensorFlow here; use build_torch_policy",
-    "ray.rllib.policy.tf_policy_template.build_tf_policy": "there is no TensorFlow here; use build_torch_policy",
-    **{
-        f"ray.rllib.execution.{name}": f"an operation of execution plans; {_PLAN}"
-        for name in ("rollout_ops", "train_ops", "replay_ops", "metric_ops", "concurrency_ops", "common")
-    },
-    "ray.rllib.execution.replay_buffer": "replay memories: rookery.ReplayBuffer; trainer.local_replay_buffer has those",
     **{
         f"ray.rllib.agents.{package}": f"{what} is not here yet"
         for package, what in {
@@ -112,7 +123,7 @@ GONE: dict[str, str] = {
             "cql": "CQL",
         }.items()
     },
-    "ray.rllib.agents.ppo.APPOTrainer": "APPO is not here yet; PPO with sampling.staleness=1 overlaps play and learning",
+    "ray.rllib.agents.ppo.APPOTrainer": "APPO is not here yet; use PPOTrainer, with sample_async=True",
     "ray.rllib.agents.dqn.ApexTrainer": "Ape-X is not here yet; use DQNTrainer",
     "ray.rllib.agents.ddpg.ApexDDPGTrainer": "Ape-X is not here yet; use DDPGTrainer",
 }

@@ -1,0 +1,53 @@
+"""Names that a script may import, and that do nothing but say what they were when they are used.
+
+Scripts of 2021 import the names for both frameworks at their top, and use one of them: such an import must not fail.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rookery.core.errors import ConfigError
+
+TENSORFLOW = "there is no TensorFlow here; "
+PLAN = (
+    "an operation of execution plans; the loop is Rookery's (trainer.execution_plan lists its steps): what you add "
+    "goes into callbacks, into a policy's learn_on_batch, or into a rookery.extend.Algorithm"
+)
+HINTS: dict[str, str] = {
+    "TFPolicy": TENSORFLOW + "derive from ray.rllib.policy.TorchPolicy",
+    "build_tf_policy": TENSORFLOW + "use build_torch_policy",
+    "make_tf_callable": TENSORFLOW + "torch functions are called as they are",
+    "pg_tf_loss": TENSORFLOW + "use pg_torch_loss",
+    "build_q_losses": "the loss of DQN is Rookery's (algorithms/q_values.py), and cannot be called by itself",
+    **dict.fromkeys(
+        (
+            "ParallelRollouts", "SelectExperiences", "ConcatBatches", "CollectMetrics", "StandardizeFields",
+            "TrainOneStep", "TrainTFMultiGPU", "UpdateTargetNetwork", "ComputeGradients", "ApplyGradients",
+            "AverageGradients", "StandardMetricsReporting", "StoreToReplayBuffer", "Replay", "MixInReplay",
+            "SimpleReplayBuffer", "WaitUntilTimestepsElapsed", "Concurrently", "Enqueue", "Dequeue", "LearnerThread",
+            "AsyncGradients", "_get_shared_metrics", "_get_global_vars",
+        ),
+        PLAN,
+    ),
+    **dict.fromkeys(
+        ("LocalReplayBuffer", "ReplayBuffer"),
+        "replay memories are Rookery's: trainer.local_replay_buffer has those of a trainer",
+    ),
+    "PrioritizedReplayBuffer": "replay memories are Rookery's: algorithm.replay.kind=prioritized",
+}  # fmt: skip
+"""What each was, and what to use."""
+
+
+def __getattr__(name: str) -> Any:
+    """Returns a class of that name, whose use is refused."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    hint = HINTS.get(name, "it is not here")
+
+    def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
+        raise ConfigError(f"{name}: {hint}")
+
+    made = type(name, (), {"__new__": refuse, "__module__": __name__, "__doc__": f"Is not here: {hint}."})
+    globals()[name] = made
+    return made
