@@ -281,3 +281,15 @@ def test_environments_of_today_give_pictures():
     picture = env.render(mode="rgb_array")
     assert picture.ndim == 3 and picture.dtype == np.uint8 and picture.min() < picture.max()
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("package", "home", "name"),
+    [("Box2D", "gym.envs.box2d", "LunarLander"), ("mujoco", "gym.envs.mujoco", "HalfCheetahEnv")],
+)
+def test_classes_of_physics_can_be_inherited(package, home, name):
+    pytest.importorskip(package)
+    env = getattr(module(home), name)()
+    env.seed(1)
+    assert env.observation_space.contains(env.reset())
+    assert len(env.step(env.action_space.sample())) == 4

@@ -84,10 +84,9 @@ def _missing(path: str) -> str:
         return f"there is no module {path!r}"
     inside = [key for key in targets[above] if key != EVERYTHING]
     inside += [key.removeprefix(f"{above}.") for key in targets if key.startswith(f"{above}.")]
-    homes = [home for home, entries in targets.items() if name in entries]
-    hint = nearest(name, inside)
-    if not hint and homes:
-        hint = f"; {name!r} stands in {' and '.join(homes[:3])}"
+    homes = [home for home, entries in targets.items() if name in entries and home.partition(".")[0] == parts[0]]
+    homes.sort(key=lambda home: -sum(part == asked for part, asked in zip(home.split("."), parts, strict=False)))
+    hint = f"; {name!r} stands in {' and '.join(homes[:3])}" if homes else nearest(name, inside)
     return f"{above} has no {name!r} in Rookery{hint}"
 
 

@@ -44,6 +44,25 @@ _GRID = {
     "CliffWalkingEnv": "gym_grid:CliffWalkingEnv",
 }
 
+_BOX2D = {name: f"gym_box2d:{name}" for name in ("LunarLander", "BipedalWalker", "CarRacing")}
+
+_MUJOCO = {
+    f"{name}Env": f"gym_mujoco:{name}Env"
+    for name in [
+        "Ant",
+        "HalfCheetah",
+        "Hopper",
+        "Humanoid",
+        "HumanoidStandup",
+        "InvertedPendulum",
+        "InvertedDoublePendulum",
+        "Pusher",
+        "Reacher",
+        "Swimmer",
+        "Walker2d",
+    ]
+}
+
 _WRAPPERS = {
     "TimeLimit": "gym_names:TimeLimit",
     **{
@@ -107,6 +126,14 @@ NAMES = {
     },
     "gym.envs.toy_text.taxi": {"TaxiEnv": _GRID["TaxiEnv"]},
     "gym.envs.toy_text.cliffwalking": {"CliffWalkingEnv": _GRID["CliffWalkingEnv"]},
+    "gym.envs.box2d": _BOX2D,
+    "gym.envs.box2d.lunar_lander": {"LunarLander": _BOX2D["LunarLander"]},
+    "gym.envs.box2d.bipedal_walker": {"BipedalWalker": _BOX2D["BipedalWalker"]},
+    "gym.envs.box2d.car_racing": {"CarRacing": _BOX2D["CarRacing"]},
+    "gym.envs.mujoco": _MUJOCO,
+    "gym.envs.mujoco.ant": {"AntEnv": _MUJOCO["AntEnv"]},
+    "gym.envs.mujoco.half_cheetah": {"HalfCheetahEnv": _MUJOCO["HalfCheetahEnv"]},
+    "gym.envs.mujoco.hopper": {"HopperEnv": _MUJOCO["HopperEnv"]},
     "gym.error": {"*": "=gymnasium.error:"},
     "gym.logger": {"*": "gym_logger:"},
     "gym.utils": {"EzPickle": "=gymnasium.utils:EzPickle", "colorize": "=gymnasium.utils:colorize"},
@@ -131,10 +158,8 @@ GONE = {
     "gym.wrappers.NormalizeObservation": "observations by running statistics; set observation_filter: MeanStdFilter",
     "gym.wrappers.NormalizeReward": "rewards by running statistics; gymnasium.wrappers.NormalizeReward is today's",
     "gym.wrappers.monitoring": "films and statistics; `rookery record RUN` makes a film",
-    "gym.envs.mujoco": "MuJoCo environments to inherit from; gym.make('HalfCheetah-v2') makes today's, and "
-    "gymnasium.envs.mujoco has today's classes",
-    "gym.envs.box2d": "Box2D environments to inherit from; gym.make('LunarLander-v2') makes today's, and "
-    "gymnasium.envs.box2d has today's classes",
+    "gym.envs.mujoco.mujoco_env": "the base of MuJoCo environments; gymnasium.envs.mujoco.MujocoEnv is today's",
+    "gym.envs.mujoco.MujocoEnv": "the base of MuJoCo environments; gymnasium.envs.mujoco.MujocoEnv is today's",
     "gym.envs.atari": "Atari games; gym.make('PongNoFrameskip-v4') makes one by ALE",
     "gym.envs.robotics": "robots of MuJoCo; the package gymnasium-robotics has them",
     "gym.envs.algorithmic": "algorithmic tasks, which Gym dropped in 2021; rookery.tasks.memory_tasks has similar ones",

@@ -104,13 +104,14 @@ _OF_SESSIONS = (
 
 _OF_VARIABLES = (
     "get_variable variable_scope AUTO_REUSE get_collection GraphKeys VariableScope layers global_variables "
-    "trainable_variables"
+    "trainable_variables constant_initializer random_uniform_initializer random_normal_initializer"
 )
 
 _GONE = {
     **dict.fromkeys(_OF_SESSIONS.split(), _SESSIONS),
     **dict.fromkeys(_OF_VARIABLES.split(), _VARIABLES),
     **dict.fromkeys(("train", "GradientTape", "gradients", "estimator"), _TRAINING),
+    "distributions": "distributions of TensorFlow; ActionDistribution of ray.rllib.models has those of actions",
     "summary": "writing for TensorBoard; results and callbacks' custom_metrics are written for it",
     "contrib": "TensorFlow dropped it in 2019",
     "data": "pipelines of data; offline data is read by the key `input`",
