@@ -245,7 +245,7 @@ class GTrXLNet(RecurrentNetwork, nn.Module):
 class AttentionWrapper(ModelOnModel):
     """A `GTrXLNet` on top of another model, with outputs and values on top of it.
 
-    Of the section ``model`` it reads the keys ``attention_...``. Arguments are those of `LSTMWrapper`.
+    Of the section ``model`` it reads the keys ``attention_...``. Arguments are those of `ModelOnModel`.
     """
 
     def __init__(

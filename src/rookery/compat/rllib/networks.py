@@ -19,6 +19,7 @@ from rookery.compat.rllib import nested
 from rookery.compat.rllib.model_v2 import TorchModelV2
 from rookery.compat.rllib.network_layers import (
     AppendBiasLayer,
+    NoisyLayer,
     SlimConv2d,
     SlimFC,
     get_filter_config,
@@ -27,6 +28,7 @@ from rookery.compat.rllib.network_layers import (
 )
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.spaces import get_base_struct_from_space
+from rookery.compat.rllib.torch_functions import one_hot
 from rookery.compat.rllib.view_requirement import ViewRequirement
 from rookery.core.errors import ConfigError
 
@@ -108,7 +110,7 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Computes outputs ``[B, num_outputs]`` of flat observations; the state stays."""
-        obs = column(self, input_dict, "obs_flat").float()
+        obs = torch.as_tensor(column(self, input_dict, "obs_flat")).float()
         self._last_flat_in = obs.reshape(len(obs), -1)
         self._features = self._hidden_layers(self._last_flat_in)
         outputs = self._features if self._logits is None else self._logits(self._features)
@@ -185,7 +187,7 @@ class VisionNetwork(TorchModelV2, nn.Module):
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Computes outputs ``[B, num_outputs]`` of pictures; the state stays."""
-        pictures = column(self, input_dict, "obs").float()
+        pictures = torch.as_tensor(column(self, input_dict, "obs")).float()
         self._pictures = pictures if self.traj_view_framestacking else pictures.permute(0, 3, 1, 2)
         self._features = self._convs(self._pictures)
         outputs = self._features if self._logits is None else self._logits(self._features)
@@ -300,8 +302,6 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
 
 def _one_hots(values: Tensor, space: Any) -> Tensor:
     """Whole numbers as numbers, categories as one-hots, ``[B, W]``."""
-    from rookery.compat.rllib.torch_functions import one_hot
-
     if hasattr(space, "n") or hasattr(space, "nvec"):
         return one_hot(values, space).float()
     return values.reshape(len(values), -1).float()
@@ -374,10 +374,8 @@ class DQNTorchModel(TorchModelV2, nn.Module):
         sigma0: float = 0.5,
         add_layer_norm: bool = False,
     ) -> None:
-        from rookery.compat.rllib.network_layers import NoisyLayer
-
         nn.Module.__init__(self)
-        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)  # of the model it is put on
         self.dueling, self.num_atoms = dueling, num_atoms
         self.v_min, self.v_max, self.sigma0 = v_min, v_max, sigma0
 

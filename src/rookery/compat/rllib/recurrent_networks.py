@@ -74,9 +74,11 @@ class ModelOnModel(TorchModelV2, nn.Module):
         num_outputs: Width of the output.
         model_config: The section ``model``.
         name: Any name.
-        wrapped: Makes the other model, a class or function; it is told no number of outputs, and has features as such.
         **kwargs: Further arguments of the other model.
     """
+
+    lower: Callable[..., Any] = FullyConnectedNetwork
+    """Makes the other model, a class or function; it is told no number of outputs, and puts out features."""
 
     def __init__(
         self,
@@ -85,13 +87,11 @@ class ModelOnModel(TorchModelV2, nn.Module):
         num_outputs: int,
         model_config: Any,
         name: str,
-        *,
-        wrapped: Callable[..., Any] = FullyConnectedNetwork,
         **kwargs: Any,
     ) -> None:
         nn.Module.__init__(self)
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
-        self.wrapped = wrapped(obs_space, action_space, None, model_config, f"{name}_wrapped", **kwargs)
+        self.wrapped = self.lower(obs_space, action_space, None, model_config, f"{name}_wrapped", **kwargs)
         width = self.wrapped.num_outputs
         self.num_features = int(np.prod(obs_space.shape)) if width is None else int(width)
         self._features: Tensor | None = None
@@ -126,8 +126,7 @@ class LSTMWrapper(ModelOnModel, RecurrentNetwork):
     """An LSTM on top of another model, with outputs and values on top of it.
 
     Of the section ``model`` it reads ``lstm_cell_size, lstm_use_prev_action, lstm_use_prev_reward, _time_major``.
-    Arguments are ``(obs_space, action_space, num_outputs, model_config, name, wrapped=FullyConnectedNetwork)``, and
-    those of the other model.
+    Arguments are those of `ModelOnModel`.
     """
 
     def __init__(
