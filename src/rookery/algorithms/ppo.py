@@ -24,6 +24,7 @@ from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
+from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
@@ -42,8 +43,8 @@ class PPOConfig(AlgorithmConfig):
     algorithm: ClassVar[str] = "rookery.algorithms.ppo:PPO"
     cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
 
-    lr: Scheduled[PositiveFloat] = 3e-4
-    """Learning rate of Adam."""
+    lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(3e-4, 1e-4))
+    """Learning rate of Adam; where no end in env steps is known it stays at its start."""
     gamma: Fraction = 0.99
     """Discount of the environment's reward."""
     gae_lambda: Fraction = 0.95

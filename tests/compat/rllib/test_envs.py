@@ -21,15 +21,17 @@ from rookery.compat.rllib.envs import (
     PettingZooEnv,
     VectorEnv,
     add_reward_uncertainty,
+    check_env,
     make_multi_agent,
     vector_maker,
 )
 from rookery.compat.rllib.external_env import as_stepped
+from rookery.compat.rllib.gym_names import Env
 from rookery.core.errors import ConfigError, EnvError
 from rookery.envs.make import make_env, random_play
 
 
-class Count(gymnasium.Env):
+class Count(Env):
     """Counts to `end`, in the old API."""
 
     def __init__(self, config=None):
@@ -164,6 +166,15 @@ def test_base_envs_say_who_waits():
     assert sorted(many.try_reset(0)) == [0, 1]
     with pytest.raises(ConfigError, match="num_workers"):
         BaseEnv.to_base_env(Count(), remote_envs=True)
+
+
+def test_a_broken_environment_is_told():
+    check_env(Count())
+    check_env(make_multi_agent(Count)({"num_agents": 2}))
+    broken = Count()
+    broken.observation_space = Box(0, 99, (2,))
+    with pytest.raises(ConfigError, match="shape"):
+        check_env(broken)
 
 
 class Driver(ExternalEnv):

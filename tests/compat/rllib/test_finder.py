@@ -178,7 +178,8 @@ def test_functions_see_the_names_in_other_processes(folder):
         "        def nested():\n"
         "            import gym.spaces as spaces\n"
         "            from not_yet_imported import WORD\n"
-        "            return spaces.Discrete(2), rendering.Viewer(3, 2).width, gym.__version__, WORD, random.random() < 1\n"
+        "            seen = spaces.Discrete(2), rendering.Viewer(3, 2).width, gym.__version__, WORD\n"
+        "            return *seen, random.random() < 1\n"
         "        return nested()\n"
     )
     (folder / "not_yet_imported.py").write_text("import gym\nWORD = gym.Env.__name__\n")

@@ -98,6 +98,8 @@ class LearnHook(BatchHook):
         self.trainer, self.name = trainer, name
         self._wanted = {moment: overrides(trainer.callbacks, moment) for moment in self.MOMENTS}
         self._rollout: Rollout | None = None
+        self.reported: dict[str, Any] = {}
+        """What callbacks have put into `result` of the last batch."""
 
     @property
     def _policy(self) -> Any:
@@ -135,7 +137,7 @@ class LearnHook(BatchHook):
             reported: dict[str, Any] = {}
             told = self._train_batch(batch)
             self.trainer.callbacks.on_learn_on_batch(policy=self._policy, train_batch=told, result=reported)
-            learner.reported = reported  # type: ignore[attr-defined]
+            self.reported = reported
             if isinstance(batch, Minibatch):
                 batch = replace(batch, **_fields(told, batch))
         return batch

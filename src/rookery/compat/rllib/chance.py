@@ -18,7 +18,8 @@ import numpy as np
 _turn = threading.RLock()
 """The generators are those of the process: copies that are stepped in threads take turns."""
 
-_generators: Any = np.random
+_numpy: Any = np.random
+_bits, _set_bits = _numpy.get_bit_generator, _numpy.set_bit_generator
 _everybody: Any = random.random.__self__  # type: ignore[attr-defined]
 _drawing: random.Random = _everybody
 
@@ -46,6 +47,23 @@ class Chance:
         with self:
             np.random.seed(seed % 2**32)
 
+    def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        """Returns what a function gives that draws by this chance; as a ``with`` statement does, in less time."""
+        global _drawing
+        if self.libraries:
+            with self:
+                return function(argument)
+        with _turn:
+            drawing, bits = _drawing, _bits()
+            _drawing = self._random
+            _set_bits(self._numpy)
+            try:
+                return function(argument)
+            finally:
+                _drawing = drawing
+                self._numpy = _bits()
+                _set_bits(bits)
+
     def __enter__(self) -> Chance:
         global _drawing
         _turn.acquire()
@@ -53,9 +71,9 @@ class Chance:
         if self.libraries:
             outside = random.getstate()
             random.setstate(self._random.getstate())
-        self._outside.append((_drawing, _generators.get_bit_generator(), outside))
+        self._outside.append((_drawing, _bits(), outside))
         _drawing = _everybody if self.libraries else self._random
-        _generators.set_bit_generator(self._numpy)
+        _set_bits(self._numpy)
         return self
 
     def __exit__(
@@ -63,8 +81,8 @@ class Chance:
     ) -> None:
         global _drawing
         _drawing, bits, outside = self._outside.pop()
-        self._numpy = _generators.get_bit_generator()
-        _generators.set_bit_generator(bits)
+        self._numpy = _bits()
+        _set_bits(bits)
         if outside is not None:
             self._random.setstate(random.getstate())
             random.setstate(outside)

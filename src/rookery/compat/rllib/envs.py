@@ -5,6 +5,7 @@ They speak the old API, because scripts subclass and step them: `reset` returns 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -650,7 +651,7 @@ def check_env(env: Any, config: Any = None) -> None:
     """Plays an environment at random and raises if it breaks its contract.
 
     Args:
-        env: Environment of the old form or of today's, which is reset and stepped here.
+        env: Environment of the old form or of today's, of which copies are played.
         config: Is not needed.
 
     Raises:
@@ -659,8 +660,7 @@ def check_env(env: Any, config: Any = None) -> None:
     from rookery.compat.rllib.old_envs import adapted
     from rookery.envs.check import check_env as findings
 
-    taken = adapted(env)
-    found = findings(lambda: taken, None, (), episodes=2, max_steps=1000, seed=0)
-    problems = [str(one) for one in found if one.severity == "error"]
+    found = findings(lambda: adapted(copy.deepcopy(env)), None, (), episodes=2, max_steps=1000, seed=0)
+    problems = [": ".join(filter(None, (one.where, one.text))) for one in found if one.severity == "error"]
     if problems:
         raise ConfigError(*problems)

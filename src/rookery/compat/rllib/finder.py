@@ -304,7 +304,7 @@ class _FolderFinder(MetaPathFinder):
             places = [Path(place).parent for place in spec.submodule_search_locations]
         else:
             places = [Path(spec.origin).parent] if spec.has_location and spec.origin else []
-        return any(str(place.resolve()) in self.folders for place in places)
+        return any(os.path.realpath(place) in self.folders for place in places)
 
 
 _folder_finder = _FolderFinder()
@@ -317,7 +317,7 @@ def show_names_in(folder: str | os.PathLike[str], first: bool = True) -> None:
         folder: Directory of a script.
         first: Whether the folder goes to the front of `sys.path` if it is not there, as that of a script does.
     """
-    place = str(Path(folder).resolve())
+    place = os.path.realpath(folder)
     if Path(place).name not in INSTALLED:
         _folder_finder.folders.add(place)
     if _folder_finder not in sys.meta_path:

@@ -270,7 +270,8 @@ class ScriptNetwork(nn.Module):
             return outputs, values.reshape(-1)
         parts = [memory] if isinstance(memory, Tensor) else list(memory)
         outputs, values, after = self.call_model(rows.float(), parts)
-        return (outputs, values.reshape(-1)), tuple(part.reshape(len(part), -1) for part in after)
+        shaped = (part.reshape(len(rows), *initial.shape) for part, initial in zip(after, self.states, strict=True))
+        return (outputs, values.reshape(-1)), tuple(shaped)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptNetwork:
         """A copy with a model made anew and the same weights: models of scripts cannot always be copied."""

@@ -9,9 +9,17 @@ _said: set[str] = set()
 
 
 def say_once(line: str) -> None:
-    """Prints a line on standard error, unless it was printed before; processes that others started print nothing."""
-    if line in _said or multiprocessing.parent_process() is not None:
+    """Prints a line on standard error, unless it was printed before; processes that help another print nothing."""
+    if line in _said or _helps():
         return
     _said.add(line)
     sys.stderr.write(f"rookery: {line}\n")
     sys.stderr.flush()
+
+
+def _helps() -> bool:
+    """Whether another process started this one: through `multiprocessing`, or as a module of Rookery's own."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    module = "" if spec is None else spec.name
+    own = module.startswith("rookery.") and module != "rookery.__main__" and not module.startswith("rookery.compat.")
+    return own or multiprocessing.parent_process() is not None

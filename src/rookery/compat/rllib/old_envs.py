@@ -18,6 +18,7 @@ from gymnasium import spaces
 from rookery.compat.rllib.chance import Chance, inside, libraries_may_draw
 from rookery.compat.rllib.gym_names import TRUNCATED, Env
 from rookery.compat.rllib.notices import say_once
+from rookery.compat.rllib.spaces import holds
 from rookery.envs.dict_env import ALL
 
 SpacesOf = Callable[[Any], tuple[Any, Any]]
@@ -94,8 +95,7 @@ class _Adapted:
             return self.env.reset()
 
     def _stepped(self, action: Any) -> Any:
-        with self._chance:
-            return self.env.step(action)
+        return self._chance.call(self.env.step, action)
 
     def render(self) -> Any:
         """Returns a picture [height, width, 3] uint8, or None if the environment draws none."""
@@ -164,8 +164,9 @@ class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; a seed repeats it, also of environments that draw from the global generators."""
         given = self._restarted(seed)
-        if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict):
-            return given
+        pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)
+        if pair and not holds(self.observation_space, given):  # an observation of a Tuple space may look like that, too
+            return given  # type: ignore[no-any-return]
         return given, {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:

@@ -128,9 +128,6 @@ class SampleBatch(dict[str, Any]):
     def __len__(self) -> int:
         return self.count
 
-    def __bool__(self) -> bool:
-        return True
-
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             start, stop, step = key.indices(self.count)

@@ -97,7 +97,7 @@ def _cells(source: Path, body: bytes) -> Iterator[tuple[str, str]]:
 def _as_main(module: ModuleType, name: str, arguments: Sequence[str]) -> Iterator[None]:
     """Puts a script in the place of the program that runs it, and takes it out again."""
     before = sys.argv, sys.path[:], sys.modules["__main__"]
-    folder = str(Path(name).resolve().parent)
+    folder = os.path.dirname(os.path.realpath(name))
     sys.argv = [name, *arguments]
     sys.path[:] = [folder, *(place for place in sys.path if place not in ("", folder))]
     sys.modules["__main__"] = module

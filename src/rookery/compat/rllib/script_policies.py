@@ -134,8 +134,7 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         assert isinstance(policy, ScriptActor)
         self.script_policy = policy.script_policy
 
-    fixed = ("script_policy", "reported")
-    reported: ClassVar[dict[str, Any]] = {}
+    fixed = ("script_policy",)
 
     @property
     def script_state(self) -> dict[str, Any]:

@@ -301,9 +301,10 @@ class Trainer(Trainable):
         for name, learner in self.rookery.learners.items():
             model = getattr(self.policy_facades.get(name), "model", None)
             measured = model.metrics() if isinstance(model, ModelV2) else {}
-            row = {**found.policies[name].learning, **getattr(learner, "reported", {})}
-            stats = learner_stats(row, learner.now(), measured)
-            info["learner"][name] = {"learner_stats": stats, **learner_extras(stats)}
+            stats = learner_stats(found.policies[name].learning, learner.now(), measured)
+            reported = next((hook.reported for hook in learner.hooks if isinstance(hook, LearnHook)), {})
+            more = {"custom_metrics": dict(reported)} if reported else {}
+            info["learner"][name] = {"learner_stats": stats, **learner_extras(stats), **more}
         spent = performance(self._stopwatch.since(), counted["timesteps_this_iter"])
         return {**told, **counted, "info": info, **spent}
 

@@ -1,4 +1,4 @@
-"""Names of `gym` and `tensorflow` that scripts for RLlib used in 2021."""
+"""Names of `gym` that scripts for RLlib used in 2021."""
 
 _CORE = {
     "Env": "gym_names:Env",
@@ -63,8 +63,6 @@ _WRAPPERS = {
         )
     },
 }
-
-_KERAS = {"*": "tensorflow_names:keras"}
 
 NAMES = {
     "gym": {

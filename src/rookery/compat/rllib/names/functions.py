@@ -156,7 +156,7 @@ NAMES: dict[str, dict[str, str]] = {
     "ray.rllib.utils.torch_ops": _TORCH,
     "ray.rllib.utils.torch_utils": _TORCH,
     "ray.rllib.utils.tracking_dict": {"UsageTrackingDict": "sample_batch:SampleBatch"},
-    "ray.rllib.utils.typing": _TYPES,
+    "ray.rllib.utils.typing": _TYPES | {name: f"=typing:{name}" for name in ("Any", "Dict", "List", "Tuple", "Union")},
     "ray.rllib.utils.window_stat": {"WindowStat": "running_statistics:WindowStat"},
 }
 
