@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from rookery.cli.rllib_train import add_to
+
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -30,3 +32,6 @@ def run(
     from rookery.compat.rllib.script import run, without_dashes
 
     sys.exit(run(script, without_dashes(arguments or [])))
+
+
+add_to(app)
