@@ -59,7 +59,10 @@ class Task:
 WORDS = """Made by `python benchmarks/defaults.py`. No preset is used: everything else has PPO's defaults. `before` is what was the default;
 `values` adds value normalization; the others change the learning rate, which falls in a straight line over the run, the
 epochs, or end an update early (`target_kl`). Screened on Reacher, connect_four (self-play, whose return says nothing) and
-simple_spread; then measured with three seeds on the rest. Chosen is `values, lr to a third`."""
+simple_spread; then measured with three seeds on ten environments. Chosen is `values, lr to a third`: at the end of a run
+an update moves the policy half as far or less, scores are those of a constant rate, more even over seeds, and better where
+the policy remembers. Of MiniGrid one seed in some loses the reward that it has found, whatever the setting: see the
+rows of zeros."""
 
 NOTHING: dict[str, Any] = {}
 TASKS: dict[str, Task] = {
@@ -116,10 +119,11 @@ def main() -> None:
     parser.add_argument("envs", nargs="*", metavar="ENV", help=", ".join(TASKS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=list(SETTINGS), metavar="NAME", help=", ".join(SETTINGS))
+    parser.add_argument("--table", action="store_true", help="measure nothing, write the table of the rows there are")
     parser.add_argument("--file", type=Path, default=RESULTS / "defaults.json")
     options = parser.parse_args()
     found = json.loads(options.file.read_text(encoding="utf-8")) if options.file.exists() else {}
-    for seed in range(options.seeds):
+    for seed in range(0 if options.table else options.seeds):
         for env in options.envs or TASKS:
             for name in options.only:
                 runs = found.setdefault(env, {}).setdefault(name, [])
