@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.compat.rllib.checkpoints import MARKER, checkpoint_directory
+from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.tuning.callback import CallbackList
 from rookery.compat.rllib.tuning.errors import TuneError
 from rookery.compat.rllib.tuning.job import ABOUT, RESULT, RETURNED, TrainableOf2021
@@ -39,6 +40,9 @@ from rookery.tune.jobs.trainable import unpacked
 from rookery.tune.runner import Runner
 from rookery.tune.scheduler import Action
 from rookery.tune.trial import Status
+
+NOTICE = "rookery: "
+"""What a line begins with that `say_once` has printed in the process of a trial."""
 
 STATE_SECONDS = 10.0
 """Least time between two writes of the experiment's state."""
@@ -315,7 +319,10 @@ class Driver:
         whole = content[: content.rfind(b"\n") + 1]
         self._read[trial.trial_id] = self._read.get(trial.trial_id, 0) + len(whole)
         for line in whole.decode(errors="replace").splitlines():
-            say(f"(pid={trial.location.pid or '?'}) {line}")
+            if line.startswith(NOTICE):
+                say_once(line.removeprefix(NOTICE))
+            else:
+                say(f"(pid={trial.location.pid or '?'}) {line}")
 
     def write_state(self, at_once: bool = False) -> Path:
         """Writes the state of the experiment; returns the file."""
