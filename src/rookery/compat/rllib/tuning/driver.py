@@ -226,6 +226,10 @@ class Driver:
                 seen.add(str(checkpoint.value))
                 self.tell("on_trial_save", trial)
                 self.tell("on_checkpoint", trial, checkpoint=checkpoint)
+        there = {Path(checkpoint_directory(str(checkpoint.value))).name for checkpoint in found}
+        for number in [each for each in trial.results_at if f"checkpoint_{each:06d}" not in there]:
+            if number != trial.last_result.get(TRAINING_ITERATION):  # whose checkpoint may still come
+                del trial.results_at[number]
         keep = self.orders.keep_checkpoints_num
         if keep is None or len(found) <= keep:
             return
