@@ -4,7 +4,9 @@ import json
 import os
 import random
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -94,6 +96,19 @@ def test_domains_stand_anywhere():
     assert 5 <= made["list"][1]["inside"] <= 6 and made["kept"] == (1, "x") and made[7]["number"] == 1
     assert made["double"] == 2 * made["uniform"] and made["triple"] == 3 * made["list"][1]["inside"]
     assert made["drawn"] in (3, 4)
+
+
+def test_policies_and_spaces_stay_what_they_are():
+    class PolicySpec(NamedTuple):
+        policy_class: Any = None
+        config: Any = None
+
+    box = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})
+    given = {"multiagent": {"policies": {"p": PolicySpec(config={"lr": space.choice([3])}), "q": (None, box, {})}}}
+    (made,) = configs(run(config=given))
+    policies = made["multiagent"]["policies"]
+    assert policies["p"] == PolicySpec(config={"lr": 3})
+    assert policies["q"][1] is box
 
 
 def test_a_script_that_seeds_numpy_repeats_its_search():

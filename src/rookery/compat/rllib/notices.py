@@ -8,9 +8,20 @@ import sys
 _said: set[str] = set()
 
 
+class _Helper:
+    """Whether a process that helps another prints lines of its own."""
+
+    speaks = False
+
+
+def speak() -> None:
+    """Lets a process that helps another print its lines: whoever has started it reads them, and says each once."""
+    _Helper.speaks = True
+
+
 def say_once(line: str) -> None:
     """Prints a line on standard error, unless it was printed before; processes that help another print nothing."""
-    if line in _said or _helps():
+    if line in _said or (_helps() and not _Helper.speaks):
         return
     _said.add(line)
     sys.stderr.write(f"rookery: {line}\n")

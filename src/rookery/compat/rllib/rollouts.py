@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from rookery.compat.rllib import ray_core
@@ -256,6 +257,10 @@ def ended(flags: Any) -> bool:
 
 def environment_of(trainer: Any) -> Any:
     """Makes an environment for a trainer, in today's form."""
+    known = getattr(trainer, "_known", None)  # an id that Gymnasium has
+    if known is not None:
+        own = {**known.kwargs, **(trainer.config.get("env_config") or {})}
+        return gymnasium.make(known.id, max_episode_steps=known.max_episode_steps, **own)
     trainers = import_module("rookery.compat.rllib.trainers")
     envs = import_module("rookery.compat.rllib.envs")
     adapted = import_module("rookery.compat.rllib.old_envs").adapted
@@ -287,16 +292,12 @@ class Player:
         """Says whether observations are by agent."""
         multiagent = self.trainer.config.get("multiagent") or {}
         mapped = multiagent.get("policy_mapping_fn") is not None and bool(multiagent.get("policies"))
-        return isinstance(obs, Mapping) and (mapped or not isinstance(self._space(), self._dict_space()))
+        return isinstance(obs, Mapping) and (mapped or not isinstance(self._space(), gymnasium.spaces.Dict))
 
     def _space(self) -> Any:
         policy = self.trainer.get_policy("default_policy")
         space = getattr(policy, "observation_space", None)
         return getattr(space, "original_space", space)
-
-    @staticmethod
-    def _dict_space() -> type:
-        return import_module("gymnasium").spaces.Dict  # type: ignore[no-any-return]
 
     def _policy_of(self, agent: Any) -> str:
         """The policy of an agent, the same all through an episode."""

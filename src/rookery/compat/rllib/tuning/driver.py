@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.compat.rllib.checkpoints import MARKER, checkpoint_directory
+from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.tuning.callback import CallbackList
 from rookery.compat.rllib.tuning.errors import TuneError
 from rookery.compat.rllib.tuning.job import ABOUT, RESULT, RETURNED, TrainableOf2021
@@ -39,6 +40,9 @@ from rookery.tune.jobs.trainable import unpacked
 from rookery.tune.runner import Runner
 from rookery.tune.scheduler import Action
 from rookery.tune.trial import Status
+
+NOTICE = "rookery: "
+"""What a line begins with that `say_once` has printed in the process of a trial."""
 
 STATE_SECONDS = 10.0
 """Least time between two writes of the experiment's state."""
@@ -222,6 +226,10 @@ class Driver:
                 seen.add(str(checkpoint.value))
                 self.tell("on_trial_save", trial)
                 self.tell("on_checkpoint", trial, checkpoint=checkpoint)
+        there = {Path(checkpoint_directory(str(checkpoint.value))).name for checkpoint in found}
+        for number in [each for each in trial.results_at if f"checkpoint_{each:06d}" not in there]:
+            if number != trial.last_result.get(TRAINING_ITERATION):  # whose checkpoint may still come
+                del trial.results_at[number]
         keep = self.orders.keep_checkpoints_num
         if keep is None or len(found) <= keep:
             return
@@ -315,7 +323,10 @@ class Driver:
         whole = content[: content.rfind(b"\n") + 1]
         self._read[trial.trial_id] = self._read.get(trial.trial_id, 0) + len(whole)
         for line in whole.decode(errors="replace").splitlines():
-            say(f"(pid={trial.location.pid or '?'}) {line}")
+            if line.startswith(NOTICE):
+                say_once(line.removeprefix(NOTICE))
+            else:
+                say(f"(pid={trial.location.pid or '?'}) {line}")
 
     def write_state(self, at_once: bool = False) -> Path:
         """Writes the state of the experiment; returns the file."""

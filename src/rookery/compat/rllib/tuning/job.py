@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rookery.compat.rllib import notices
 from rookery.compat.rllib.checkpoints import checkpoints_in
 from rookery.compat.rllib.trainable import FunctionTrainable, Trainable
 from rookery.compat.rllib.tuning import registry
@@ -117,6 +118,7 @@ class TrainableOf2021(Job):
     def start(self, start: Start) -> Work:
         """Makes the trainable of a trial."""
         registry.register_all(self.known or registry.registered())
+        notices.speak()
         return TrialOf2021(self, start)
 
 

@@ -196,7 +196,7 @@ def parts_of(node: Any) -> list[tuple[Any, Any]]:
     """Returns the keys or places of a dict or list with what stands there; nothing for anything else."""
     if isinstance(node, Mapping) and not is_grid(node):
         return list(node.items())
-    return list(enumerate(node)) if type(node) in (list, tuple) else []
+    return list(enumerate(node)) if isinstance(node, list | tuple) else []
 
 
 def undecided(node: Any, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
@@ -233,12 +233,14 @@ def filled(node: Any, values: Mapping[str, Any], path: tuple[Any, ...] = (), mis
     """
     if isinstance(node, Domain) or is_grid(node):
         return values.get(written_path(path), missing)
+    plain = type(node) in (dict, list, tuple)
+    if not plain and not (isinstance(node, Mapping | list | tuple) and undecided(node)):
+        return node  # a space, say, which is a mapping too
     if isinstance(node, Mapping):
         made = {key: filled(part, values, (*path, key), missing) for key, part in node.items()}
         return made if type(node) is dict else _like(node, made)
-    if type(node) in (list, tuple):
-        return type(node)(filled(part, values, (*path, place), missing) for place, part in enumerate(node))
-    return node
+    parts = [filled(part, values, (*path, place), missing) for place, part in enumerate(node)]
+    return type(node)(*parts) if hasattr(node, "_fields") else type(node)(parts)
 
 
 def _like(node: Any, made: dict[Any, Any]) -> Any:
