@@ -66,6 +66,9 @@ BatchT = TypeVar("BatchT")
 class BatchHook:
     """Sees what a learner is about to learn from, and may give something else; a subclass overrides what it needs."""
 
+    def played(self, learner: Algorithm[Any], rollouts: Mapping[str, Rollout]) -> None:
+        """Sees what was played, by policy, of all policies that are about to learn, before the first of them does."""
+
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
         """Gives the experience that targets are made of, or that is put into replay, as it is to be taken."""
         return rollout
@@ -117,6 +120,11 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         """Who may look at what is learned, and change it, in this order."""
         self.staleness = 0
         """By how many updates the weights that play may be older than those that learn. The trainer sets it."""
+
+    def show_played(self, rollouts: Mapping[str, Rollout]) -> None:
+        """Shows `hooks` what all policies have played. The trainer asks before any of them learns."""
+        for hook in self.hooks:
+            hook.played(self, rollouts)
 
     def before_targets(self, rollout: Rollout) -> Rollout:
         """Shows `hooks` what was played, before anything is made of it. The trainer asks before `training_step`."""

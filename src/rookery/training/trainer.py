@@ -138,6 +138,8 @@ class Trainer(Run):
                         self.introduce(sample.newcomers)
                     if sample.rollouts and self.config.sampling.staleness:  # the next are played meanwhile
                         self.pool.play_ahead(ahead(self, progress))
+                    for name in sample.rollouts:
+                        self.learners[name].show_played(sample.rollouts)
                     for name, rollout in sample.rollouts.items():
                         progress.note(name, self._learn(name, rollout), rollout)
                     self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})

@@ -14,6 +14,7 @@ from torch import Tensor
 from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.compat.rllib.callbacks import overrides
 from rookery.compat.rllib.sample_batch import SampleBatch
+from rookery.compat.rllib.trajectories import Reading, Slots, Trajectory, trajectories
 from rookery.core.batch import Minibatch, Rollout
 
 CHANGEABLE = {"advantages": "advantage", "value_targets": "value_target", "action_logp": "logp", "vf_preds": "value"}
@@ -86,19 +87,25 @@ def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
 
 
 class LearnHook(BatchHook):
-    """Tells callbacks of 2021 of what a policy is about to learn.
+    """Tells callbacks of 2021 of what a policy is about to learn, and policies of scripts of what others have played.
 
     Args:
         trainer: The trainer, as of 2021.
         name: The policy.
+        cut_after: Decisions in a row after which a trajectory is cut; None = trajectories are of no interest.
     """
 
     MOMENTS = ("on_postprocess_trajectory", "on_sample_end", "on_learn_on_batch")
 
-    def __init__(self, trainer: Any, name: str) -> None:
-        self.trainer, self.name = trainer, name
+    def __init__(self, trainer: Any, name: str, cut_after: int | None = None) -> None:
+        self.trainer, self.name, self.cut_after = trainer, name, cut_after
         self._wanted = {moment: overrides(trainer.callbacks, moment) for moment in self.MOMENTS}
         self._rollout: Rollout | None = None
+        self.rollouts: Mapping[str, Rollout] = {}
+        """What all policies have played that learn now."""
+        self.pieces: list[Trajectory] = []
+        """The trajectories of this policy among them, as it has played them."""
+        self._slots: Slots = {}
         self.reported: dict[str, Any] = {}
         """What callbacks have put into `result` of the last batch."""
 
@@ -106,10 +113,41 @@ class LearnHook(BatchHook):
     def _policy(self) -> Any:
         return self.trainer.policy_facades[self.name]
 
+    def played(self, learner: Algorithm[Any], rollouts: Mapping[str, Rollout]) -> None:
+        """Takes down the trajectories that were played; a policy of a script looks at its own itself."""
+        self.rollouts = rollouts
+        rollout = rollouts[self.name]
+        if hasattr(learner, "look_at"):
+            self.pieces = learner.look_at(rollout, self)
+        elif self.cut_after is not None:
+            reading = Reading(self._policy.preprocess)
+            self.pieces = trajectories(rollout, reading, self.cut_after, self._slots, self.lane_of)
+
+    def lane_of(self, slot: int) -> int:
+        """Returns the copy of the environment that a slot belongs to."""
+        return self.seat(slot)[0]
+
+    def beside(self, piece: Trajectory) -> dict[Any, Any]:
+        """Returns the trajectories of other agents at the same time, in the same copy, by agent: policy and batch.
+
+        They are those of policies that learn in the same update, and of agents that take part in every episode.
+
+        Args:
+            piece: A trajectory of this policy.
+        """
+        lane, found = self.lane_of(piece.slot), {}
+        for name in self.rollouts:
+            hooks = [hook for hook in self.trainer.rookery.learners[name].hooks if isinstance(hook, LearnHook)]
+            for hook, other in ((hook, other) for hook in hooks for other in hook.pieces):
+                itself = name == self.name and other.slot == piece.slot
+                if other.place == piece.place and not itself and hook.lane_of(other.slot) == lane:
+                    found[hook.seat(other.slot)[1]] = (hook._policy, other.batch)
+        return found
+
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
         """Tells of trajectories whose targets come later, and of everything that was played."""
         self._rollout = rollout
-        with_targets = hasattr(learner, "targets") and learner.replay is None
+        with_targets = hasattr(learner, "look_at") or (hasattr(learner, "targets") and learner.replay is None)
         if self._wanted["on_postprocess_trajectory"] and not with_targets:
             rollout = self._changed(rollout)
         if self._wanted["on_sample_end"]:
@@ -176,8 +214,21 @@ class LearnHook(BatchHook):
 
     def _tell_of(self, piece: Piece, batch: SampleBatch) -> None:
         """Calls `on_postprocess_trajectory` about a piece."""
+        agent, episode = self.who(piece.slot, piece.ended)
+        self.tell(agent, episode, batch, {agent: (self._policy, batch.copy())})
+
+    def tell(self, agent: Any, episode: Any, batch: SampleBatch, originals: Mapping[Any, Any]) -> None:
+        """Calls `on_postprocess_trajectory`, if anybody listens.
+
+        Args:
+            agent: Who played.
+            episode: The episode, as callbacks know it.
+            batch: The trajectory, postprocessed.
+            originals: By agent of the episode, its policy and its trajectory as it was played.
+        """
+        if not self._wanted["on_postprocess_trajectory"]:
+            return
         trainer = self.trainer
-        agent, episode = self._who(piece)
         trainer.callbacks.on_postprocess_trajectory(
             worker=trainer.workers.local_worker(),
             episode=episode,
@@ -185,23 +236,33 @@ class LearnHook(BatchHook):
             policy_id=self.name,
             policies=trainer.policy_facades,
             postprocessed_batch=batch,
-            original_batches={agent: (self._policy, batch.copy())},
+            original_batches=originals,
         )
 
-    def _who(self, piece: Piece) -> tuple[Any, Any]:
-        """The agent that played a piece, and its episode."""
-        run, book = self.trainer.rookery, self.trainer.book
+    def seat(self, slot: int) -> tuple[int, Any]:
+        """Returns the copy of the environment that a slot belongs to, and its agent."""
+        run = self.trainer.rookery
         playing = run.pool.worker.policies[self.name]
         kind = run.env.kinds[playing.kind]
-        row = int(playing.row_of_slot[piece.slot])
-        lane, column = divmod(row, len(kind.agents))
-        agent = kind.agents[column] if len(run.env.kinds) > 1 or len(kind.agents) > 1 else "agent0"
-        ended = [episode for episode in book.ended if episode.env_id == lane]
-        if not piece.ended or not ended:
-            return agent, book.running.get(lane) or (ended[-1] if ended else book.nameless(lane))
-        number = book.told_of.get((self.name, piece.slot), 0)
-        book.told_of[(self.name, piece.slot)] = number + 1
-        return agent, ended[min(number, len(ended) - 1)]
+        lane, column = divmod(int(playing.row_of_slot[slot]), len(kind.agents))
+        return lane, kind.agents[column] if len(run.env.kinds) > 1 or len(kind.agents) > 1 else "agent0"
+
+    def who(self, slot: int, ended: bool) -> tuple[Any, Any]:
+        """Returns the agent that played a piece, and its episode.
+
+        Args:
+            slot: Where it was played.
+            ended: Whether the episode is over with the piece.
+        """
+        book = self.trainer.book
+        lane, agent = self.seat(slot)
+        over = [episode for episode in book.ended if episode.env_id == lane]
+        number = book.told_of.get((self.name, slot), 0)
+        if ended:
+            book.told_of[(self.name, slot)] = number + 1
+        if number < len(over):
+            return agent, over[number]
+        return agent, book.running.get(lane) or book.nameless(lane)
 
 
 def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:

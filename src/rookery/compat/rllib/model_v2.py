@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from rookery.compat.rllib.preprocessors import RowPreprocessor, restore_original_dimensions
 from rookery.compat.rllib.sample_batch import SampleBatch
+from rookery.compat.rllib.view_requirement import ViewRequirement
 from rookery.core.errors import ConfigError
 
 INITIAL_LENGTH = 1
@@ -48,7 +49,7 @@ class ModelV2:
         self.framework = framework
         self._last_output: Any = None
         self.time_major = (model_config or {}).get("_time_major")
-        self.view_requirements: dict[str, Any] = {}
+        self.view_requirements: dict[str, Any] = {"obs": ViewRequirement(space=obs_space)}
 
     def get_initial_state(self) -> list[Any]:
         """Returns what is remembered before an episode: a list of arrays without a batch axis; empty = nothing."""
@@ -82,8 +83,18 @@ class ModelV2:
         return {}
 
     def __call__(self, input_dict: Any, state: Any = None, seq_lens: Any = None) -> tuple[Any, list[Any]]:
-        """Unpacks observations and calls `forward`; returns outputs and states."""
-        given = dict(input_dict)
+        """Unpacks observations and calls `forward`; returns outputs and states.
+
+        Args:
+            input_dict: Columns; of a `SampleBatch` those of states and lengths are taken from it where none are given.
+            state: What is remembered of each sequence.
+            seq_lens: Lengths of the sequences.
+        """
+        given = {key: input_dict[key] for key in input_dict}
+        if isinstance(input_dict, SampleBatch):
+            given["is_training"] = bool(input_dict.is_training)
+            seq_lens = given.get("seq_lens") if seq_lens is None else seq_lens
+            state = state or [given[key] for key in sorted(given) if key.startswith("state_in_")]
         given["obs_flat"] = given["obs"]
         given["obs"] = restore_original_dimensions(given["obs"], self.obs_space, self.framework)
         if isinstance(given["obs_flat"], Tensor) and given["obs_flat"].dim() > 2:
@@ -101,8 +112,9 @@ class ModelV2:
 
     def from_batch(self, train_batch: Any, is_training: bool = True) -> Any:
         """Computes outputs and states of a training batch."""
-        state = [train_batch[name] for name in sorted(train_batch) if name.startswith("state_in_")]
-        return self({**train_batch, "is_training": is_training}, state, train_batch.get("seq_lens"))
+        given = {name: train_batch[name] for name in train_batch}
+        state = [given[name] for name in sorted(given) if name.startswith("state_in_")]
+        return self({**given, "is_training": is_training}, state, given.get("seq_lens"))
 
     def import_from_h5(self, h5_file: str) -> None:
         """Loads weights from a file. Subclasses may write it."""
@@ -277,7 +289,7 @@ class ScriptNetwork(nn.Module):
         """A copy with a model made anew and the same weights: models of scripts cannot always be copied."""
         obs_space, action_space, num_outputs, options = self._given
         try:
-            other = ScriptNetwork(obs_space, action_space, num_outputs, make=self._make, options=options)
+            other = type(self)(obs_space, action_space, num_outputs, make=self._make, options=options)
         except ConfigError:
             raise
         with torch.no_grad():

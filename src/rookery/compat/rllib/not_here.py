@@ -16,9 +16,7 @@ PLAN = (
 )
 HINTS: dict[str, str] = {
     "TFPolicy": TENSORFLOW + "derive from ray.rllib.policy.TorchPolicy",
-    "build_tf_policy": TENSORFLOW + "use build_torch_policy",
     "make_tf_callable": TENSORFLOW + "torch functions are called as they are",
-    "pg_tf_loss": TENSORFLOW + "use pg_torch_loss",
     "build_q_losses": "the loss of DQN is Rookery's (algorithms/q_values.py), and cannot be called by itself",
     **dict.fromkeys(
         (

@@ -469,17 +469,6 @@ class LearnedPolicy(Policy):
 LEARNER_STATS_KEY = "learner_stats"
 """Key of a learner's numbers in results."""
 
-LEARNED_BY = ("PPO", "DQN", "SimpleQ", "R2D2", "SAC", "DDPG", "A3C", "PG")
-"""Trainers whose policies have classes of their own."""
-
-for _name in LEARNED_BY:
-    for _framework in ("Torch", "TF"):
-        globals()[f"{_name}{_framework}Policy"] = type(
-            f"{_name}{_framework}Policy",
-            (LearnedPolicy,),
-            {"algorithm": _name, "__module__": __name__, "__doc__": f"The face of a policy that {_name} learns."},
-        )
-
 
 def script_network(policy: Actor) -> ScriptNetwork | None:
     """Returns the network that a script's model was made into; None if Rookery built the policy's network."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.compat.rllib.batches import columns_of, pieces_of
-from rookery.compat.rllib.policies import Policy, as_arrays
+from rookery.compat.rllib.batches import LearnHook
+from rookery.compat.rllib.policies import LEARNER_STATS_KEY, Policy, as_arrays
 from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.compat.rllib.sample_batch import SampleBatch
+from rookery.compat.rllib.trajectories import Reading, Slots, Trajectory, trajectories
 from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.seeding import Streams
 from rookery.core.settings import PositiveInt, Structural
@@ -33,7 +39,9 @@ class ScriptPolicyConfig(AlgorithmConfig):
     config: dict[str, Any] = field(default_factory=dict)
     """What its objects are made with."""
     fragment_length: Structural[PositiveInt] = 200
-    """Decisions in a row of one slot."""
+    """Decisions in a row of one slot that make an update."""
+    cut_after: PositiveInt = 200
+    """Decisions in a row after which a trajectory is cut, whether its episode is over or not."""
     lr: float = 0.0
     """Has no meaning: the policy learns as it likes."""
     model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=()))
@@ -41,11 +49,37 @@ class ScriptPolicyConfig(AlgorithmConfig):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
         """Builds the script's policy, and the actor that plays by it."""
-        return ScriptActor(obs, action, self, name, generator)
+        return ScriptActor(obs, action, self, name, generator, made_policy(self, obs, action, generator))
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how much a policy of a script plays between two updates, as a configuration of 2021 says: whole rounds of
+    fragments until ``train_batch_size`` is reached, each fragment a trajectory; of ``complete_episodes`` they are cut
+    at the end of a batch alone.
+
+    Args:
+        config: The configuration, whole.
+    """
+    length = max(int(config["rollout_fragment_length"]), 1)
+    lanes = max(int(config["num_workers"]), 1) * max(int(config["num_envs_per_worker"]), 1)
+    rounds = max(math.ceil(int(config["train_batch_size"]) / (length * lanes)), 1)
+    whole = config["batch_mode"] == "complete_episodes"
+    return {"fragment_length": length * rounds, "cut_after": length * rounds if whole else length}
+
+
+def made_policy(cfg: ScriptPolicyConfig, obs: ObsSpec, action: ActionSpec, generator: torch.Generator) -> Policy:
+    """Makes the script's object; what it draws from torch's global generator is the same for equal generators."""
+    rows = RowPreprocessor(obs.space, cfg.config.get("model"))
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        made: Policy = cfg.policy_class(rows.observation_space, action.space, dict(cfg.config))
+    made.raw_observation_space = obs.space
+    made.preprocess = rows.rows
+    return made
 
 
 class ScriptActor(Actor):
-    """Acts by a policy of a script.
+    """Acts by a policy of a script, which is also told of its last action and reward.
 
     Args:
         obs: Layout of the observations.
@@ -53,51 +87,120 @@ class ScriptActor(Actor):
         cfg: The settings.
         name: The policy's name.
         generator: Draws weights that nobody uses.
+        script_policy: The script's object.
 
     Attributes:
         script_policy: The script's object; copies share it.
     """
 
     def __init__(
-        self, obs: ObsSpec, action: ActionSpec, cfg: ScriptPolicyConfig, name: str, generator: torch.Generator
+        self,
+        obs: ObsSpec,
+        action: ActionSpec,
+        cfg: ScriptPolicyConfig,
+        name: str,
+        generator: torch.Generator,
+        script_policy: Policy,
     ) -> None:
         super().__init__(obs, action, cfg.model, name, generator=generator)
         self.rows = RowPreprocessor(obs.space, cfg.config.get("model"))
-        self.script_policy: Policy = cfg.policy_class(self.rows.observation_space, action.space, cfg.config)
-        self.script_policy.raw_observation_space = obs.space
-        self.script_policy.preprocess = self.rows.rows
-        self._shapes = [np.shape(part) for part in self.script_policy.get_initial_state()]
-        self._initial = [np.asarray(part, np.float32).reshape(-1) for part in self.script_policy.get_initial_state()]
-        self.memory_size = sum(len(part) for part in self._initial) + (1 if self._initial else 0)
+        self.script_policy = script_policy
+        self._states = States(script_policy.get_initial_state())
+        self._action_width = int(np.prod(action.shape))
+        self.reward_column = self._states.size + self._action_width
+        self.memory_size = self.reward_column + 1
+        self._draws = torch.random.default_generator.get_state()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptActor:
         """Returns itself: the script's object is one, and whoever plays asks it."""
         return self
+
+    def memory_every(self, fragment_length: int) -> int:
+        """Decisions from one place of a fragment where what was remembered is kept to the next: every one, where the
+        script's policy remembers.
+        """
+        return 1 if self._states.shapes else fragment_length
+
+    def reading(self) -> Reading:
+        """Returns how the script's policy sees what was stored."""
+        return reading_of(self.script_policy, self.action_spec, self._states)
 
     def act(
         self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Asks the script's policy; log-probabilities that it does not tell are 0."""
         rows = as_arrays(self.rows.rows(obs))
-        states = [] if memory is None else self._states(memory)
+        states, actions, rewards = [], None, None
+        if memory is not None:
+            states = self._states.unpacked(memory)
+            kept = memory[:, self._states.size : self.reward_column].numpy()
+            shaped = kept.reshape(len(kept), *self.action_spec.shape).astype(self.action_spec.dtype)
+            actions, rewards = script_actions(shaped, self.action_spec), memory[:, self.reward_column].numpy().copy()
+            actions = np.where((memory[:, 0] > 0).numpy().reshape(-1, *[1] * (actions.ndim - 1)), actions, 0 * actions)
         given = self.script_policy.compute_actions(
-            rows, states, prev_action_batch=None, prev_reward_batch=None, info_batch=None, episodes=None,
+            rows, states, prev_action_batch=actions, prev_reward_batch=rewards, info_batch=None, episodes=None,
             explore=not deterministic, timestep=None,
         )  # fmt: skip
-        actions, after, extra = (*given, [], {})[:3] if isinstance(given, tuple) else (given, [], {})
-        stored = stored_actions(actions, len(rows), self.action_spec)
+        chosen, after, extra = (*given, [], {})[:3] if isinstance(given, tuple) else (given, [], {})
+        stored = stored_actions(chosen, len(rows), self.action_spec)
         logp = np.asarray(as_arrays((extra or {}).get("action_logp", np.zeros(len(rows)))), np.float32)
-        if memory is not None and after:
-            memory[:, 0] = 1.0
-            memory[:, 1:] = torch.cat([torch.as_tensor(_matrix(part, len(rows))) for part in after], 1)
+        if memory is not None:
+            memory[:, : self._states.size] = self._states.packed(after, memory)
+            memory[:, self._states.size : self.reward_column] = torch.from_numpy(
+                stored.reshape(len(rows), -1).astype(np.float32)
+            )
+            memory[:, self.reward_column] = 0.0
         return torch.from_numpy(stored), torch.from_numpy(logp)
 
-    def _states(self, memory: Tensor) -> list[np.ndarray]:
-        """What is remembered, as the script has it; where an episode starts, what it starts with."""
-        before = torch.from_numpy(np.concatenate(self._initial)).expand(len(memory), -1)
-        flat = torch.where(memory[:, :1] > 0, memory[:, 1:], before).numpy()
-        parts = np.split(flat, np.cumsum([len(part) for part in self._initial])[:-1], axis=1)
-        return [part.reshape(len(part), *shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+class States:
+    """What a script's policy remembers, as numbers of a slot: first whether an episode has begun.
+
+    Args:
+        initial: What is remembered before an episode, arrays without a batch axis.
+
+    Attributes:
+        shapes: Shapes of these arrays.
+        size: Numbers of a slot.
+    """
+
+    def __init__(self, initial: Sequence[Any]) -> None:
+        parts = [np.asarray(as_arrays(part), np.float32) for part in initial]
+        self.shapes = [part.shape for part in parts]
+        self._widths = [part.size for part in parts]
+        self._initial = torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]))
+        self.size = 1 + sum(self._widths)
+
+    def unpacked(self, memory: Tensor) -> list[np.ndarray]:
+        """Returns the arrays ``[N, ...]`` of memory ``[N, M]``; where an episode starts, what it starts with."""
+        kept = memory[:, 1 : self.size]
+        flat = torch.where(memory[:, :1] > 0, kept, self._initial.expand(len(memory), -1)).numpy()
+        parts = np.split(flat, np.cumsum(self._widths)[:-1], axis=1) if self._widths else []
+        return [part.reshape(len(part), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def packed(self, states: Sequence[Any], before: Tensor) -> Tensor:
+        """Returns memory ``[N, size]`` of the arrays that a policy has given; without any, what was remembered stays.
+
+        Args:
+            states: Arrays ``[N, ...]``.
+            before: ``[N, M]`` what was remembered.
+        """
+        begun = torch.ones(len(before), 1)
+        if not len(states):
+            return torch.cat((begun, before[:, 1 : self.size]), 1)
+        return torch.cat((begun, *(torch.as_tensor(_matrix(part, len(before))) for part in states)), 1)
+
+
+def reading_of(script_policy: Policy, action: ActionSpec, states: States) -> Reading:
+    """Returns how a script's policy sees what was stored of its play.
+
+    Args:
+        script_policy: The script's object.
+        action: Layout of the actions.
+        states: How what it remembers was stored.
+    """
+    extras = getattr(script_policy, "with_extras", None)
+    return Reading(script_policy.preprocess, partial(script_actions, spec=action), states.unpacked, extras)
 
 
 def _matrix(part: Any, num: int) -> np.ndarray:
@@ -121,20 +224,61 @@ def stored_actions(actions: Any, num: int, spec: ActionSpec) -> np.ndarray:
     array = np.asarray(as_arrays(actions))
     if spec.kind == "discrete":
         return (array.reshape(num) - int(getattr(spec.space, "start", 0))).astype(spec.dtype)
-    return array.reshape(num, *spec.shape).astype(spec.dtype)
+    array = array.reshape(num, *spec.shape)
+    if spec.kind == "multi_discrete":
+        array = array - np.ravel(spec.space.start)  # type: ignore[attr-defined]
+    elif isinstance(spec.space, Box):
+        center, half = _middle(spec.space)
+        array = (array - center) / half
+    return array.astype(spec.dtype)
+
+
+def script_actions(stored: np.ndarray, spec: ActionSpec) -> np.ndarray:
+    """Returns stored actions ``[N, ...]`` as the script's policy gave them; the inverse of `stored_actions`.
+
+    Args:
+        stored: Actions as Rookery stores them; those of Dict and Tuple spaces stay so.
+        spec: Layout of the actions.
+    """
+    if spec.kind == "discrete":
+        return stored + int(getattr(spec.space, "start", 0))
+    if spec.kind == "multi_discrete":
+        return np.asarray(stored + np.ravel(spec.space.start))  # type: ignore[attr-defined]
+    if isinstance(spec.space, Box):
+        center, half = _middle(spec.space)
+        shaped = (center + half * stored).reshape(len(stored), *(spec.space.shape or ()))
+        return shaped.astype(np.float32)
+    return stored
+
+
+def _middle(space: Box) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half the width of each number of a box, flat; 0 and 1 where it has not two bounds."""
+    low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
+    bounded = np.isfinite(low) & np.isfinite(high) & (low < high)
+    low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+    return low / 2 + high / 2, high / 2 - low / 2
 
 
 class ScriptLearning(Algorithm[ScriptPolicyConfig]):
-    """Gives a script's policy what it has played, and lets it learn."""
+    """Gives a script's policy what it has played, and lets it learn.
 
-    saved = ("script_state",)
+    Attributes:
+        fetched: What its `learn_on_batch` has returned last.
+        slots: Where each slot stands.
+    """
+
+    saved = ("script_state", "slots")
+    fixed = ("script_policy", "fetched", "_hook", "_seen", "_stood")
+    learns_memory = True
 
     def __init__(self, policy: Actor, cfg: ScriptPolicyConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
-        assert isinstance(policy, ScriptActor)
-        self.script_policy = policy.script_policy
-
-    fixed = ("script_policy",)
+        self.script_policy: Policy = policy.script_policy  # type: ignore[assignment]
+        self.fetched: dict[str, Any] = {}
+        self.slots: Slots = {}
+        self._hook: LearnHook | None = None
+        self._seen: list[Trajectory] = []
+        self._stood: Slots = {}
 
     @property
     def script_state(self) -> dict[str, Any]:
@@ -153,13 +297,61 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         """Fragments of `fragment_length`."""
         return Demand(self.cfg.fragment_length, None)
 
-    def training_step(self, rollout: Rollout) -> Row:
-        """Postprocesses the pieces of episodes, and lets the policy learn from all of them."""
+    def look_at(self, rollout: Rollout, hook: LearnHook) -> list[Trajectory]:
+        """Returns the trajectories of a rollout, seen with the weights that played.
+
+        Args:
+            rollout: What was played.
+            hook: Knows who played what, and tells callbacks.
+        """
+        self._hook, self._stood = hook, copy.deepcopy(self.slots)
+        self._seen = self._cut(rollout, self.slots)
+        return self._seen
+
+    def _cut(self, rollout: Rollout, slots: Slots) -> list[Trajectory]:
+        reading: Reading = self.policy.reading()  # type: ignore[operator]
+        hook = self._hook
+        return trajectories(rollout, reading, self.cfg.cut_after, slots, *(() if hook is None else (hook.lane_of,)))
+
+    def postprocessed(self, rollout: Rollout) -> SampleBatch:
+        """Returns a rollout as its policy wants to learn it: trajectory by trajectory, each with those of the others in
+        its episode, then all together.
+        """
+        hook = self._hook
+        if hook is None:
+            seen = self._cut(rollout, self.slots)
+        elif rollout is hook.rollouts.get(self.name):
+            seen = self._seen
+        else:  # somebody has changed it since
+            seen = self._cut(rollout, self._stood)
         batches = []
-        for piece in pieces_of(rollout):
-            batch = columns_of(rollout, piece.rows, self.script_policy)
-            batches.append(self.script_policy.postprocess_trajectory(batch, {}, None))
+        for piece in seen:
+            batch, others, episode, agent = piece.batch.copy(), {}, None, None
+            if hook is not None:
+                agent, episode = hook.who(piece.slot, piece.ended)
+                others = hook.beside(piece)
+            batch = self.script_policy.postprocess_trajectory(batch, others, episode)
+            if hook is not None:
+                hook.tell(agent, episode, batch, {agent: (self.script_policy, piece.batch), **others})
+            batches.append(batch)
+        joined: SampleBatch = SampleBatch.concat_samples(batches)
+        return joined
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """Postprocesses the trajectories, and lets the policy learn from all of them."""
+        self.script_policy.on_global_var_update({"timestep": self.env_steps})
+        batch = self.postprocessed(rollout)
         self.updates += 1
-        told = self.script_policy.learn_on_batch(SampleBatch.concat_samples(batches)) or {}
-        stats = told.get("learner_stats", told)
-        return {name: float(value) for name, value in stats.items() if np.ndim(value) == 0 and value is not None}
+        return self.reported(self.script_policy.learn_on_batch(batch))
+
+    def reported(self, told: Any) -> Row:
+        """Keeps what a policy reports of its learning; returns the numbers among it."""
+        told = dict(told or {})
+        stats = told.get(LEARNER_STATS_KEY, told)
+        self.fetched = {**{k: v for k, v in told.items() if LEARNER_STATS_KEY in told}, LEARNER_STATS_KEY: dict(stats)}
+        numbers = {name: np.asarray(as_arrays(value)) for name, value in stats.items() if not isinstance(value, dict)}
+        return {
+            name: float(value)
+            for name, value in numbers.items()
+            if value.ndim == 0 and value.dtype.kind in "biuf"
+        }

@@ -7,6 +7,7 @@ a line of `ALGORITHMS`.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAUL
 from rookery.compat.rllib.envs import EnvContext
 from rookery.compat.rllib.gym_registry import make as make_gym
 from rookery.compat.rllib.gym_registry import registry as gym_registry
+from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
@@ -41,7 +43,8 @@ from rookery.compat.rllib.results import (
     performance,
     summarized,
 )
-from rookery.compat.rllib.script_policies import ScriptPolicyConfig
+from rookery.compat.rllib.script_policies import ScriptLearning, ScriptPolicyConfig, settings_of
+from rookery.compat.rllib.torch_policy import TorchPolicy
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning.registry import registered_env
 from rookery.compat.rllib.workers import WorkerSet
@@ -139,13 +142,20 @@ class Trainer(Trainable):
         self.workers = WorkerSet(self)
         self.rookery = self._make_rookery(first)
         self._make_facades()
-        for name, learner in self.rookery.learners.items():
-            if any(overrides(self.callbacks, moment) for moment in LearnHook.MOMENTS):
-                learner.hooks.append(LearnHook(self, name))
+        self._listen()
         self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
         self._stopwatch = Stopwatch(self.rookery.timers)
         self._before: IterationResult | None = None
         self._init(self.config, self.env_creator)
+
+    def _listen(self) -> None:
+        """Hooks callbacks of 2021, and policies of scripts, into the learning of policies that are new."""
+        learners = self.rookery.learners
+        scripted = any(isinstance(learner, ScriptLearning) for learner in learners.values())
+        wanted = scripted or any(overrides(self.callbacks, moment) for moment in LearnHook.MOMENTS)
+        for name, learner in learners.items():
+            if wanted and not any(isinstance(hook, LearnHook) for hook in learner.hooks):
+                learner.hooks.append(LearnHook(self, name, settings_of(self.config)["cut_after"] if scripted else None))
 
     def _init(self, config: dict[str, Any], env_creator: Callable[..., Any]) -> None:
         """Does whatever a subclass wants to do at the end of `setup`."""
@@ -224,7 +234,8 @@ class Trainer(Trainable):
         options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
         learned = None if cls is None else getattr(cls, "algorithm", None)
         if cls is not None and learned is None:
-            config = ScriptPolicyConfig(policy_class=cls, config=own, fragment_length=own["rollout_fragment_length"])
+            kind = ScriptLossConfig if issubclass(cls, TorchPolicy) else ScriptPolicyConfig
+            config = kind(policy_class=cls, config=own, **settings_of(own))
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
         if learned is not None and learned != self.algorithm:
             keys = DEFAULT_CONFIGS[learned]
@@ -275,6 +286,15 @@ class Trainer(Trainable):
                 config = {**self.config, **self.translation.policies[name].config}
                 cls = self.translation.policies[name].policy_class or self._policy_class or LearnedPolicy
                 self.policy_facades[name] = own if own is not None else cls(self.rookery, name, config)
+                if isinstance(own, TorchPolicy):
+                    own.callbacks = self.callbacks
+                    own.handing_out = functools.partial(self._hand_out, name)
+
+    def _hand_out(self, name: str) -> None:
+        """Gives whoever plays the weights that a policy has now."""
+        learner = self.rookery.learners.get(name)
+        policy = self.rookery.policies[name] if learner is None else learner.behaviour
+        self.rookery.pool.set_weights({name: policy})
 
     # --- an iteration -------------------------------------------------------------------------------------------------
 
@@ -282,6 +302,7 @@ class Trainer(Trainable):
         """Plays and learns for one iteration; returns the result of 2021."""
         found = self.rookery.train_iteration()
         self._make_facades()
+        self._listen()
         every = self.translation.evaluation["interval"]
         result = self._result(found)
         if every and (self.iteration + 1) % every == 0:
@@ -301,6 +322,9 @@ class Trainer(Trainable):
         for name, learner in self.rookery.learners.items():
             model = getattr(self.policy_facades.get(name), "model", None)
             measured = model.metrics() if isinstance(model, ModelV2) else {}
+            if isinstance(learner, ScriptLearning):
+                info["learner"][name] = copy.deepcopy(learner.fetched)
+                continue
             stats = learner_stats(found.policies[name].learning, learner.now(), measured)
             reported = next((hook.reported for hook in learner.hooks if isinstance(hook, LearnHook)), {})
             more = {"custom_metrics": dict(reported)} if reported else {}

@@ -36,7 +36,7 @@ _TRAINER = {
     "with_common_config": "defaults:with_common_config",
     "with_base_config": "trainers:with_base_config",
 }
-_POLICY = {"Policy": "policies:Policy", "TorchPolicy": "policies:Policy"}
+_POLICY = {"Policy": "policies:Policy", "TorchPolicy": "torch_policy:TorchPolicy"}
 _EPISODE = {"MultiAgentEpisode": "episodes:MultiAgentEpisode"}
 _WORKER = {"RolloutWorker": "workers:RolloutWorker"}
 
@@ -53,7 +53,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "ray.rllib.policy": _POLICY,
     "ray.rllib.policy.policy": {"Policy": "policies:Policy", "LEARNER_STATS_KEY": "policies:LEARNER_STATS_KEY"},
-    "ray.rllib.policy.torch_policy": {"TorchPolicy": "policies:Policy"},
     "ray.rllib.evaluation": {**_WORKER, **_EPISODE},
     "ray.rllib.evaluation.episode": _EPISODE,
     "ray.rllib.evaluation.rollout_worker": _WORKER,
@@ -77,7 +76,7 @@ for _name, (_package, _module) in _PLACES.items():
     if _name in _POLICIES:
         for _framework in ("torch", "tf"):
             _class = f"{_name}{'Torch' if _framework == 'torch' else 'TF'}Policy"
-            _entry = {_class: f"policies:{_class}"}
+            _entry = {_class: f"policy_templates:{_class}"}
             _home.update(_entry)
             NAMES[f"ray.rllib.agents.{_package}.{_POLICIES[_name]}_{_framework}_policy"] = _entry
 NAMES["ray.rllib.agents.dqn"] |= {
@@ -101,9 +100,8 @@ for _module, _names in _OPERATIONS.items():
     NAMES[f"ray.rllib.execution.{_module}"] = {name: f"not_here:{name}" for name in _names}
 for _module, _names in {
     "ray.rllib": ("TFPolicy",),
-    "ray.rllib.policy": ("TFPolicy", "build_tf_policy"),
+    "ray.rllib.policy": ("TFPolicy",),
     "ray.rllib.policy.tf_policy": ("TFPolicy",),
-    "ray.rllib.policy.tf_policy_template": ("build_tf_policy",),
 }.items():
     NAMES.setdefault(_module, {}).update({name: f"not_here:{name}" for name in _names})
 
