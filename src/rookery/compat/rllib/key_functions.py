@@ -38,6 +38,15 @@ OFF_POLICY = (*Q_KIND, "SAC", *DDPG_KIND)
 OURS = {"tanh": "tanh", "relu": "relu", "elu": "elu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 """Functions after layers that settings of ours have, by the names of 2021."""
 
+WHOLE_EPISODES = (
+    "PG learns from whole episodes: decisions of one that is not over wait for the next batch, and nothing is cut after "
+    "rollout_fragment_length steps"
+)
+"""What is said of PG, where it is Rookery's own algorithm that learns."""
+
+VALUE_CLIP_IGNORED = "vf_clip_param is ignored at its default"
+"""What begins the line about values, where it is Rookery's own algorithm that learns them."""
+
 NETWORK = "rookery.compat.rllib.default_networks:DefaultNetwork"
 
 
@@ -172,10 +181,7 @@ def reinforce_batch(reader: Reader) -> Values:
     if reader.get("batch_mode") not in ("truncate_episodes", "complete_episodes"):
         reader.refuse("batch_mode", "must be 'truncate_episodes' or 'complete_episodes'")
     elif reader.get("batch_mode") == "truncate_episodes":
-        reader.notes.append(
-            "PG learns from whole episodes: decisions of one that is not over wait for the next batch, and nothing is "
-            "cut after rollout_fragment_length steps"
-        )
+        reader.notes.append(WHOLE_EPISODES)
     return {"algorithm.batch_size": batch_rows(reader)}
 
 
@@ -344,7 +350,7 @@ def value_clip(reader: Reader) -> Values:
     if clip is None or not given:
         if clip is not None:
             reader.notes.append(
-                f"vf_clip_param is ignored at its default ({clip:g}), which cuts off what is learned of values above "
+                f"{VALUE_CLIP_IGNORED} ({clip:g}), which cuts off what is learned of values above "
                 "it; write it into the configuration to have it honoured"
             )
         return {"algorithm.value_clip": None}

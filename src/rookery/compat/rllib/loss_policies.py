@@ -56,23 +56,29 @@ class ScriptLossConfig(ScriptPolicyConfig):
         """Builds the script's policy, and the actor that plays by its model, or by its own way to act."""
         policy = made_policy(self, obs, action, generator)
         assert isinstance(policy, TorchPolicy)
-        if acts_by_its_model(policy):
+        drawn = draws(policy)
+        if drawn and acts_by_its_model(policy):
             return LossActor(obs, action, self, name, generator, policy)
-        return ScriptActor(obs, action, self, name, generator, policy)
+        return ScriptActor(obs, action, self, name, generator, policy, as_drawn=drawn)
 
 
-def acts_by_its_model(policy: TorchPolicy) -> bool:
-    """Whether a policy does nothing but draw from the ordinary distribution of what its model puts out."""
+def draws(policy: TorchPolicy) -> bool:
+    """Whether the actions of a policy are drawn from an ordinary distribution, and are nothing of its own."""
     own = any(
         getattr(type(policy), name) is not getattr(TorchPolicy, name)
         for name in ("compute_actions", "compute_actions_from_input_dict", "_compute_action_helper")
     )
-    if own or policy.action_sampler_fn or policy.action_distribution_fn or policy.pristine is None:
+    return not own and policy.action_sampler_fn is None and _is_ordinary(policy)
+
+
+def acts_by_its_model(policy: TorchPolicy) -> bool:
+    """Whether a policy that draws its actions needs but its model for that, of which there can be copies."""
+    if policy.action_distribution_fn is not None or policy.pristine is None:
         return False
     views = {name: view for name, view in policy.model.view_requirements.items() if view.used_for_compute_actions}
     plain = all(name == "obs" or name.startswith("state_in_") for name in views)
     plain = plain and ("obs" not in views or views["obs"].shifts() == ([0], False))
-    return plain and type(policy.exploration) is Sampling and _is_ordinary(policy)
+    return plain and type(policy.exploration) is Sampling
 
 
 def _is_ordinary(policy: TorchPolicy) -> bool:
@@ -173,7 +179,11 @@ class LossActor(Actor):
 
     def reading(self) -> Reading:
         """Returns how the script's policy sees what was stored."""
-        return reading_of(self.script_policy, self.action_spec, self._states)
+        return reading_of(self.script_policy, self.stored, self._states)
+
+    def stored(self, actions: Any) -> np.ndarray:
+        """Returns actions of the script's policy as Rookery stores them: as they are."""
+        return np.asarray(as_arrays(actions))
 
 
 class ScriptLoss(ScriptLearning):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,7 +17,6 @@ from rookery.compat.rllib import policy_losses as losses
 from rookery.compat.rllib.catalog import ModelCatalog
 from rookery.compat.rllib.defaults import DEFAULT_CONFIGS
 from rookery.compat.rllib.model_v2 import ModelV2
-from rookery.compat.rllib.nested_dicts import add_mixins
 from rookery.compat.rllib.policies import LEARNER_STATS_KEY, LearnedPolicy
 from rookery.compat.rllib.policy_mixins import (
     EntropyCoeffSchedule,
@@ -41,8 +40,14 @@ FUNCTIONS = (
 """What a policy can be put together from."""
 
 
-class BuiltPolicy(TorchPolicy):
-    """A policy put together from functions, which are in `parts` of its class.
+if TYPE_CHECKING:
+    _Base = TorchPolicy
+else:
+    _Base = object  # what policies are mixed with comes between this class and TorchPolicy
+
+
+class BuiltPolicy(_Base):
+    """What a policy put together from functions does by them; they are in `parts` of its class.
 
     Args:
         obs_space: Space of preprocessed observations, with `original_space`.
@@ -163,7 +168,7 @@ def _apply_gradients(self: Any, gradients: Any) -> None:
 
 
 def build_policy_class(name: str, framework: str = "torch", **parts: Any) -> type[TorchPolicy]:
-    """Makes a policy class from functions, an ordinary one below `BuiltPolicy`; its ``with_updates`` makes another.
+    """Makes a policy class from functions, an ordinary one below `TorchPolicy`; its ``with_updates`` makes another.
 
     Args:
         name: Name of the class.
@@ -203,7 +208,8 @@ def build_policy_class(name: str, framework: str = "torch", **parts: Any) -> typ
         return build_policy_class(**{"name": name, "framework": framework, **parts, **overrides})
 
     members["with_updates"] = staticmethod(with_updates)
-    made: type[TorchPolicy] = type(name, (add_mixins(BuiltPolicy, parts.get("mixins")),), members)
+    bases = dict.fromkeys((BuiltPolicy, *(parts.get("mixins") or ()), TorchPolicy))
+    made: type[TorchPolicy] = type(name, tuple(bases), members)
     return made
 
 

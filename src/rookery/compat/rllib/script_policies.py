@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,6 +87,8 @@ class ScriptActor(Actor):
         name: The policy's name.
         generator: Draws weights that nobody uses.
         script_policy: The script's object.
+        as_drawn: Whether its actions are numbers of a distribution, which Rookery scales to the bounds of a box; else
+            they are what the environment takes.
 
     Attributes:
         script_policy: The script's object; copies share it.
@@ -101,15 +102,16 @@ class ScriptActor(Actor):
         name: str,
         generator: torch.Generator,
         script_policy: Policy,
+        as_drawn: bool = False,
     ) -> None:
         super().__init__(obs, action, cfg.model, name, generator=generator)
+        self._as_drawn = as_drawn
         self.rows = RowPreprocessor(obs.space, cfg.config.get("model"))
         self.script_policy = script_policy
         self._states = States(script_policy.get_initial_state())
         self._action_width = int(np.prod(action.shape))
         self.reward_column = self._states.size + self._action_width
         self.memory_size = self.reward_column + 1
-        self._draws = torch.random.default_generator.get_state()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptActor:
         """Returns itself: the script's object is one, and whoever plays asks it."""
@@ -123,7 +125,18 @@ class ScriptActor(Actor):
 
     def reading(self) -> Reading:
         """Returns how the script's policy sees what was stored."""
-        return reading_of(self.script_policy, self.action_spec, self._states)
+        return reading_of(self.script_policy, self._own, self._states)
+
+    def stored(self, actions: Any) -> np.ndarray:
+        """Returns actions of the script's policy, ``[N, ...]``, as Rookery stores them."""
+        if not self._as_drawn:
+            return stored_actions(actions, self.action_spec)
+        array = np.asarray(as_arrays(actions))
+        return array.reshape(len(array), *self.action_spec.shape).astype(self.action_spec.dtype)
+
+    def _own(self, stored: np.ndarray) -> np.ndarray:
+        """Stored actions as the script's policy gave them."""
+        return stored if self._as_drawn else script_actions(stored, self.action_spec)
 
     def act(
         self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
@@ -135,14 +148,14 @@ class ScriptActor(Actor):
             states = self._states.unpacked(memory)
             kept = memory[:, self._states.size : self.reward_column].numpy()
             shaped = kept.reshape(len(kept), *self.action_spec.shape).astype(self.action_spec.dtype)
-            actions, rewards = script_actions(shaped, self.action_spec), memory[:, self.reward_column].numpy().copy()
+            actions, rewards = self._own(shaped), memory[:, self.reward_column].numpy().copy()
             actions = np.where((memory[:, 0] > 0).numpy().reshape(-1, *[1] * (actions.ndim - 1)), actions, 0 * actions)
         given = self.script_policy.compute_actions(
             rows, states, prev_action_batch=actions, prev_reward_batch=rewards, info_batch=None, episodes=None,
             explore=not deterministic, timestep=None,
         )  # fmt: skip
         chosen, after, extra = (*given, [], {})[:3] if isinstance(given, tuple) else (given, [], {})
-        stored = stored_actions(chosen, len(rows), self.action_spec)
+        stored = self.stored(chosen)
         logp = np.asarray(as_arrays((extra or {}).get("action_logp", np.zeros(len(rows)))), np.float32)
         if memory is not None:
             memory[:, : self._states.size] = self._states.packed(after, memory)
@@ -191,40 +204,39 @@ class States:
         return torch.cat((begun, *(torch.as_tensor(_matrix(part, len(before))) for part in states)), 1)
 
 
-def reading_of(script_policy: Policy, action: ActionSpec, states: States) -> Reading:
+def reading_of(script_policy: Policy, actions: Callable[[np.ndarray], np.ndarray], states: States) -> Reading:
     """Returns how a script's policy sees what was stored of its play.
 
     Args:
         script_policy: The script's object.
-        action: Layout of the actions.
+        actions: Makes its own actions of stored ones.
         states: How what it remembers was stored.
     """
-    extras = getattr(script_policy, "with_extras", None)
-    return Reading(script_policy.preprocess, partial(script_actions, spec=action), states.unpacked, extras)
+    return Reading(script_policy.preprocess, actions, states.unpacked, getattr(script_policy, "with_extras", None))
 
 
 def _matrix(part: Any, num: int) -> np.ndarray:
     return np.asarray(as_arrays(part), np.float32).reshape(num, -1)
 
 
-def stored_actions(actions: Any, num: int, spec: ActionSpec) -> np.ndarray:
+def stored_actions(actions: Any, spec: ActionSpec) -> np.ndarray:
     """Returns actions as the environment takes them, ``[N, ...]``, as Rookery stores them.
 
     Args:
         actions: Array, or a list of one action for each row; of a Dict or Tuple space a dict or tuple of arrays.
-        num: N.
         spec: Layout of the actions.
     """
     if spec.kind == "composite":
-        stored = np.zeros((num, *spec.shape), spec.dtype)
         parts = list(actions.values()) if isinstance(actions, dict) else list(actions)
-        for part, (inner, columns) in zip(parts, spec.parts, strict=True):
-            stored[:, columns] = stored_actions(part, num, inner).reshape(num, -1)
+        columns = [stored_actions(part, inner) for part, (inner, _) in zip(parts, spec.parts, strict=True)]
+        stored = np.zeros((len(columns[0]), *spec.shape), spec.dtype)
+        for column, (_, places) in zip(columns, spec.parts, strict=True):
+            stored[:, places] = column.reshape(len(stored), -1)
         return stored
     array = np.asarray(as_arrays(actions))
     if spec.kind == "discrete":
-        return (array.reshape(num) - int(getattr(spec.space, "start", 0))).astype(spec.dtype)
-    array = array.reshape(num, *spec.shape)
+        return (array.reshape(-1) - int(getattr(spec.space, "start", 0))).astype(spec.dtype)
+    array = array.reshape(len(array), *spec.shape)
     if spec.kind == "multi_discrete":
         array = array - np.ravel(spec.space.start)  # type: ignore[attr-defined]
     elif isinstance(spec.space, Box):

@@ -27,6 +27,7 @@ from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAUL
 from rookery.compat.rllib.envs import EnvContext
 from rookery.compat.rllib.gym_registry import make as make_gym
 from rookery.compat.rllib.gym_registry import registry as gym_registry
+from rookery.compat.rllib.key_functions import VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
@@ -134,8 +135,11 @@ class Trainer(Trainable):
         self.config = self.translation.config
         self.config["env"] = env
         self.validate_config(self.config)
+        classes = [entry.policy_class or self._policy_class for entry in self.translation.policies.values()]
+        own = all(cls is not None and getattr(cls, "algorithm", None) is None for cls in classes)
         for line in self.translation.notes:
-            say_once(f"{self}: {line}")
+            if not (own and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
+                say_once(f"{self}: {line}")
         self.callbacks = self._make_callbacks(self.translation.callbacks)
         self.book = EpisodeBook(self.callbacks, self)
         self.policy_facades: dict[str, Policy] = {}
@@ -411,8 +415,10 @@ class Trainer(Trainable):
         policy = self.get_policy(policy_id)
         if isinstance(policy, LearnedPolicy):
             return policy.act_on(observations, state, explore)
+        actor: Any = self.rookery.policies[policy_id]
         rows = np.stack([self.workers.local_worker().preprocessors[policy_id].transform(obs) for obs in observations])
-        return policy.compute_actions(rows, state, explore=explore)
+        actions, *beside = policy.compute_actions(rows, state, explore=explore)
+        return actor.action_spec.to_env(actor.stored(actions)), *beside
 
     # --- looking inside -----------------------------------------------------------------------------------------------
 
