@@ -105,7 +105,10 @@ class LearnHook(BatchHook):
         """What all policies have played that learn now."""
         self.pieces: list[Trajectory] = []
         """The trajectories of this policy among them, as it has played them."""
+        self.at: dict[tuple[int, tuple[int, int]], list[Trajectory]] = {}
+        """The same by copy of the environment and place."""
         self._slots: Slots = {}
+        self._over: dict[int, list[Any]] = {}
         self.reported: dict[str, Any] = {}
         """What callbacks have put into `result` of the last batch."""
 
@@ -117,11 +120,17 @@ class LearnHook(BatchHook):
         """Takes down the trajectories that were played; a policy of a script looks at its own itself."""
         self.rollouts = rollouts
         rollout = rollouts[self.name]
+        self._over = {}
+        for episode in self.trainer.book.ended:
+            self._over.setdefault(episode.env_id, []).append(episode)
         if hasattr(learner, "look_at"):
             self.pieces = learner.look_at(rollout, self)
         elif self.cut_after is not None:
             reading = Reading(self._policy.preprocess)
             self.pieces = trajectories(rollout, reading, self.cut_after, self._slots, self.lane_of)
+        self.at = {}
+        for piece in self.pieces:
+            self.at.setdefault((self.lane_of(piece.slot), piece.place), []).append(piece)
 
     def lane_of(self, slot: int) -> int:
         """Returns the copy of the environment that a slot belongs to."""
@@ -135,13 +144,13 @@ class LearnHook(BatchHook):
         Args:
             piece: A trajectory of this policy.
         """
-        lane, found = self.lane_of(piece.slot), {}
+        found: dict[Any, Any] = {}
+        key = (self.lane_of(piece.slot), piece.place)
         for name in self.rollouts:
-            hooks = [hook for hook in self.trainer.rookery.learners[name].hooks if isinstance(hook, LearnHook)]
-            for hook, other in ((hook, other) for hook in hooks for other in hook.pieces):
-                itself = name == self.name and other.slot == piece.slot
-                if other.place == piece.place and not itself and hook.lane_of(other.slot) == lane:
-                    found[hook.seat(other.slot)[1]] = (hook._policy, other.batch)
+            for hook in self.trainer.rookery.learners[name].hooks:
+                for other in hook.at.get(key, ()) if isinstance(hook, LearnHook) else ():
+                    if not (name == self.name and other.slot == piece.slot):
+                        found[hook.seat(other.slot)[1]] = (hook._policy, other.batch)
         return found
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
@@ -256,7 +265,7 @@ class LearnHook(BatchHook):
         """
         book = self.trainer.book
         lane, agent = self.seat(slot)
-        over = [episode for episode in book.ended if episode.env_id == lane]
+        over = self._over.get(lane, [])
         number = book.told_of.get((self.name, slot), 0)
         if ended:
             book.told_of[(self.name, slot)] = number + 1

@@ -22,6 +22,7 @@ from rookery.compat.rllib.action_distributions import TorchCategorical, TorchDia
 from rookery.compat.rllib.minibatches import averaged, standardized
 from rookery.compat.rllib.model_v2 import ScriptNetwork
 from rookery.compat.rllib.policies import LEARNER_STATS_KEY, as_arrays
+from rookery.compat.rllib.policy_exploration import Sampling
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.compat.rllib.script_policies import (
     ScriptActor,
@@ -32,7 +33,7 @@ from rookery.compat.rllib.script_policies import (
     reading_of,
 )
 from rookery.compat.rllib.sequences import pad_batch_to_sequences_of_same_size
-from rookery.compat.rllib.torch_policy import Sampling, TorchPolicy
+from rookery.compat.rllib.torch_policy import TorchPolicy
 from rookery.compat.rllib.trajectories import Reading
 from rookery.core.batch import Rollout
 from rookery.core.errors import ConfigError

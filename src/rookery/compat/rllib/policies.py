@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rookery.algorithms.algorithm import Algorithm
 from rookery.compat.rllib.catalog import ModelCatalog
 from rookery.compat.rllib.model_v2 import ScriptNetwork
+from rookery.compat.rllib.policy_exploration import exploration_of
 from rookery.compat.rllib.preprocessors import RowPreprocessor, preprocess_rows
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.core.errors import ConfigError
@@ -74,6 +75,10 @@ class Policy:
         self.dist_class: Any = None
         self.view_requirements: dict[str, Any] = {}
         self.callbacks: Any = None
+
+    def _create_exploration(self) -> Any:
+        """Makes what tries actions out, as the configuration says."""
+        return exploration_of(self, getattr(self, "model", None))
 
     def compute_actions(
         self,

@@ -111,7 +111,7 @@ class BuiltPolicy(_Base):
     def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
         """Returns a piece of an episode as it is to be learned, by `postprocess_fn`."""
         with torch.no_grad():
-            self.model.eval()
+            self._train(False)
             batch = super().postprocess_trajectory(sample_batch, other_agent_batches, episode)
             function = self.parts.get("postprocess_fn")
             return batch if function is None else function(self, batch, other_agent_batches, episode)

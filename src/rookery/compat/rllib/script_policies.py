@@ -338,7 +338,7 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
             seen = self._cut(rollout, self._stood)
         batches = []
         for piece in seen:
-            batch, others, episode, agent = piece.batch.copy(), {}, None, None
+            batch, others, episode, agent = piece.own, {}, None, None
             if hook is not None:
                 agent, episode = hook.who(piece.slot, piece.ended)
                 others = hook.beside(piece)

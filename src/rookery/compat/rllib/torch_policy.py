@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from rookery.compat.rllib.defaults import COMMON_CONFIG, MODEL_DEFAULTS
-from rookery.compat.rllib.from_config import from_config
 from rookery.compat.rllib.nested_dicts import force_list
 from rookery.compat.rllib.policies import LEARNER_STATS_KEY, Policy, as_arrays
 from rookery.compat.rllib.policy_optimizers import AdamGroups, PolicyAdam, as_adam, attach
@@ -32,33 +31,6 @@ from rookery.models.build import ModelConfig
 
 DUMMY_ROWS = 32
 """Rows of zeros on which a loss is tried out."""
-
-
-class Sampling:
-    """Draws actions from the policy's own distribution, or takes the most likely ones: the exploration of a policy that
-    has no other.
-    """
-
-    def before_compute_actions(self, *, timestep: int | None = None, explore: bool | None = None, **kwargs: Any) -> None:
-        """Does nothing."""
-
-    def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
-        """Returns actions ``[N, ...]`` and their log-probabilities ``[N]``, which are 0 for those not drawn."""
-        if explore:
-            actions = action_distribution.sample()
-            return actions, action_distribution.sampled_action_logp()
-        actions = action_distribution.deterministic_sample()
-        return actions, torch.zeros(len(action_distribution.inputs))
-
-    def get_exploration_optimizer(self, optimizers: list[Any]) -> list[Any]:
-        """Returns the optimizers as they are: nothing of the exploration learns."""
-        return optimizers
-
-    def get_info(self, sess: Any = None) -> dict[str, Any]:
-        """Returns nothing: there are no numbers to tell."""
-        return {}
-
-    get_state = get_info
 
 
 @dataclass(frozen=True)
@@ -138,31 +110,16 @@ class TorchPolicy(Policy):
         asked = get_batch_divisibility_req
         self.batch_divisibility_req = int((asked(self) if callable(asked) else asked) or 1)
 
+    def _train(self, training: bool) -> None:
+        """Tells the model whether it learns."""
+        if self.model.training is not training:
+            self.model.train(training)
+
     @property
     def device(self) -> torch.device:
         """The device of the model."""
         found: torch.device = next(iter(self.model.parameters())).device
         return found
-
-    def _create_exploration(self) -> Any:
-        """Makes the exploration that the configuration names.
-
-        Raises:
-            ConfigError: If it is none that a policy with a loss of its own can have.
-        """
-        options = dict(self.config.get("exploration_config") or {})
-        kind = options.pop("type", None)
-        if isinstance(kind, str) and kind.rpartition(".")[2] == "StochasticSampling" or kind is None:
-            return Sampling()
-        if isinstance(kind, str) and "." not in kind:
-            raise ConfigError(
-                f"exploration_config.type = {kind!r}: a policy with a loss of its own draws actions from its "
-                "distribution (StochasticSampling); write action_sampler_fn, or give a class"
-            )
-        return from_config(
-            None, {"type": kind, **options}, action_space=self.action_space, framework="torch", model=self.model,
-            policy_config=self.config, num_workers=self.config.get("num_workers", 0), worker_index=0,
-        )  # fmt: skip
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
@@ -205,7 +162,7 @@ class TorchPolicy(Policy):
         """Computes actions, states after and extra columns, as arrays."""
         explore = bool(self.config.get("explore", True)) if explore is None else explore
         timestep = self.global_timestep if timestep is None else timestep
-        self.model.eval()
+        self._train(False)
         distribution, inputs = None, None
         if self.action_sampler_fn is not None:
             actions, logp, after = self.action_sampler_fn(
@@ -280,7 +237,7 @@ class TorchPolicy(Policy):
         columns = {"obs": obs_batch, "prev_actions": prev_action_batch, "prev_rewards": prev_reward_batch}
         given = {name: np.asarray(as_arrays(column)) for name, column in columns.items() if column is not None}
         with torch.no_grad():
-            self.model.eval()
+            self._train(False)
             input_dict = self._lazy_tensor_dict(SampleBatch(given))
             states = convert_to_torch_tensor(list(state_batches or []), self.device)
             inputs, kind, _ = self.distribution_inputs(input_dict, states, self._ones(len(input_dict)), False, None)
@@ -296,7 +253,7 @@ class TorchPolicy(Policy):
         """
         states = [name for name in sorted(batch) if name.startswith("state_in_")]
         with torch.no_grad():
-            self.model.eval()
+            self._train(False)
             seen = self._lazy_tensor_dict(SampleBatch(dict(batch)))
             before = [seen[name] for name in states]
             found: dict[str, Any] = {}
@@ -323,7 +280,7 @@ class TorchPolicy(Policy):
         Args:
             samples: Postprocessed columns; rows of models that remember are cut into sequences, in place.
         """
-        self.model.train()
+        self._train(True)
         told: dict[str, Any] = {}
         if self.callbacks is not None:
             self.callbacks.on_learn_on_batch(policy=self, train_batch=samples, result=told)
@@ -442,7 +399,7 @@ class TorchPolicy(Policy):
         Returns:
             A tensor for each of ``model.parameters()``, None for those that no optimizer moves, and the report.
         """
-        self.model.train()
+        self._train(True)
         info = self._computed(self._prepared(postprocessed_batch))
         known: dict[int, Tensor] = {}
         for engine in self.engines:
@@ -560,7 +517,7 @@ class TorchPolicy(Policy):
         batch = self.postprocess_trajectory(self.dummy_batch())
         batch = self._prepared(batch)
         if self._loss is not None:
-            self.model.train()
+            self._train(True)
             self._loss(self, self.model, self.dist_class, batch)
             if stats_fn is not None:
                 stats_fn(self, batch)

@@ -69,7 +69,8 @@ class Trajectory:
         step: Decisions of that episode before them.
         ended: Whether the episode is over with them.
         before: The slot's last action and reward before them, or None if they are the first of their episode.
-        batch: The columns; empty until they are filled in.
+        batch: The columns, as they were played.
+        own: The same, to be changed.
     """
 
     rows: np.ndarray
@@ -80,6 +81,7 @@ class Trajectory:
     ended: bool
     before: tuple[np.ndarray, float] | None = None
     batch: SampleBatch = field(default_factory=SampleBatch)
+    own: SampleBatch = field(default_factory=SampleBatch)
 
 
 def trajectories(
@@ -101,8 +103,10 @@ def trajectories(
     if reading.extras is not None:
         whole = reading.extras(whole)
     ends = np.cumsum([len(piece.rows) for piece in found]).tolist()
+    kept, copied = dict(whole.items()), dict(whole.copy().items())
     for piece, (first, last) in zip(found, pairwise([0, *ends]), strict=True):
-        piece.batch = whole.slice(first, last)
+        piece.batch = SampleBatch({name: column[first:last] for name, column in kept.items()})
+        piece.own = SampleBatch({name: column[first:last] for name, column in copied.items()})
     return found
 
 
