@@ -17,7 +17,9 @@ def _both(**names: str) -> dict[str, str]:
 
 
 NAMES: dict[str, dict[str, str]] = {
-    f"{_AT}.autoregressive_action_dist": _both(BinaryAutoregressiveDistribution="TorchBinaryAutoregressiveDistribution"),
+    f"{_AT}.autoregressive_action_dist": _both(
+        BinaryAutoregressiveDistribution="TorchBinaryAutoregressiveDistribution"
+    ),
     f"{_AT}.autoregressive_action_model": _both(AutoregressiveActionModel="TorchAutoregressiveActionModel"),
     f"{_AT}.batch_norm_model": _both(BatchNormModel="TorchBatchNormModel", KerasBatchNormModel="TorchBatchNormModel"),
     f"{_AT}.centralized_critic_models": _both(
