@@ -42,6 +42,7 @@ from rookery.compat.rllib.results import (
     summarized,
 )
 from rookery.compat.rllib.script_policies import ScriptPolicyConfig
+from rookery.compat.rllib.shared_weights import Shared, put_together, remember
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning.registry import registered_env
 from rookery.compat.rllib.workers import WorkerSet
@@ -280,7 +281,12 @@ class Trainer(Trainable):
 
     def step(self) -> dict[str, Any]:
         """Plays and learns for one iteration; returns the result of 2021."""
+        shared = self._shared_weights()
         found = self.rookery.train_iteration()
+        if shared:
+            put_together(shared)
+            learners = self.rookery.learners.items()
+            self.rookery.pool.set_weights({name: learner.behaviour for name, learner in learners})
         self._make_facades()
         every = self.translation.evaluation["interval"]
         result = self._result(found)
@@ -290,6 +296,12 @@ class Trainer(Trainable):
         if overrides(self.callbacks, "on_train_result"):
             self.callbacks.on_train_result(trainer=self, result=result)
         return result
+
+    def _shared_weights(self) -> list[Shared]:
+        """Weights that models of several policies share."""
+        learners = self.rookery.learners
+        actors = self.rookery.policies.items()
+        return remember({name: learners[name].policy if name in learners else actor for name, actor in actors})
 
     def _result(self, found: IterationResult) -> dict[str, Any]:
         ended = self.take_episodes()
