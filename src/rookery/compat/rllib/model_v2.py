@@ -185,6 +185,7 @@ class ScriptNetwork(nn.Module):
     """
 
     num_values = 1
+    sees_mask = True
 
     def __init__(
         self,

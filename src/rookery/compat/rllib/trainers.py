@@ -127,7 +127,8 @@ class Trainer(Trainable):
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
         self._known = self._todays(env)
         first = None if self._known is not None else self._make(env, context)
-        agents = list(first.reset(seed=0)[0]) if first is not None and speaks_in_dicts(self._envs[0]) else None
+        self.is_multi_agent = first is not None and speaks_in_dicts(self._envs[0])
+        agents = list(first.reset(seed=0)[0]) if self.is_multi_agent else None
         self.translation = translated(self.algorithm, given, agents=agents)
         self.config = self.translation.config
         self.config["env"] = env
