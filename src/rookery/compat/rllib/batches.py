@@ -195,7 +195,7 @@ class LearnHook(BatchHook):
         kind = run.env.kinds[playing.kind]
         row = int(playing.row_of_slot[piece.slot])
         lane, column = divmod(row, len(kind.agents))
-        agent = kind.agents[column] if len(run.env.kinds) > 1 or len(kind.agents) > 1 else "agent0"
+        agent = self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else "agent0"
         ended = [episode for episode in book.ended if episode.env_id == lane]
         if not piece.ended or not ended:
             return agent, book.running.get(lane) or (ended[-1] if ended else book.nameless(lane))

@@ -245,10 +245,14 @@ class ScriptNetwork(nn.Module):
             state: What is remembered of each.
         """
         lengths = torch.ones(len(rows), dtype=torch.int32)
+        # Whoever acts or computes targets needs no gradients: only a loss is computed in training mode.
+        learns = self.training and torch.is_grad_enabled() and any(each.requires_grad for each in self.parameters())
+        if getattr(self.model, "training", learns) is not learns:
+            self.model.train(learns)
         given = SampleBatch({"obs": rows})
-        given.is_training = self.training
+        given.is_training = learns
         if self.native:
-            outputs, after = self.model({"obs": rows, "is_training": self.training}, list(state), lengths)
+            outputs, after = self.model({"obs": rows, "is_training": learns}, list(state), lengths)
             return outputs, self.model.value_function(), after
         if state:  # models that are no ModelV2 find their memory among the columns
             given |= {f"state_in_{number}": part for number, part in enumerate(state)}
