@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from rookery.compat.rllib.preprocessors import RowPreprocessor, restore_original_dimensions
 from rookery.compat.rllib.sample_batch import SampleBatch
+from rookery.compat.rllib.shared_weights import separate
 from rookery.core.errors import ConfigError
 
 INITIAL_LENGTH = 1
@@ -189,6 +190,7 @@ class ScriptNetwork(nn.Module):
     """
 
     num_values = 1
+    sees_mask = True
 
     def __init__(
         self,
@@ -210,6 +212,8 @@ class ScriptNetwork(nn.Module):
         self.rows = RowPreprocessor(obs_space, options)
         self.preprocessed = self.rows.observation_space
         self.model = make(self.preprocessed, action_space, num_outputs)
+        if isinstance(self.model, nn.Module) and not hasattr(self.model, "trainable_weights"):  # of torch, not of Keras
+            self.model = separate(self.model)
         self.native = isinstance(self.model, ModelV2)
         self.latest_rows: Tensor | None = None
         self._build()
@@ -262,7 +266,10 @@ class ScriptNetwork(nn.Module):
         if self.native:
             outputs, after = self.model({"obs": rows, "is_training": self.training}, list(state), lengths)
             return outputs, self.model.value_function(), after
-        called: Any = self.model(dict(given), list(state), lengths) if state else self.model(dict(given))
+        if state:  # models that are no ModelV2 find their memory among the columns
+            given |= {f"state_in_{number}": part for number, part in enumerate(state)}
+            given["seq_lens"] = lengths
+        called: Any = self.model(dict(given))
         if not isinstance(called, list | tuple) or len(called) not in (2, 3):
             raise ConfigError(
                 f"model {type(self.model).__name__}: gave {type(called).__name__}: must give (outputs, state, "

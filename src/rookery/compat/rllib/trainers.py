@@ -44,6 +44,7 @@ from rookery.compat.rllib.results import (
     summarized,
 )
 from rookery.compat.rllib.script_policies import ScriptPolicyConfig
+from rookery.compat.rllib.shared_weights import Shared, put_together, remember
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning.registry import registered_env
 from rookery.compat.rllib.workers import WorkerSet
@@ -130,7 +131,8 @@ class Trainer(Trainable):
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
         self._known = self._todays(env)
         first = None if self._known is not None else self._make(env, context)
-        agents = list(first.reset(seed=0)[0]) if first is not None and speaks_in_dicts(self._envs[0]) else None
+        self.is_multi_agent = first is not None and speaks_in_dicts(self._envs[0])
+        agents = list(first.reset(seed=0)[0]) if self.is_multi_agent else None
         self.translation = translated(self.algorithm, given, agents=agents)
         self.config = self.translation.config
         self.config["env"] = env
@@ -287,7 +289,12 @@ class Trainer(Trainable):
 
     def step(self) -> dict[str, Any]:
         """Plays and learns for one iteration; returns the result of 2021."""
+        shared = self._shared_weights()
         found = self.rookery.train_iteration()
+        if shared:
+            put_together(shared)
+            learners = self.rookery.learners.items()
+            self.rookery.pool.set_weights({name: learner.behaviour for name, learner in learners})
         self._make_facades()
         every = self.translation.evaluation["interval"]
         result = self._result(found)
@@ -297,6 +304,12 @@ class Trainer(Trainable):
         if overrides(self.callbacks, "on_train_result"):
             self.callbacks.on_train_result(trainer=self, result=result)
         return result
+
+    def _shared_weights(self) -> list[Shared]:
+        """Weights that models of several policies share."""
+        learners = self.rookery.learners
+        actors = self.rookery.policies.items()
+        return remember({name: learners[name].policy if name in learners else actor for name, actor in actors})
 
     def _result(self, found: IterationResult) -> dict[str, Any]:
         ended = self.take_episodes()

@@ -55,6 +55,11 @@ class RolloutWorker:
         return self._trainer._envs[0]
 
     @property
+    def is_multi_agent(self) -> bool:
+        """Whether the environment speaks of its agents by name."""
+        return bool(self._trainer.is_multi_agent)
+
+    @property
     def base_env(self) -> BaseEnv:
         """All copies of it."""
         return BaseEnv(self._trainer._envs)
