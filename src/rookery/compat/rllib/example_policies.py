@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,12 @@ class HeuristicPolicy(Policy):
     Args:
         observation_space: Space of preprocessed observations.
         action_space: Space of the actions.
-        config: Configuration, of which ``seed`` decides what is drawn.
+        config: Configuration.
     """
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
-        self.generator = np.random.default_rng(config.get("seed"))
+        self.generator = np.random.default_rng(np.random.randint(2**31))  # as scripts and trainers seed it
 
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
         """Learns nothing, and has nothing to report."""
@@ -37,13 +38,12 @@ class RandomPolicy(HeuristicPolicy):
     Args:
         observation_space: Space of preprocessed observations.
         action_space: Space of the actions.
-        config: Configuration: ``seed``; with ``ignore_action_bounds`` actions of a Box are normal numbers without
-            bounds.
+        config: Configuration; with ``ignore_action_bounds`` actions of a Box are normal numbers without bounds.
     """
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
-        self.action_space_for_sampling = action_space
+        self.action_space_for_sampling = copy.deepcopy(action_space)  # others draw from that one, too
         if config.get("ignore_action_bounds") and isinstance(action_space, Box):
             self.action_space_for_sampling = Box(-np.inf, np.inf, action_space.shape, np.float32)
         self.action_space_for_sampling.seed(int(self.generator.integers(2**31)))
