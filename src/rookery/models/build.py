@@ -6,9 +6,10 @@ for Dict and Tuple. Boxes and MultiBinary come as float32 in the space's own sha
 bound, 255 for images, unless `codes` names them; boxes that are no images of bytes normalized if `normalize_obs` is
 on); Discrete and MultiDiscrete come as int64
 counted from 0. A set of entities comes as float32 ``[N, max, 1 + k]``, the first column 1 for those that are there. An
-action mask in the space is left out (the head applies it), and so are parts that cannot be used (in
-a tuple, None stands in their place). One with a memory of its own has two lines more: see `CustomMemory`. One that
-ends in the heads itself (``gives=outputs``) has another form: see `OutputTrunk`.
+action mask in the space is left out (the head applies it) but for modules with an attribute `sees_mask` = True, which
+get it as bools; parts that cannot be used are left out, too (in a tuple, None stands in their place). One with a memory
+of its own has two lines more: see `CustomMemory`. One that ends in the heads itself (``gives=outputs``) has another
+form: see `OutputTrunk`.
 """
 
 from __future__ import annotations
@@ -477,7 +478,8 @@ class CustomTrunk(nn.Module):
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:
         super().__init__()
-        self.leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask"}
+        masked = getattr(module, "sees_mask", False)
+        self.leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask" or masked}
         self.layout = _layout(obs.space, "", self.leaves)
         self.module = module
         self.num_features: int = module.num_features  # type: ignore[assignment]

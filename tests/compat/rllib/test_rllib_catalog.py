@@ -1,5 +1,7 @@
 """The catalog of 2021: which model, action distribution and preprocessor belong to a space or a name."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -103,8 +105,8 @@ def test_a_function_may_make_the_model():
     assert isinstance(made, Mine) and made.width == 3
 
 
+@pytest.mark.skipif(find_spec("keras") is None, reason="needs the package keras")
 def test_keras_models_are_called_as_the_tutorial_calls_them():
-    pytest.importorskip("keras")
     tf = finder.find("tensorflow")
 
     class MyModel(tf.keras.Model):
