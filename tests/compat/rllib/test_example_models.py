@@ -240,7 +240,8 @@ def test_models_see_masks_and_whether_they_learn():
 
     class Watched(models.TorchParametricActionsModel):
         def forward(self, input_dict, state, seq_lens):
-            seen.append((input_dict["obs"]["action_mask"], input_dict["is_training"], self.training))
+            mask, is_training = input_dict["obs"]["action_mask"], input_dict["is_training"]
+            seen.append((mask, is_training, self.training, any(weight.requires_grad for weight in self.parameters())))
             return super().forward(input_dict, state, seq_lens)
 
     trainer = PPOTrainer(
@@ -256,9 +257,13 @@ def test_models_see_masks_and_whether_they_learn():
     )
     trainer.train()
     trainer.stop()
-    assert {mask.shape[1] for mask, _, _ in seen} == {10}
-    assert {float(count) for mask, _, _ in seen[5:] for count in mask.sum(1)} == {2.0}
-    assert {(told, mode) for _, told, mode in seen} == {(True, True), (False, False)}
+    assert {mask.shape[1] for mask, *_ in seen} == {10}
+    assert {float(count) for mask, *_ in seen[5:] for count in mask.sum(1)} == {2.0}
+    assert {tuple(told) for _, *told in seen} == {
+        (True, True, True),  # the loss
+        (False, False, True),  # values for its targets
+        (False, False, False),  # actions
+    }
 
 
 def test_bytes_come_as_they_are():

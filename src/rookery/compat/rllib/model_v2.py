@@ -247,7 +247,8 @@ class ScriptNetwork(nn.Module):
         """
         lengths = torch.ones(len(rows), dtype=torch.int32)
         given = SampleBatch({"obs": rows})
-        learns = self.training and torch.is_grad_enabled()  # whoever acts keeps no gradients
+        learns = self.training and torch.is_grad_enabled()
+        learns = learns and any(weight.requires_grad for weight in self.parameters())  # those of who acts do not
         if self.of_torch and self.model.training != learns:
             self.model.train(learns)
         if self.native:
