@@ -18,6 +18,7 @@ from rookery.compat.rllib.networks import ComplexInputNetwork, FullyConnectedNet
 from rookery.compat.rllib.preprocessors import OneHotPreprocessor, Preprocessor, get_preprocessor
 from rookery.compat.rllib.recurrent_networks import LSTMWrapper
 from rookery.compat.rllib.spaces import Simplex, UnsupportedSpaceException
+from rookery.compat.rllib.tuning import registry
 from rookery.core.errors import ConfigError
 
 OBS, ACTIONS = Box(-1, 1, (4,)), Discrete(3)
@@ -280,9 +281,9 @@ def test_preprocessors_go_by_space_or_name():
 
 def test_what_is_registered_goes_to_other_processes():
     ModelCatalog.register_custom_model("mine", Mine)
-    known = catalog.registered()
+    known = registry.registered()
     catalog._MODELS.clear()
-    catalog.register_all(known)
+    registry.register_all(known)
     assert catalog.custom_model({"custom_model": "mine"}) is Mine
 
 

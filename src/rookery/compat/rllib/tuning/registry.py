@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -118,11 +119,17 @@ global_registry = GlobalRegistry()
 
 
 def registered() -> dict[str, Mapping[str, Any]]:
-    """Returns all names of scripts, to be known in other processes too."""
-    return {"environments": dict(_ENVIRONMENTS), "trainables": dict(_TRAINABLES)}
+    """Returns all names of scripts, those of models among them, to be known in other processes too."""
+    catalog = sys.modules.get("rookery.compat.rllib.catalog")  # where it was not loaded, nothing is registered there
+    models = {} if catalog is None else catalog.registered()
+    return {"environments": dict(_ENVIRONMENTS), "trainables": dict(_TRAINABLES), **models}
 
 
 def register_all(known: Mapping[str, Mapping[str, Any]]) -> None:
     """Takes the names that another process knows."""
     _ENVIRONMENTS.update(known["environments"])
     _TRAINABLES.update(known["trainables"])
+    if any(known.get(kind) for kind in ("models", "preprocessors", "distributions")):
+        from rookery.compat.rllib import catalog
+
+        catalog.register_all(known)
