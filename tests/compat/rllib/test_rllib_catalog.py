@@ -26,8 +26,8 @@ OBS, ACTIONS = Box(-1, 1, (4,)), Discrete(3)
 
 @pytest.fixture(autouse=True)
 def _nothing_registered(monkeypatch):
-    for registry in ("_MODELS", "_PREPROCESSORS", "_DISTRIBUTIONS"):
-        monkeypatch.setattr(catalog, registry, {})
+    for kind in ("_MODELS", "_PREPROCESSORS", "_DISTRIBUTIONS"):
+        monkeypatch.setattr(catalog, kind, {})
 
 
 class Mine(TorchModelV2, nn.Module):
