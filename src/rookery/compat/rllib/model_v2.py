@@ -212,7 +212,8 @@ class ScriptNetwork(nn.Module):
         self.rows = RowPreprocessor(obs_space, options)
         self.preprocessed = self.rows.observation_space
         self.model = make(self.preprocessed, action_space, num_outputs)
-        if isinstance(self.model, nn.Module) and not hasattr(self.model, "trainable_weights"):  # of torch, not of Keras
+        self.of_torch = isinstance(self.model, nn.Module) and not hasattr(self.model, "trainable_weights")  # Keras has
+        if self.of_torch:
             self.model = separate(self.model)
         self.native = isinstance(self.model, ModelV2)
         self.latest_rows: Tensor | None = None
@@ -262,9 +263,12 @@ class ScriptNetwork(nn.Module):
         """
         lengths = torch.ones(len(rows), dtype=torch.int32)
         given = SampleBatch({"obs": rows})
-        given.is_training = self.training
+        learns = self.training and torch.is_grad_enabled()
+        learns = learns and any(weight.requires_grad for weight in self.parameters())  # those of who acts do not
+        if self.of_torch and self.model.training != learns:
+            self.model.train(learns)
         if self.native:
-            outputs, after = self.model({"obs": rows, "is_training": self.training}, list(state), lengths)
+            outputs, after = self.model({"obs": rows, "is_training": learns}, list(state), lengths)
             return outputs, self.model.value_function(), after
         if state:  # models that are no ModelV2 find their memory among the columns
             given |= {f"state_in_{number}": part for number, part in enumerate(state)}
@@ -325,6 +329,6 @@ def _leaves(space: Any, obs: Any, path: str, tree: dict[str, Any]) -> None:
             if not isinstance(obs, dict) or key in obs:
                 _leaves(part, obs[key], f"{path}/{key}" if path else str(key), tree)
         return
-    if space.dtype == np.uint8:
-        obs = obs * 255.0
+    if space.dtype == np.uint8 and obs.dtype != torch.bool:
+        obs = obs * float(np.max(space.high, initial=1))  # what our networks get divided by
     tree[path or "obs"] = obs

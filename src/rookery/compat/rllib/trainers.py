@@ -21,7 +21,7 @@ import numpy as np
 import rookery
 from rookery.compat.rllib.batches import LearnHook
 from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overrides
-from rookery.compat.rllib.catalog import ModelCatalog, custom_model, network_factory
+from rookery.compat.rllib.catalog import ModelCatalog, custom_action_dist, custom_model, network_factory
 from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
@@ -245,6 +245,11 @@ class Trainer(Trainable):
                 if path.startswith("algorithm.")
             }
             layers.append(Layer(f"policy {name}: {learned}", values))
+        if custom_action_dist(options) is not None:
+            raise ConfigError(
+                f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: actions are drawn from "
+                "Rookery's own distributions; leave it out, or write a Policy whose compute_actions draws them"
+            )
         if custom_model(options) is not None:
             values = {
                 f"policies.{name}.model.module": ScriptNetwork,
