@@ -19,6 +19,7 @@ from rookery.compat.rllib.names import example_models as table
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.repeated_values import RepeatedValues
 from rookery.compat.rllib.trainers import PPOTrainer
+from rookery.compat.rllib.tuning.registry import register_env
 from rookery.core.errors import ConfigError
 
 OBS, ACTIONS = Box(-1, 1, (4,)), Discrete(3)
@@ -231,3 +232,56 @@ def test_policies_learn_the_layer_that_they_share():
     first = "first_layer._model.0.weight"
     assert not np.array_equal(after["policy_0"][first], after["policy_1"][first])
     trainer.stop()
+
+
+def test_models_see_masks_and_whether_they_learn():
+    seen = []
+    register_env("parametric", lambda config: ParametricActionsCartPole(10))
+
+    class Watched(models.TorchParametricActionsModel):
+        def forward(self, input_dict, state, seq_lens):
+            mask, is_training = input_dict["obs"]["action_mask"], input_dict["is_training"]
+            seen.append((mask, is_training, self.training, any(weight.requires_grad for weight in self.parameters())))
+            return super().forward(input_dict, state, seq_lens)
+
+    trainer = PPOTrainer(
+        env="parametric",
+        config={
+            "num_workers": 0,
+            "train_batch_size": 200,
+            "num_sgd_iter": 1,
+            "model": {"custom_model": Watched},
+            "framework": "torch",
+            "seed": 0,
+        },
+    )
+    trainer.train()
+    trainer.stop()
+    assert {mask.shape[1] for mask, *_ in seen} == {10}
+    assert {float(count) for mask, *_ in seen[5:] for count in mask.sum(1)} == {2.0}
+    assert {tuple(told) for _, *told in seen} == {
+        (True, True, True),  # the loss
+        (False, False, True),  # values for its targets
+        (False, False, False),  # actions
+    }
+
+
+def test_bytes_come_as_they_are():
+    space = Dict(few=Box(0, 7, (2,), np.uint8), many=Box(0, 255, (2,), np.uint8))
+    seen = []
+
+    class Watched(models.TorchFastModel):
+        def forward(self, input_dict, state, seq_lens):
+            seen.append(input_dict["obs_flat"])
+            return super().forward(input_dict, state, seq_lens)
+
+    options = {**MODEL_DEFAULTS, "custom_model": Watched}
+    net = ScriptNetwork(space, ACTIONS, 3, make=network_factory(options), options=options)
+    net({"few": torch.tensor([[1.0, 3 / 7]]), "many": torch.tensor([[1.0, 0.2]])})
+    assert seen[-1].tolist() == [pytest.approx([7.0, 3.0, 255.0, 51.0])]
+
+
+def test_distributions_of_a_script_are_refused_by_trainers():
+    config = {"model": {"custom_action_dist": models.TorchBinaryAutoregressiveDistribution}, "framework": "torch"}
+    with pytest.raises(ConfigError, match=r"model.custom_action_dist.*Rookery's own distributions"):
+        PPOTrainer(env="CartPole-v1", config=config)

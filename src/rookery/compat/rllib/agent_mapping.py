@@ -61,3 +61,11 @@ class NotedMapping:
     def noted(self, lane: int, index: int, agent: Any) -> str | None:
         """Returns which policy plays an agent in an episode of a copy; None if nobody has asked."""
         return self._noted.get(lane, {}).get(index, {}).get(str(agent))
+
+    @staticmethod
+    def apart(mapping: NotedMapping | None) -> Callable[[], None]:
+        """Notes what follows apart, for episodes beside those that go on; returns what ends that."""
+        if mapping is None:
+            return lambda: None
+        known, mapping._noted = mapping._noted, {}
+        return lambda: setattr(mapping, "_noted", known)

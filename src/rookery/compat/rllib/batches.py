@@ -195,13 +195,8 @@ class LearnHook(BatchHook):
         kind = run.env.kinds[playing.kind]
         row = int(playing.row_of_slot[piece.slot])
         lane, column = divmod(row, len(kind.agents))
-        agent = self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else "agent0"
-        ended = [episode for episode in book.ended if episode.env_id == lane]
-        if not piece.ended or not ended:
-            return agent, book.running.get(lane) or (ended[-1] if ended else book.nameless(lane))
-        number = book.told_of.get((self.name, piece.slot), 0)
-        book.told_of[(self.name, piece.slot)] = number + 1
-        return agent, ended[min(number, len(ended) - 1)]
+        episode = book.of_piece(lane, kind.agents[column], piece.ended)
+        return self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else "agent0", episode
 
 
 def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:

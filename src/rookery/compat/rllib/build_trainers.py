@@ -101,15 +101,24 @@ def build_trainer(
         )
     if further:
         raise ConfigError(f"build_trainer: {name}: {', '.join(further)}: no such argument")
-    given = {"validate_config": validate_config, "get_policy_class": get_policy_class, "validate_env": validate_env,
-             "before_init": before_init, "after_init": after_init, "before_evaluate_fn": before_evaluate_fn}  # fmt: skip
+    given = {
+        "validate_config": validate_config,
+        "get_policy_class": get_policy_class,
+        "validate_env": validate_env,
+        "before_init": before_init,
+        "after_init": after_init,
+        "before_evaluate_fn": before_evaluate_fn,
+    }
+    rest = {"default_config": default_config, "default_policy": default_policy, "mixins": mixins}
     parent = base or TRAINERS.get(str(getattr(default_policy, "algorithm", None)), TRAINERS["PG"])
     members: dict[str, Any] = {
-        "_name": name, "_functions": Functions(**given), "__module__": __name__, "__doc__": f"Trains by {name}.",
+        "_name": name,
+        "_functions": Functions(**given),
         "_allow_unknown_configs": allow_unknown_configs,
-        "_built_with": {**given, "name": name, "default_config": default_config, "default_policy": default_policy,
-                        "mixins": mixins, "allow_unknown_configs": allow_unknown_configs, "base": parent},
-    }  # fmt: skip
+        "_built_with": {**given, **rest, "name": name, "allow_unknown_configs": allow_unknown_configs, "base": parent},
+        "__module__": __name__,
+        "__doc__": f"Trains by {name}.",
+    }
     if default_config is not None:
         members["_default_config"] = dict(default_config)
     if default_policy is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import tracemalloc
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from rookery.training.callbacks import Callback
 
 HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory", "on_sample_end",
          "on_learn_on_batch", "on_train_result")  # fmt: skip
+
+MOST_UNTOLD = 1000
+"""Episodes that are kept for an agent of whose pieces nobody is told, because its policy does not learn."""
 
 
 class DefaultCallbacks:
@@ -155,8 +159,11 @@ class EpisodeBook:
         self.trainer = trainer
         self.running: dict[int, MultiAgentEpisode] = {}
         self.ended: list[MultiAgentEpisode] = []
-        self.told_of: dict[tuple[str, int], int] = {}
-        """Ended pieces of each slot of a policy that hooks were told of since the last result."""
+        self._waits = overrides(callbacks, "on_postprocess_trajectory")
+        self._untold: dict[tuple[int, Any], deque[MultiAgentEpisode]] = {}
+        """By copy and agent, episodes that have ended and whose last piece nobody was told of yet."""
+        self._told: dict[int, set[Any]] = {}
+        """By copy, the agents whose last piece of the running episode was told of."""
 
     def listeners(self) -> list[Callback]:
         """Returns what hears of episodes: at their ends always, at other moments where callbacks want it."""
@@ -190,8 +197,37 @@ class EpisodeBook:
     def take(self) -> list[MultiAgentEpisode]:
         """Returns the episodes that have ended since the last call."""
         ended, self.ended = self.ended, []
-        self.told_of = {}
         return ended
+
+    def end(self, episode: MultiAgentEpisode) -> None:
+        """Takes an episode out of those that run."""
+        lane = episode.env_id
+        self.running.pop(lane, None)
+        self.ended.append(episode)
+        told = self._told.pop(lane, set())
+        if self._waits:
+            for agent, _ in episode.agent_rewards:
+                if agent not in told:
+                    self._untold.setdefault((lane, agent), deque(maxlen=MOST_UNTOLD)).append(episode)
+
+    def of_piece(self, lane: int, agent: Any, ended: bool) -> MultiAgentEpisode:
+        """Returns the episode of the next piece of an agent's trajectory, which are told of in the order of time.
+
+        Args:
+            lane: Number of the copy.
+            agent: The agent.
+            ended: Whether the agent's episode is over with the piece.
+        """
+        untold = self._untold.get((lane, agent))
+        if untold:
+            return untold.popleft() if ended else untold[0]
+        if ended:  # before the episode of the others is
+            self._told.setdefault(lane, set()).add(agent)
+        return self.running.get(lane) or self.nameless(lane)
+
+    def forget(self) -> None:
+        """Forgets all episodes: what is played from now on are others."""
+        self.running, self.ended, self._untold, self._told = {}, [], {}, {}
 
     def nameless(self, lane: int) -> MultiAgentEpisode:
         """Returns an episode of a copy of which nothing was followed."""
@@ -230,5 +266,4 @@ class _EndListener(Callback):
         known = book.of(episode)
         if self.tells:
             book.tell("on_episode_end", known, policies=book.trainer.policy_facades)
-        del book.running[episode.lane]
-        book.ended.append(known)
+        book.end(known)

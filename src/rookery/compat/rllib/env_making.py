@@ -149,6 +149,12 @@ class EnvMaker:
             return None, None  # the mapping need not be asked, which may draw
         return self.spaces.get(self.mapping(agent, None), (None, None))
 
+    def another(self, config: Mapping[str, Any] | None = None) -> EnvMaker:
+        """Returns a maker of the same environment, perhaps with settings that differ, which has made nothing yet."""
+        other = EnvMaker.__new__(EnvMaker)
+        other.__dict__.update(self.__getstate__(), config={**self.config, **(config or {})})
+        return other
+
     def with_spaces_of(self, trainer: Any) -> EnvMaker:
         """Returns itself, with the spaces that another trainer's configuration gives to policies."""
         other = getattr(trainer, "env_maker", None)
@@ -164,16 +170,14 @@ class EnvMaker:
         return self
 
 
-def with_settings(config: RunConfig, maker: EnvMaker | None, env_config: Mapping[str, Any]) -> RunConfig:
-    """Returns the settings of a run whose environment is built with other settings.
+def with_settings(config: RunConfig, maker: EnvMaker | None, env_config: Mapping[str, Any] | None) -> RunConfig:
+    """Returns the settings of a run with an environment of another maker, or built with other settings.
 
     Args:
         config: The settings of the run.
         maker: Makes the script's environment; None = one of Gymnasium's.
-        env_config: The settings of the environment.
+        env_config: Settings that differ, for one of Gymnasium's.
     """
-    if maker is None:
-        return replace(config, env=replace(config.env, config={**config.env.config, **env_config}))
-    other = EnvMaker.__new__(EnvMaker)
-    other.__dict__.update(maker.__getstate__(), config=dict(env_config))
-    return replace(config, env=replace(config.env, name=other.for_rookery()))
+    if maker is not None:
+        return replace(config, env=replace(config.env, name=maker.for_rookery()))
+    return replace(config, env=replace(config.env, config={**config.env.config, **(env_config or {})}))

@@ -552,6 +552,6 @@ class TorchContActionQModel(TorchModelV2):
 
     def get_single_q_value(self, underlying_output: Tensor, action: Tensor) -> Tensor:
         """Returns values ``[B, 1]`` of features ``[B, F]`` and actions ``[B, k]``."""
-        values, _ = self.q_head({"obs": torch.cat((underlying_output, action), -1)})
+        values, _ = self.q_head({"obs": torch.cat((underlying_output, torch.as_tensor(action)), -1)})
         assert isinstance(values, Tensor)
         return values

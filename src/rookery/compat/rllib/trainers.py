@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from importlib import import_module
+from math import isclose
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,13 +22,14 @@ import rookery
 from rookery.compat.rllib.agent_mapping import AgentIds, NotedMapping
 from rookery.compat.rllib.batches import LearnHook
 from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overrides
-from rookery.compat.rllib.catalog import ModelCatalog, custom_model, network_factory
+from rookery.compat.rllib.catalog import ModelCatalog, custom_action_dist, custom_model, network_factory
 from rookery.compat.rllib.config import Translation, translated
+from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
-from rookery.compat.rllib.policies import LearnedPolicy, Policy
+from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.results import (
     EndedEpisode,
@@ -45,7 +47,9 @@ from rookery.compat.rllib.workers import WorkerSet
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer
 from rookery.report.results import IterationResult
+from rookery.rollout.hooks import EpisodeResult
 from rookery.training.checkpoint import read_checkpoint
+from rookery.training.endless import BoundedEpisodes
 from rookery.training.evaluation import bounded
 from rookery.training.prepare import make_copies
 
@@ -121,6 +125,7 @@ class Trainer(Trainable):
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
         self._known = todays_of(env)
         self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0))
+        self._stage: tuple[EnvMaker, Any] = self.env_maker, None  # where is played now: training, or an evaluation
         first = None if self._known is not None else self.env_maker.first()
         self.is_multi_agent = first is not None and self.env_maker.is_multi_agent
         if self.env_maker.copies is not None:
@@ -141,13 +146,15 @@ class Trainer(Trainable):
         self.workers = WorkerSet(self)
         self.rookery = self._make_rookery()
         self.agent_ids.env = self.rookery.env
+        self._stage = self.env_maker, self.rookery.env
         self._make_facades()
         for name, learner in self.rookery.learners.items():
+            add_custom_loss(learner)
             if any(overrides(self.callbacks, moment) for moment in LearnHook.MOMENTS):
                 learner.hooks.append(LearnHook(self, name))
         self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
         self._stopwatch = Stopwatch(self.rookery.timers)
-        self._before: IterationResult | None = None
+        self._steps_before = self._decisions_before = 0
         self._init(self.config, self.env_creator)
 
     def _init(self, config: dict[str, Any], env_creator: Callable[..., Any]) -> None:
@@ -159,6 +166,8 @@ class Trainer(Trainable):
     def _make_callbacks(self, given: Any) -> DefaultCallbacks:
         if isinstance(given, Mapping):
             return DefaultCallbacks(given)
+        if given is not None and not callable(given):
+            raise ConfigError(f"callbacks = {given!r}: must be a class derived from DefaultCallbacks")
         made: DefaultCallbacks = DefaultCallbacks() if given is None else given()
         if not isinstance(made, DefaultCallbacks):
             raise ConfigError(f"callbacks = {given!r}: must be a class derived from DefaultCallbacks")
@@ -172,7 +181,8 @@ class Trainer(Trainable):
     @property
     def _envs(self) -> list[Any]:
         """The script's environments that are here: those that are played, where this process steps them."""
-        return self.env_maker.played(getattr(getattr(self, "rookery", None), "env", None))
+        maker, env = self._stage
+        return maker.played(env)
 
     def _make_rookery(self) -> rookery.Trainer:
         """Makes the trainer of Rookery that does the work."""
@@ -216,6 +226,11 @@ class Trainer(Trainable):
         if cls is not None and getattr(cls, "algorithm", None) is None:
             config = ScriptPolicyConfig(policy_class=cls, config=own, fragment_length=own["rollout_fragment_length"])
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
+        if custom_action_dist(options) is not None:
+            raise ConfigError(
+                f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: actions are drawn from "
+                "Rookery's own distributions; leave it out, or write a Policy whose compute_actions draws them"
+            )
         if custom_model(options) is not None:
             values = {
                 f"policies.{name}.model.module": ScriptNetwork,
@@ -258,7 +273,7 @@ class Trainer(Trainable):
         result = self._result(found)
         if every and (self.iteration + 1) % every == 0:
             result |= self.evaluate()
-        self._before = found
+        self._steps_before = found.env_steps
         if overrides(self.callbacks, "on_train_result"):
             self.callbacks.on_train_result(trainer=self, result=result)
         return result
@@ -272,19 +287,25 @@ class Trainer(Trainable):
     def _result(self, found: IterationResult) -> dict[str, Any]:
         ended = self.take_episodes()
         told = summarized(self._window.with_earlier(ended), len(ended))
-        counted = counters(found, self._before)
+        counted = counters(found, self._steps_before, self.decisions)
         counted["num_healthy_workers"] = int(self.config["num_workers"])
         info = counted.pop("info")
         info["learner"] = {}
         for name, learner in self.rookery.learners.items():
             model = getattr(self.policy_facades.get(name), "model", None)
-            measured = model.metrics() if isinstance(model, ModelV2) else {}
+            measured = as_arrays(model.metrics()) if isinstance(model, ModelV2) else {}
             stats = learner_stats(found.policies[name].learning, learner.now(), measured)
             reported = next((hook.reported for hook in learner.hooks if isinstance(hook, LearnHook)), {})
             more = {"custom_metrics": dict(reported)} if reported else {}
             info["learner"][name] = {"learner_stats": stats, **learner_extras(stats), **more}
         spent = performance(self._stopwatch.since(), counted["timesteps_this_iter"])
         return {**told, **counted, "info": info, **spent}
+
+    @property
+    def decisions(self) -> int:
+        """Decisions of all agents so far."""
+        playing = self.rookery.pool.worker.policies.values()
+        return self._decisions_before + sum(policy.acted for policy in playing)
 
     def take_episodes(self) -> list[EndedEpisode]:
         """Returns the episodes that have ended since the last call."""
@@ -295,23 +316,37 @@ class Trainer(Trainable):
         told = self.translation.evaluation
         if told["custom_function"] is not None:
             return {"evaluation": told["custom_function"](self, self.workers)}
-        run, count = self.rookery, int(told["episodes"])
-        config, env_config = run.config, told["config"].get("env_config")
-        if env_config is not None:
-            own = None if self._known is not None else self.env_maker
-            config = with_settings(config, own, {**self.translation.env_config, **env_config})
-        with closing(make_copies(config, min(count, config.evaluation.num_envs))) as env:
-            played = bounded(run, env, count, not told["explore"])
-            played.play()
+        count = int(told["episodes"])
+        book = EpisodeBook(self.callbacks, self)
+        played = self._measured(book, count, not told["explore"])
+        of_lane: dict[int, list[Any]] = {}
+        for each in book.take():
+            of_lane.setdefault(each.env_id, []).append(each)
         episodes = [
-            EndedEpisode(each.total, each.length, {(a, each.policies[a]): value for a, value in each.agents.items()})
-            for each in sorted(played.finished, key=lambda each: each.index * env.num_lanes + each.lane)
+            as_measured(each, of_lane.get(each.lane, []))
+            for each in sorted(played.finished, key=lambda each: each.index * played.env.num_lanes + each.lane)
         ]
         steps = sum(each.length for each in episodes)
         spent = performance({}, steps)["sampler_perf"]
         return {
             "evaluation": {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
         }
+
+    def _measured(self, book: EpisodeBook, count: int, deterministic: bool) -> BoundedEpisodes:
+        """Plays so many episodes in copies of their own, of which callbacks are told as of others."""
+        run, known, env_config = self.rookery, self._stage, self.translation.evaluation["config"].get("env_config")
+        maker = None if self._known is not None else self.env_maker.another(env_config)
+        config = with_settings(run.config, maker, env_config)
+        noted = NotedMapping.apart(self._mapping)
+        try:
+            with closing(make_copies(config, min(count, config.evaluation.num_envs))) as env:
+                self._stage = maker or self.env_maker, env
+                played = bounded(run, env, count, deterministic, listeners=book.listeners())
+                played.play()
+        finally:
+            self._stage = known
+            noted()
+        return played
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
@@ -425,18 +460,24 @@ class Trainer(Trainable):
             os.replace(part, folder / part.name)
         made.rmdir()
         path = folder / f"checkpoint-{self.iteration}"
-        path.write_text(json.dumps({"trainer": str(self), "env": self._env_id}) + "\n", encoding="utf-8")
+        told = {"trainer": str(self), "env": self._env_id, "decisions": self.decisions}
+        path.write_text(json.dumps(told) + "\n", encoding="utf-8")
         return str(path)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Takes over the state of a checkpoint; the settings stay those of this trainer."""
         saved = read_checkpoint(Path(checkpoint).parent)
+        told = json.loads(Path(checkpoint).read_text(encoding="utf-8"))
+        self.book.forget()
         same = set(saved.state["learners"]) == set(self.rookery.learners)
         if same and set(saved.state["policies"]) == set(self.rookery.policies):
             self.rookery.load_state_dict(saved.state)
         else:
             self._load_policies(saved.state)
+        self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
         self.rookery.pool.set_weights({name: each.behaviour for name, each in self.rookery.learners.items()})
+        self._steps_before = self.rookery.env_steps
+        self._decisions_before += int(told.get("decisions", 0)) - self.decisions
 
     def _load_policies(self, state: Mapping[str, Any]) -> None:
         """Takes over what is saved of policies, where others learn than those that did; episodes begin anew.
@@ -508,6 +549,20 @@ def ended_episode(episode: Any) -> EndedEpisode:
         episode.hist_data,
         episode.media,
     )
+
+
+def as_measured(result: EpisodeResult, noted: list[Any]) -> EndedEpisode:
+    """Returns a finished episode with what callbacks have noted of it.
+
+    Args:
+        result: The episode.
+        noted: Those that ended in its copy and have not been asked for yet, in the order of time.
+    """
+    for place, episode in enumerate(noted):
+        if episode.length == result.length and isclose(episode.total_reward, result.total, abs_tol=1e-6):
+            return ended_episode(noted.pop(place))
+    rewards = {(agent, result.policies[agent]): value for agent, value in result.agents.items()}
+    return EndedEpisode(result.total, result.length, rewards)
 
 
 def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
