@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from gymnasium import Space
@@ -15,6 +16,31 @@ from rookery.rollout.hooks import Episode
 
 SINGLE = "agent0"
 """What the agent of an environment with one agent is called in RLlib."""
+
+
+class _Collectors:
+    """The latest rows of an episode by policy, in the place of the collectors in which RLlib kept all of them."""
+
+    def __init__(self, episode: MultiAgentEpisode) -> None:
+        self._episode = episode
+
+    @property
+    def policy_collectors(self) -> dict[str, SimpleNamespace]:
+        """By policy an object whose `buffers` has a list of one value an agent for each column."""
+        episode = self._episode
+        found: dict[str, SimpleNamespace] = {}
+        for agent in episode.get_agents():
+            row = {
+                "obs": episode.last_observation_for(agent),
+                "actions": episode.last_action_for(agent),
+                "rewards": episode.prev_reward_for(agent),
+                "infos": episode.last_info_for(agent),
+                "dones": episode.is_over,
+            }
+            policy = found.setdefault(episode.policy_for(agent), SimpleNamespace(buffers={}))
+            for column, value in row.items():
+                policy.buffers.setdefault(column, []).append(value)
+        return found
 
 
 class MultiAgentEpisode:
@@ -38,10 +64,12 @@ class MultiAgentEpisode:
         episode_id: A random number.
         env_id: Number of the copy.
         worker: The rollout worker.
+        is_over: Whether it has ended.
+        batch_builder: Has ``policy_collectors[policy].buffers[column]``, of which the latest rows are there.
     """
 
-    batch_builder = None
     soft_reset = None
+    is_over = False
 
     def __init__(self, env_id: int, policies: Mapping[str, Any], policy_of: Callable[[Any], str], worker: Any) -> None:
         self.user_data: dict[str, Any] = {}
@@ -56,6 +84,7 @@ class MultiAgentEpisode:
         self.worker = worker
         self._policies = policies
         self._policy_of = policy_of
+        self.batch_builder = _Collectors(self)
         self._seen: Episode | None = None
         self._actions: dict[Any, Any] = {}
         self._actions_before: dict[Any, Any] = {}

@@ -137,8 +137,6 @@ class TorchModelV2(ModelV2):
     """
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
-        if not isinstance(self, nn.Module):
-            raise ConfigError(f"model {type(self).__name__}: derive it from TorchModelV2 and torch.nn.Module")
         modules = vars(self).get("_modules")  # whose constructor may come before or after this one
         ModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, framework="torch")
         del modules
@@ -216,6 +214,8 @@ class ScriptNetwork(nn.Module):
         if self.of_torch:
             self.model = separate(self.model)
         self.native = isinstance(self.model, ModelV2)
+        if self.native and not self.of_torch:
+            raise ConfigError(f"model {type(self.model).__name__}: derive it from TorchModelV2 and torch.nn.Module")
         self.latest_rows: Tensor | None = None
         self._build()
         self.states = [np.asarray(part, np.float32) for part in self._initial_state()]

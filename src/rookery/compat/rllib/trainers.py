@@ -27,6 +27,7 @@ from rookery.compat.rllib.config import Translation, translated
 from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
+from rookery.compat.rllib.envs import EnvContext
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
@@ -43,8 +44,9 @@ from rookery.compat.rllib.results import (
 from rookery.compat.rllib.script_policies import ScriptPolicyConfig
 from rookery.compat.rllib.shared_weights import Shared, put_together, remember
 from rookery.compat.rllib.trainable import Trainable
+from rookery.compat.rllib.tuning.resources import PlacementGroupFactory
 from rookery.compat.rllib.workers import WorkerSet
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer
 from rookery.report.results import IterationResult
 from rookery.rollout.hooks import EpisodeResult
@@ -107,6 +109,12 @@ class Trainer(Trainable):
 
     def _directory_prefix(self, config: dict[str, Any]) -> str:
         return f"{self}_{self._env_id}"
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+        """Returns what a trial wants of the machine: a core, and the GPU if the configuration asks for one."""
+        gpus = {"GPU": float(config["num_gpus"])} if config.get("num_gpus") else {}
+        return PlacementGroupFactory([{"CPU": 1.0, **gpus}])
 
     # --- making the trainer -------------------------------------------------------------------------------------------
 
@@ -216,7 +224,8 @@ class Trainer(Trainable):
     def _reaches_environments(self) -> bool:
         """Whether callbacks are told of something by which they can get hold of environments."""
         moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
-        return any(overrides(self.callbacks, moment) for moment in moments)
+        told = any(overrides(self.callbacks, moment) for moment in moments)
+        return told or self.config["env_task_fn"] is not None
 
     def _policy_layers(self, name: str, entry: Any) -> list[Layer]:
         """What a policy has that is more than values: a model, or an algorithm of the script's."""
@@ -274,9 +283,24 @@ class Trainer(Trainable):
         if every and (self.iteration + 1) % every == 0:
             result |= self.evaluate()
         self._steps_before = found.env_steps
+        if self.config["env_task_fn"] is not None:
+            self._set_tasks(self.config["env_task_fn"], result)
         if overrides(self.callbacks, "on_train_result"):
             self.callbacks.on_train_result(trainer=self, result=result)
         return result
+
+    def _set_tasks(self, task_of: Callable[..., Any], result: dict[str, Any]) -> None:
+        """Sets every environment to the task that a script's function gives for it.
+
+        Raises:
+            ConfigError: If the environment has no tasks.
+        """
+        for env in self._envs or [None]:
+            if not callable(getattr(env, "set_task", None)):
+                raise ConfigError(f"env_task_fn: {self._env_id} has no set_task: derive it from TaskSettableEnv")
+            task = task_of(result, env, EnvContext(self.config["env_config"]))
+            if env.get_task() != task:
+                env.set_task(task)
 
     def _shared_weights(self) -> list[Shared]:
         """Weights that models of several policies share."""
@@ -297,6 +321,7 @@ class Trainer(Trainable):
             stats = learner_stats(found.policies[name].learning, learner.now(), measured)
             reported = next((hook.reported for hook in learner.hooks if isinstance(hook, LearnHook)), {})
             more = {"custom_metrics": dict(reported)} if reported else {}
+            told["custom_metrics"] |= {name: dict(reported)} if reported else {}
             info["learner"][name] = {"learner_stats": stats, **learner_extras(stats), **more}
         spent = performance(self._stopwatch.since(), counted["timesteps_this_iter"])
         return {**told, **counted, "info": info, **spent}
@@ -471,7 +496,10 @@ class Trainer(Trainable):
         self.book.forget()
         same = set(saved.state["learners"]) == set(self.rookery.learners)
         if same and set(saved.state["policies"]) == set(self.rookery.policies):
-            self.rookery.load_state_dict(saved.state)
+            try:
+                self.rookery.load_state_dict(saved.state)
+            except EnvError:  # there are other copies, or other settings of them
+                self._load_policies(saved.state)
         else:
             self._load_policies(saved.state)
         self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
@@ -480,13 +508,13 @@ class Trainer(Trainable):
         self._decisions_before += int(told.get("decisions", 0)) - self.decisions
 
     def _load_policies(self, state: Mapping[str, Any]) -> None:
-        """Takes over what is saved of policies, where others learn than those that did; episodes begin anew.
+        """Takes over what is saved of policies, where environments differ or others learn; episodes begin anew.
 
         Raises:
             ConfigError: If there is no policy of a name that the checkpoint has.
         """
-        say_once(f"{self}: the checkpoint is of a trainer in which other policies learn: weights and optimizers are "
-                 "taken over, environments and counts begin anew")  # fmt: skip
+        say_once(f"{self}: the checkpoint is of other environments, or other policies learn there: weights and "
+                 "optimizers are taken over, episodes begin anew")  # fmt: skip
         shared = [name for name in state["policies"] if name in self.rookery.policies]
         if not shared:
             raise ConfigError(

@@ -97,6 +97,7 @@ _OPERATIONS = {
     "learner_thread": ("LearnerThread",),
     "common": ("_get_shared_metrics", "_get_global_vars"),
 }  # fmt: skip
+NAMES["ray.util.iter"] = {name: f"not_here:{name}" for name in ("LocalIterator", "ParallelIterator")}
 for _module, _names in _OPERATIONS.items():
     NAMES[f"ray.rllib.execution.{_module}"] = {name: f"not_here:{name}" for name in _names}
 for _module, _names in {
