@@ -476,7 +476,7 @@ class CustomTrunk(nn.Module):
     """A user's module, fed with observations shaped like the environment's space.
 
     An entry ``action_mask`` of observations is left out, since the policy's head applies it, unless the module has an
-    attribute `sees_mask` that is true: it then gets the flags, ``[N, choices]`` bool, and they are applied all the same.
+    attribute `sees_mask` that is true: it then gets the flags, ``[N, choices]`` bool, and the head applies them, too.
     """
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:

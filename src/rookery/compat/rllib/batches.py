@@ -195,8 +195,8 @@ class LearnHook(BatchHook):
         kind = run.env.kinds[playing.kind]
         row = int(playing.row_of_slot[piece.slot])
         lane, column = divmod(row, len(kind.agents))
-        episode = book.of_piece(lane, kind.agents[column], piece.ended)
-        return kind.agents[column] if len(run.env.kinds) > 1 or len(kind.agents) > 1 else "agent0", episode
+        agent = self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else "agent0"
+        return agent, book.of_piece(lane, kind.agents[column], piece.ended)
 
 
 def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:

@@ -13,7 +13,6 @@ from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.envs.gym_env import AGENT
 from rookery.rollout.hooks import Episode
 
-
 SINGLE = "agent0"
 """What the agent of an environment with one agent is called in RLlib."""
 
@@ -82,10 +81,10 @@ class MultiAgentEpisode:
 
     def _key(self, agent_id: Any) -> Any:
         """An agent as Rookery calls it, of which it goes by other names here where it is the only one."""
-        return AGENT if agent_id == SINGLE and self._is_single else agent_id
+        return AGENT if agent_id == SINGLE and self._is_single else str(agent_id)
 
     def _told(self, agent: Any) -> Any:
-        return SINGLE if agent == AGENT and self._is_single else agent
+        return SINGLE if agent == AGENT and self._is_single else self.worker.agent_ids(agent)
 
     @property
     def _is_single(self) -> bool:

@@ -267,6 +267,7 @@ class ScriptNetwork(nn.Module):
         learns = learns and any(weight.requires_grad for weight in self.parameters())  # those of who acts do not
         if self.of_torch and self.model.training != learns:
             self.model.train(learns)
+        given.is_training = learns
         if self.native:
             outputs, after = self.model({"obs": rows, "is_training": learns}, list(state), lengths)
             return outputs, self.model.value_function(), after

@@ -11,27 +11,24 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from importlib import import_module
 from math import isclose
 from pathlib import Path
 from typing import Any, ClassVar
 
-import gymnasium
 import numpy as np
 
 import rookery
+from rookery.compat.rllib.agent_mapping import AgentIds, NotedMapping
 from rookery.compat.rllib.batches import LearnHook
 from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overrides
 from rookery.compat.rllib.catalog import ModelCatalog, custom_action_dist, custom_model, network_factory
-from rookery.compat.rllib.config import translated
+from rookery.compat.rllib.config import Translation, translated
 from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
-from rookery.compat.rllib.envs import EnvContext
-from rookery.compat.rllib.gym_registry import make as make_gym
-from rookery.compat.rllib.gym_registry import registry as gym_registry
+from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
-from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
-from rookery.compat.rllib.old_ids import Todays, todays
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.results import (
@@ -46,7 +43,6 @@ from rookery.compat.rllib.results import (
 from rookery.compat.rllib.script_policies import ScriptPolicyConfig
 from rookery.compat.rllib.shared_weights import Shared, put_together, remember
 from rookery.compat.rllib.trainable import Trainable
-from rookery.compat.rllib.tuning.registry import registered_env
 from rookery.compat.rllib.workers import WorkerSet
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer
@@ -96,6 +92,8 @@ class Trainer(Trainable):
     _default_config: ClassVar[dict[str, Any]] = COMMON_CONFIG
     _policy_class: ClassVar[Any] = None
     _allow_unknown_configs: ClassVar[bool] = False
+    _playing: Any = None
+    """Copies that episodes are measured in now; None while those that are learned from are played."""
 
     def __init__(
         self,
@@ -123,17 +121,21 @@ class Trainer(Trainable):
         """Makes the environments, policies and algorithms."""
         self.raw_user_config = config
         own = differing(self._default_config, DEFAULT_CONFIGS[self.algorithm])
-        self._envs: list[Any] = []
-        self._assigned: dict[int, dict[int, dict[Any, str]]] = {}
         given = {**own, **config}
-        env, context = given.get("env"), given.get("env_config") or {}
+        env, env_config = given.get("env"), given.get("env_config") or {}
         if env is None:
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
-        self._known = self._todays(env)
-        first = None if self._known is not None else self._make(env, context)
-        self.is_multi_agent = first is not None and speaks_in_dicts(self._envs[0])
-        agents = list(first.reset(seed=0)[0]) if self.is_multi_agent else None
+        self._known = todays_of(env)
+        self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0))
+        first = None if self._known is not None else self.env_maker.first()
+        self.is_multi_agent = first is not None and self.env_maker.is_multi_agent
+        if self.env_maker.copies is not None:
+            given["num_envs_per_worker"] = self.env_maker.copies
+        agents = list(first.reset(seed=0)[0]) if first is not None and self.is_multi_agent else None
+        self.agent_ids = AgentIds(agents or ())
         self.translation = translated(self.algorithm, given, agents=agents)
+        self.env_maker.spaces = spaces_by_policy(self.translation)
+        self.env_maker.mapping = self.translation.policy_mapping
         self.config = self.translation.config
         self.config["env"] = env
         self.validate_config(self.config)
@@ -143,7 +145,8 @@ class Trainer(Trainable):
         self.book = EpisodeBook(self.callbacks, self)
         self.policy_facades: dict[str, Policy] = {}
         self.workers = WorkerSet(self)
-        self.rookery = self._make_rookery(first)
+        self.rookery = self._make_rookery()
+        self.agent_ids.env = self.rookery.env
         self._make_facades()
         for name, learner in self.rookery.learners.items():
             add_custom_loss(learner)
@@ -170,81 +173,58 @@ class Trainer(Trainable):
             raise ConfigError(f"callbacks = {given!r}: must be a class derived from DefaultCallbacks")
         return made
 
-    def _todays(self, env: Any) -> Todays | None:
-        """What Gymnasium's environment of an id is, which Rookery makes itself; None of the script's own."""
-        if not isinstance(env, str) or registered_env(env) is not None or env in gym_registry.own:
-            return None
-        found = todays(env)
-        if found.line:
-            say_once(f"gym id {env} is {found} today: {found.line}")
-        return found if found.id in gymnasium.registry else None
-
     @property
     def env_creator(self) -> Callable[[Any], Any]:
         """Makes an environment of the script from its settings."""
-        env = self.raw_user_config.get("env") or self.config.get("env")
-        return creator_of(env)
+        return creator_of(self.raw_user_config.get("env") or self.config.get("env"))
 
-    def _make(self, env: Any, context: Any) -> Any:
-        """Makes a copy of the environment, in the form that Rookery takes; remembers the script's own object."""
-        made = creator_of(env)(EnvContext(context, worker_index=0, vector_index=len(self._envs), num_workers=0))
-        self._envs.append(made)
-        return adapted(made, self._spaces_of_agent)
+    @property
+    def _envs(self) -> list[Any]:
+        """The script's environments that are here: those that are played, where this process steps them."""
+        return self.env_maker.played(self._playing or getattr(getattr(self, "rookery", None), "env", None))
 
-    def _spaces_of_agent(self, agent: Any) -> Any:
-        """Spaces of an agent that its environment does not tell: those of its policy."""
-        mapping = self.translation.policy_mapping
-        entry = self.translation.policies.get(DEFAULT_POLICY_ID if mapping is None else mapping(agent, None))
-        return None if entry is None else (entry.observation_space, entry.action_space)
-
-    def _make_rookery(self, first: Any) -> rookery.Trainer:
+    def _make_rookery(self) -> rookery.Trainer:
         """Makes the trainer of Rookery that does the work."""
         told = self.translation
-        spare = [] if first is None else [first]
-
-        def make() -> Any:
-            return spare.pop() if spare else self._make(told.env, told.env_config)
-
-        make.__name__ = self._env_id
-        env: Any = make
         layers = list(told.layers)
         if self._known is not None:
-            env, limit = self._known.id, self._known.max_episode_steps
+            limit = self._known.max_episode_steps
             steps = {} if limit is None else {"max_episode_steps": limit}
-            layers.append(
-                Layer("rllib config: env_config", {"env.config": {**self._known.kwargs, **told.env_config, **steps}})
-            )
+            settings = {**self._known.kwargs, **told.env_config, **steps}
+            layers.append(Layer("rllib config: env_config", {"env.config": settings}))
+        elif self.env_maker.copies is None and self._reaches_environments:
+            why = "callbacks, which may reach into environments: those of other processes are out of reach"
+            layers.insert(0, Layer(why, {"env.implementation": "serial"}))
+        mapping = told.policy_mapping
+        self._mapping = None
+        if mapping is not None:
+            self._mapping = NotedMapping(mapping, self.agent_ids, spaces_by_policy(told))
         policies: dict[str, Any] = {}
         for name, entry in told.policies.items():
             policies[name] = {} if entry.trained else {"frozen": True}
             layers += self._policy_layers(name, entry)
         return rookery.Trainer(
-            env,
+            self.env_maker.for_rookery() if self._known is None else self._known.id,
             config=[*layers, Layer("trainer", {"logging.console": "quiet"})],
             policies=policies,
-            policy_mapping=None if told.policy_mapping is None else self._note_mapping,
+            policy_mapping=self._mapping,
             callbacks=self.book.listeners(),
         )
+
+    @property
+    def _reaches_environments(self) -> bool:
+        """Whether callbacks are told of something by which they can get hold of environments."""
+        moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
+        return any(overrides(self.callbacks, moment) for moment in moments)
 
     def _policy_layers(self, name: str, entry: Any) -> list[Layer]:
         """What a policy has that is more than values: a model, or an algorithm of the script's."""
         cls = entry.policy_class or self._policy_class
         layers, own = [], {**self.config, **entry.config}
         options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
-        learned = None if cls is None else getattr(cls, "algorithm", None)
-        if cls is not None and learned is None:
+        if cls is not None and getattr(cls, "algorithm", None) is None:
             config = ScriptPolicyConfig(policy_class=cls, config=own, fragment_length=own["rollout_fragment_length"])
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
-        if learned is not None and learned != self.algorithm:
-            keys = DEFAULT_CONFIGS[learned]
-            shared = {key: value for key, value in self.raw_user_config.items() if key in keys and key != "multiagent"}
-            other = translated(learned, {**shared, **entry.config})
-            values = {
-                f"policies.{name}.{path.removeprefix('algorithm.')}": value
-                for path, value in other.settings.items()
-                if path.startswith("algorithm.")
-            }
-            layers.append(Layer(f"policy {name}: {learned}", values))
         if custom_action_dist(options) is not None:
             raise ConfigError(
                 f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: actions are drawn from "
@@ -260,22 +240,9 @@ class Trainer(Trainable):
             layers.append(Layer(f"policy {name}: custom_model", values))
         return layers
 
-    def _note_mapping(self, agent: Any, episode: Any) -> str:
-        """Which policy plays an agent, kept so that callbacks can be told."""
-        mapping = self.translation.policy_mapping
-        assert mapping is not None
-        policy = mapping(agent, episode)
-        by_index = self._assigned.setdefault(episode.lane, {})
-        if episode.index not in by_index:
-            for old in [index for index in by_index if index < episode.index - 1]:
-                del by_index[old]
-            by_index[episode.index] = {}
-        by_index[episode.index][agent] = policy
-        return policy
-
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
         """Returns the policy that plays an agent in an episode of a copy."""
-        known = self._assigned.get(lane, {}).get(index, {}).get(agent)
+        known = None if self._mapping is None else self._mapping.noted(lane, index, agent)
         if known is not None:
             return known
         names = list(self.translation.policies)
@@ -350,12 +317,7 @@ class Trainer(Trainable):
             return {"evaluation": told["custom_function"](self, self.workers)}
         count = int(told["episodes"])
         book = EpisodeBook(self.callbacks, self)
-        known = self._envs, self._assigned  # of the copies that are learned from
-        self._envs, self._assigned = [], {}
-        try:
-            played = self._measured(book, count, not told["explore"])
-        finally:
-            self._envs, self._assigned = known
+        played = self._measured(book, count, not told["explore"])
         of_lane: dict[int, list[Any]] = {}
         for each in book.take():
             of_lane.setdefault(each.env_id, []).append(each)
@@ -371,10 +333,21 @@ class Trainer(Trainable):
 
     def _measured(self, book: EpisodeBook, count: int, deterministic: bool) -> BoundedEpisodes:
         """Plays so many episodes in copies of their own, of which callbacks are told as of others."""
-        run = self.rookery
-        with closing(make_copies(run.config, min(count, run.config.evaluation.num_envs))) as env:
-            played = bounded(run, env, count, deterministic, listeners=book.listeners())
-            played.play()
+        run, mapping = self.rookery, self._mapping
+        config, env_config = run.config, self.translation.evaluation["config"].get("env_config")
+        if env_config is not None:
+            own = None if self._known is not None else self.env_maker
+            config = with_settings(config, own, {**self.translation.env_config, **env_config})
+        noted = None if mapping is None else mapping.forget()  # of the copies that are learned from
+        with closing(make_copies(config, min(count, config.evaluation.num_envs))) as env:
+            self._playing = env
+            try:
+                played = bounded(run, env, count, deterministic, listeners=book.listeners())
+                played.play()
+            finally:
+                self._playing = None
+                if mapping is not None and noted is not None:
+                    mapping.remember(noted)
         return played
 
     # --- acting -------------------------------------------------------------------------------------------------------
@@ -498,11 +471,36 @@ class Trainer(Trainable):
         saved = read_checkpoint(Path(checkpoint).parent)
         told = json.loads(Path(checkpoint).read_text(encoding="utf-8"))
         self.book.forget()
-        self.rookery.load_state_dict(saved.state)
-        self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
+        same = set(saved.state["learners"]) == set(self.rookery.learners)
+        if same and set(saved.state["policies"]) == set(self.rookery.policies):
+            self.rookery.load_state_dict(saved.state)
+            self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
+        else:
+            self._load_policies(saved.state)
         self.rookery.pool.set_weights({name: each.behaviour for name, each in self.rookery.learners.items()})
         self._steps_before = self.rookery.env_steps
         self._decisions_before += int(told.get("decisions", 0)) - self.decisions
+
+    def _load_policies(self, state: Mapping[str, Any]) -> None:
+        """Takes over what is saved of policies, where others learn than those that did; episodes begin anew.
+
+        Raises:
+            ConfigError: If there is no policy of a name that the checkpoint has.
+        """
+        say_once(f"{self}: the checkpoint is of a trainer in which other policies learn: weights and optimizers are "
+                 "taken over, environments and counts begin anew")  # fmt: skip
+        shared = [name for name in state["policies"] if name in self.rookery.policies]
+        if not shared:
+            raise ConfigError(
+                f"restore: the checkpoint has policies {', '.join(state['policies'])}, and there are "
+                f"{', '.join(self.rookery.policies)}"
+            )
+        for name in shared:
+            if name in self.rookery.learners and name in state["learners"]:
+                self.rookery.learners[name].load_state_dict(state["learners"][name])
+            else:
+                self.rookery.policies[name].load_state_dict(state["policies"][name])
+                self.rookery.pool.set_weights({name: self.rookery.policies[name]})
 
     def cleanup(self) -> None:
         """Frees the environments."""
@@ -519,7 +517,9 @@ class Trainer(Trainable):
     @classmethod
     def with_updates(cls, **overrides: Any) -> type[Trainer]:
         """Returns a class with other arguments of `build_trainer`."""
-        return build_trainer(**{"name": cls._name, "base": cls, **overrides})
+        build_trainers = import_module("rookery.compat.rllib.build_trainers")  # which imports this module
+        made: type[Trainer] = build_trainers.with_updates(cls, overrides)
+        return made
 
     def __repr__(self) -> str:
         return self._name or type(self).__name__
@@ -527,21 +527,9 @@ class Trainer(Trainable):
     __str__ = __repr__
 
 
-def creator_of(env: Any) -> Callable[[Any], Any]:
-    """Returns what makes environments from their settings: of a registered name, a class, or an id of gym."""
-    if isinstance(env, str):
-        registered = registered_env(env)
-        if registered is not None:
-            return registered
-        return lambda context: make_gym(env, **context)
-    if not callable(env):
-        raise ConfigError(f"env = {env!r}: must be a class, a name given to register_env, or an id of gym")
-    return lambda context: env(context)
-
-
-def env_name(env: Any) -> str:
-    """Returns what directories call an environment."""
-    return env if isinstance(env, str) else getattr(env, "__name__", str(env))
+def spaces_by_policy(told: Translation) -> dict[str, tuple[Any, Any]]:
+    """Returns observation and action space of each policy, None where the configuration does not say them."""
+    return {name: (entry.observation_space, entry.action_space) for name, entry in told.policies.items()}
 
 
 def differing(config: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
@@ -585,88 +573,6 @@ def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- the algorithms ---------------------------------------------------------------------------------------------------
-
-
-def build_trainer(
-    name: str,
-    *,
-    default_config: Mapping[str, Any] | None = None,
-    validate_config: Callable[..., Any] | None = None,
-    default_policy: Any = None,
-    get_policy_class: Callable[[Any], Any] | None = None,
-    validate_env: Callable[..., Any] | None = None,
-    before_init: Callable[..., Any] | None = None,
-    after_init: Callable[..., Any] | None = None,
-    before_evaluate_fn: Callable[..., Any] | None = None,
-    mixins: Sequence[type] | None = None,
-    execution_plan: Any = None,
-    allow_unknown_configs: bool = False,
-    base: type[Trainer] | None = None,
-    **further: Any,
-) -> type[Trainer]:
-    """Makes a trainer class, an ordinary one that can be opened and derived from.
-
-    Args:
-        name: What it prints as.
-        default_config: Its defaults; None = those of the common configuration.
-        validate_config: Function of the configuration, called before anything is made.
-        default_policy: Class of the policies.
-        get_policy_class: Function of the configuration that gives it.
-        validate_env: Function of environment and settings.
-        before_init: Function of the trainer, called first.
-        after_init: Function of the trainer, called last.
-        before_evaluate_fn: Function of the trainer, called before it evaluates.
-        mixins: Further bases.
-        execution_plan: Must not be given: the loop is Rookery's.
-        allow_unknown_configs: Whether unknown keys are fine.
-        base: Class to derive from; None = that of the policy's algorithm.
-
-    Raises:
-        ConfigError: For an execution plan, and for a policy that no algorithm here learns.
-    """
-    if execution_plan is not None and not getattr(execution_plan, "is_ours", False):
-        raise ConfigError(
-            f"build_trainer: {name}: execution_plan: the loop is Rookery's (trainer.execution_plan lists its steps); "
-            "put what you add into callbacks, a policy's learn_on_batch, or a rookery.extend.Algorithm of your own"
-        )
-    if further:
-        raise ConfigError(f"build_trainer: {name}: {', '.join(further)}: no such argument")
-    policy = default_policy
-    parent = base
-    if parent is None:
-        learned = getattr(policy, "algorithm", None)
-        parent = TRAINERS[learned] if learned in TRAINERS else TRAINERS["PG"]
-    members: dict[str, Any] = {"_name": name, "__module__": __name__, "__doc__": f"Trains by {name}."}
-    if default_config is not None:
-        members["_default_config"] = dict(default_config)
-    if policy is not None:
-        members["_policy_class"] = policy
-
-    def setup(self: Any, config: dict[str, Any]) -> None:
-        if before_init is not None:
-            before_init(self)
-        if get_policy_class is not None:
-            merged = merge_trainer_configs(self._default_config, config, True)
-            self._policy_class = get_policy_class(merged) or policy
-        super(made, self).setup(config)
-        if validate_env is not None and self._envs:
-            validate_env(self._envs[0], EnvContext(self.config["env_config"]))
-        if after_init is not None:
-            after_init(self)
-
-    def checked(self: Any, config: dict[str, Any]) -> None:
-        if validate_config is not None:
-            validate_config(config)
-
-    def evaluate(self: Any, episodes_left_fn: Any = None) -> dict[str, Any]:
-        if before_evaluate_fn is not None:
-            before_evaluate_fn(self)
-        found: dict[str, Any] = super(made, self).evaluate(episodes_left_fn)
-        return found
-
-    members |= {"setup": setup, "validate_config": checked, "evaluate": evaluate}
-    made: type[Trainer] = type(name, (*(mixins or ()), parent), members)
-    return made
 
 
 ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2")
@@ -727,7 +633,6 @@ __all__ = [
     "TRAINERS",
     "ModelCatalog",
     "Trainer",
-    "build_trainer",
     "get_preprocessor",
     "get_trainer_class",
 ]

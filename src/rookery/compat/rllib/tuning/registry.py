@@ -130,9 +130,8 @@ def registered() -> dict[str, Mapping[str, Any]]:
 
 def register_all(known: Mapping[str, Mapping[str, Any]]) -> None:
     """Takes the names that another process knows."""
-    own = {"environments": _ENVIRONMENTS, "trainables": _TRAINABLES}
-    for kind, table in own.items():
-        table.update(known.get(kind, {}))
-    models = {kind: table for kind, table in known.items() if kind not in own}
+    _ENVIRONMENTS.update(known.get("environments", {}))
+    _TRAINABLES.update(known.get("trainables", {}))
+    models = {kind: table for kind, table in known.items() if kind not in ("environments", "trainables")}
     if any(models.values()):
         import_module(CATALOG).register_all(models)
