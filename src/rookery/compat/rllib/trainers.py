@@ -245,6 +245,10 @@ class Trainer(Trainable):
                 f"policies.{name}.model.module": ScriptNetwork,
                 f"policies.{name}.model.gives": "outputs",
                 f"policies.{name}.model.hidden": (),
+                f"policies.{name}.model.memory.kind": "none",  # what it remembers is the model's own state
+                f"policies.{name}.model.memory.frames": 1,
+                f"policies.{name}.model.memory.previous_action": False,
+                f"policies.{name}.model.memory.previous_reward": False,
                 f"policies.{name}.model.module_config": {"make": network_factory(options), "options": options},
             }
             layers.append(Layer(f"policy {name}: custom_model", values))
@@ -499,10 +503,11 @@ class Trainer(Trainable):
             try:
                 self.rookery.load_state_dict(saved.state)
             except EnvError:  # there are other copies, or other settings of them
-                self._load_policies(saved.state)
+                same = False
+        if same:
+            self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
         else:
             self._load_policies(saved.state)
-        self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
         self.rookery.pool.set_weights({name: each.behaviour for name, each in self.rookery.learners.items()})
         self._steps_before = self.rookery.env_steps
         self._decisions_before += int(told.get("decisions", 0)) - self.decisions
