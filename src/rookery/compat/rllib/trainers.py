@@ -123,7 +123,7 @@ class Trainer(Trainable):
         self.raw_user_config = config
         own = differing(self._default_config, DEFAULT_CONFIGS[self.algorithm])
         self._envs: list[Any] = []
-        self._assigned: dict[int, dict[int, dict[Any, str]]] = {}
+        self.assigned: dict[int, dict[int, dict[Any, str]]] = {}
         given = {**own, **config}
         env, context = given.get("env"), given.get("env_config") or {}
         if env is None:
@@ -258,7 +258,7 @@ class Trainer(Trainable):
         mapping = self.translation.policy_mapping
         assert mapping is not None
         policy = mapping(agent, episode)
-        by_index = self._assigned.setdefault(episode.lane, {})
+        by_index = self.assigned.setdefault(episode.lane, {})
         if episode.index not in by_index:
             for old in [index for index in by_index if index < episode.index - 1]:
                 del by_index[old]
@@ -268,7 +268,7 @@ class Trainer(Trainable):
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
         """Returns the policy that plays an agent in an episode of a copy."""
-        known = self._assigned.get(lane, {}).get(index, {}).get(agent)
+        known = self.assigned.get(lane, {}).get(index, {}).get(agent)
         if known is not None:
             return known
         names = list(self.translation.policies)
@@ -332,12 +332,12 @@ class Trainer(Trainable):
             return {"evaluation": told["custom_function"](self, self.workers)}
         count = int(told["episodes"])
         book = EpisodeBook(self.callbacks, self)
-        known = self._envs, self._assigned  # of the copies that are learned from
-        self._envs, self._assigned = [], {}
+        known = self._envs, self.assigned  # of the copies that are learned from
+        self._envs, self.assigned = [], {}
         try:
             played = self._measured(book, count, not told["explore"])
         finally:
-            self._envs, self._assigned = known
+            self._envs, self.assigned = known
         of_lane: dict[int, list[Any]] = {}
         for each in book.take():
             of_lane.setdefault(each.env_id, []).append(each)
@@ -479,7 +479,6 @@ class Trainer(Trainable):
         """Takes over the state of a checkpoint; the settings stay those of this trainer."""
         saved = read_checkpoint(Path(checkpoint).parent)
         told = json.loads(Path(checkpoint).read_text(encoding="utf-8"))
-        self.book.forget()
         self.rookery.load_state_dict(saved.state)
         self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
         self.rookery.pool.set_weights({name: each.behaviour for name, each in self.rookery.learners.items()})
