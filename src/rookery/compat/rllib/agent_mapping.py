@@ -35,6 +35,9 @@ class NotedMapping:
         rule: ``(agent, episode) -> policy``.
         agent_ids: Gives agents as their environment calls them.
         spaces: Observation and action space by policy; policies with both can be made before an agent appears.
+
+    Attributes:
+        known: The answers so far: policy by copy, episode and agent.
     """
 
     def __init__(
@@ -45,12 +48,12 @@ class NotedMapping:
     ) -> None:
         self._rule, self._agent_ids = rule, agent_ids
         self.spaces = {name: pair for name, pair in spaces.items() if None not in pair}
-        self._noted: dict[int, dict[int, dict[str, str]]] = {}
+        self.known: dict[int, dict[int, dict[str, str]]] = {}
 
     def __call__(self, agent: str, episode: Any) -> str:
         """Returns which policy plays an agent in an episode."""
         policy = self._rule(self._agent_ids(agent), episode)
-        by_index = self._noted.setdefault(episode.lane, {})
+        by_index = self.known.setdefault(episode.lane, {})
         if episode.index not in by_index:
             for old in [index for index in by_index if index < episode.index - 1]:
                 del by_index[old]
@@ -60,12 +63,12 @@ class NotedMapping:
 
     def noted(self, lane: int, index: int, agent: Any) -> str | None:
         """Returns which policy plays an agent in an episode of a copy; None if nobody has asked."""
-        return self._noted.get(lane, {}).get(index, {}).get(str(agent))
+        return self.known.get(lane, {}).get(index, {}).get(str(agent))
 
     @staticmethod
     def apart(mapping: NotedMapping | None) -> Callable[[], None]:
         """Notes what follows apart, for episodes beside those that go on; returns what ends that."""
         if mapping is None:
             return lambda: None
-        known, mapping._noted = mapping._noted, {}
-        return lambda: setattr(mapping, "_noted", known)
+        before, mapping.known = mapping.known, {}
+        return lambda: setattr(mapping, "known", before)

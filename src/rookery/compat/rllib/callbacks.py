@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import tracemalloc
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rookery.compat.rllib.episodes import MultiAgentEpisode
+from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError, nearest
 from rookery.rollout.hooks import Episode
 from rookery.training.callbacks import Callback
 
 HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory", "on_sample_end",
          "on_learn_on_batch", "on_train_result")  # fmt: skip
+
+NOTED = ("user_data", "custom_metrics", "hist_data", "media", "length", "episode_id")
+"""What is kept of a running episode in checkpoints."""
 
 MOST_UNTOLD = 1000
 """Episodes that are kept for an agent of whose pieces nobody is told, because its policy does not learn."""
@@ -182,15 +188,23 @@ class EpisodeBook:
     def of(self, episode: Episode) -> MultiAgentEpisode:
         """Returns the episode as callbacks know it, up to date."""
         known = self.running.get(episode.lane)
-        if known is None or known.length > episode.length:
-            known = self.running[episode.lane] = MultiAgentEpisode(
-                episode.lane,
-                self.trainer.policy_facades,
-                functools.partial(self.trainer.policy_of, episode.lane, episode.index),
-                self.trainer.workers.local_worker(),
-            )
+        new = known is None or known.length > episode.length
+        if known is None or new:
+            known = self._begun(episode.lane, episode.index)
         known.follow(episode)
+        if new and episode.length and overrides(self.callbacks, "on_episode_start"):  # it began before a restore
+            self.tell("on_episode_start", known, policies=self.trainer.policy_facades)
         return known
+
+    def _begun(self, lane: int, index: int) -> MultiAgentEpisode:
+        """Makes the running episode of a copy, of this number there."""
+        made = self.running[lane] = MultiAgentEpisode(
+            lane,
+            self.trainer.policy_facades,
+            functools.partial(self.trainer.policy_of, lane, index),
+            self.trainer.workers.local_worker(),
+        )
+        return made
 
     def tell(self, moment: str, episode: MultiAgentEpisode, **about: Any) -> None:
         """Calls a hook about an episode."""
@@ -236,12 +250,29 @@ class EpisodeBook:
 
     def nameless(self, lane: int) -> MultiAgentEpisode:
         """Returns an episode of a copy of which nothing was followed."""
-        worker = self.trainer.workers.local_worker()
-        known = MultiAgentEpisode(
-            lane, self.trainer.policy_facades, functools.partial(self.trainer.policy_of, lane, 0), worker
-        )
-        self.running[lane] = known
-        return known
+        return self._begun(lane, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what callbacks have noted of the episodes that run, and who plays in them.
+
+        An episode with anything in it that cannot be written is left out: it begins anew for callbacks.
+        """
+        running = {}
+        for lane, episode in self.running.items():
+            noted = {name: getattr(episode, name) for name in NOTED}
+            with suppress(EncodingError):
+                encode(noted)
+                running[lane] = copy.deepcopy(noted)
+        return {"running": running, "assigned": copy.deepcopy(self.trainer.assigned)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        self.forget()
+        self.trainer.assigned = {lane: dict(known) for lane, known in state["assigned"].items()}
+        for lane, noted in state["running"].items():
+            episode = self._begun(lane, max(self.trainer.assigned.get(lane, {0: None})))
+            for name, value in noted.items():
+                setattr(episode, name, value)
 
 
 class _StartListener(Callback):
@@ -264,6 +295,7 @@ class _StepListener(Callback):
 class _EndListener(Callback):
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
+        self.state_dict, self.load_state_dict = book.state_dict, book.load_state_dict  # they are part of checkpoints
         self.tells = overrides(book.callbacks, "on_episode_end")
 
     def on_episode_end(self, episode: Episode) -> None:

@@ -254,6 +254,17 @@ class Trainer(Trainable):
             layers.append(Layer(f"policy {name}: custom_model", values))
         return layers
 
+    @property
+    def assigned(self) -> dict[int, dict[int, dict[str, str]]]:
+        """Which policy plays each agent, by copy and episode."""
+        return {} if self._mapping is None else self._mapping.known
+
+    @assigned.setter
+    def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
+        """Takes over what was known before a restore."""
+        if self._mapping is not None:
+            self._mapping.known = known
+
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
         """Returns the policy that plays an agent in an episode of a copy."""
         known = None if self._mapping is None else self._mapping.noted(lane, index, agent)
