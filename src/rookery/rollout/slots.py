@@ -707,13 +707,12 @@ class WorkerPolicy(Stateful):
         else:
             remembered = None if memory is None or not policy.memory_size else memory[:, : policy.memory_size]
             self.decided = decisions = self.store.place(slots, slab, rows, remembered)
-        noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
-        self.act(decisions, noise, memory)
+        self.act(decisions, None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step), memory)
+        self.acted += decisions.logp.size
         if self.memory is not None and memory is not None:
             self.memory.keep(slots, memory)
         if self.store is not None and decisions.at is not None:
             self.store.answer(decisions)
-        self.acted += len(decisions.logp)
         return decisions.chosen
 
     def act(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:

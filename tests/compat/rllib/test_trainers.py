@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from rookery.compat.rllib import finder
+from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.envs import MultiAgentEnv
 from rookery.compat.rllib.model_v2 import TorchModelV2
@@ -22,7 +23,6 @@ from rookery.compat.rllib.trainers import (
     PPOTrainer,
     SACTrainer,
     Trainer,
-    build_trainer,
 )
 from rookery.compat.rllib.tuning import experiment
 from rookery.core.errors import ConfigError

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.compat.rllib.callbacks import overrides
+from rookery.compat.rllib.episodes import SINGLE
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.core.batch import Minibatch, Rollout
 
@@ -195,8 +196,8 @@ class LearnHook(BatchHook):
         kind = run.env.kinds[playing.kind]
         row = int(playing.row_of_slot[piece.slot])
         lane, column = divmod(row, len(kind.agents))
-        episode = book.of_piece(lane, kind.agents[column], piece.ended)
-        return kind.agents[column] if len(run.env.kinds) > 1 or len(kind.agents) > 1 else "agent0", episode
+        agent = self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else SINGLE
+        return agent, book.of_piece(lane, agent, piece.ended)
 
 
 def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:

@@ -26,6 +26,10 @@ MOST_UNTOLD = 1000
 """Episodes that are kept for an agent of whose pieces nobody is told, because its policy does not learn."""
 
 
+LEGACY = tuple("on_postprocess_traj" if name == "on_postprocess_trajectory" else name for name in HOOKS)
+"""Moments as the keys of a dict of functions, before 2020."""
+
+
 class DefaultCallbacks:
     """Does nothing at every moment; a subclass overrides what it needs, and takes ``**kwargs``.
 
@@ -36,8 +40,8 @@ class DefaultCallbacks:
     def __init__(self, legacy_callbacks_dict: Mapping[str, Any] | None = None) -> None:
         self.legacy_callbacks = dict(legacy_callbacks_dict or {})
         for name in self.legacy_callbacks:
-            if name not in HOOKS:
-                raise ConfigError(f"callbacks: {name}: there is no such moment{nearest(name, HOOKS)}")
+            if name not in LEGACY:
+                raise ConfigError(f"callbacks: {name}: there is no such moment{nearest(name, LEGACY)}")
 
     def __init_subclass__(cls) -> None:
         """Refuses methods that look like moments and are none."""
@@ -149,7 +153,8 @@ def _tell_all(listening: Sequence[Any], **about: Any) -> None:
 def overrides(callbacks: DefaultCallbacks, moment: str) -> bool:
     """Whether callbacks do anything at a moment."""
     own = getattr(type(callbacks), moment) is not getattr(DefaultCallbacks, moment)
-    return own or moment in vars(callbacks) or moment in callbacks.legacy_callbacks
+    legacy = LEGACY[HOOKS.index(moment)]
+    return own or moment in vars(callbacks) or legacy in callbacks.legacy_callbacks
 
 
 class EpisodeBook:
@@ -296,6 +301,7 @@ class _EndListener(Callback):
     def on_episode_end(self, episode: Episode) -> None:
         book = self.book
         known = book.of(episode)
+        known.is_over = True
         if self.tells:
             book.tell("on_episode_end", known, policies=book.trainer.policy_facades)
         book.end(known)

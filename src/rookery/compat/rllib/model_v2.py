@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from rookery.compat.rllib.preprocessors import RowPreprocessor, restore_original_dimensions
 from rookery.compat.rllib.sample_batch import SampleBatch
+from rookery.compat.rllib.shared_weights import separate
 from rookery.core.errors import ConfigError
 
 INITIAL_LENGTH = 1
@@ -136,8 +137,6 @@ class TorchModelV2(ModelV2):
     """
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
-        if not isinstance(self, nn.Module):
-            raise ConfigError(f"model {type(self).__name__}: derive it from TorchModelV2 and torch.nn.Module")
         modules = vars(self).get("_modules")  # whose constructor may come before or after this one
         ModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, framework="torch")
         del modules
@@ -189,6 +188,7 @@ class ScriptNetwork(nn.Module):
     """
 
     num_values = 1
+    sees_mask = True
 
     def __init__(
         self,
@@ -210,7 +210,12 @@ class ScriptNetwork(nn.Module):
         self.rows = RowPreprocessor(obs_space, options)
         self.preprocessed = self.rows.observation_space
         self.model = make(self.preprocessed, action_space, num_outputs)
+        self.of_torch = isinstance(self.model, nn.Module) and not hasattr(self.model, "trainable_weights")  # Keras has
+        if self.of_torch:
+            self.model = separate(self.model)
         self.native = isinstance(self.model, ModelV2)
+        if self.native and not self.of_torch:
+            raise ConfigError(f"model {type(self.model).__name__}: derive it from TorchModelV2 and torch.nn.Module")
         self.latest_rows: Tensor | None = None
         self._build()
         self.states = [np.asarray(part, np.float32) for part in self._initial_state()]
@@ -257,12 +262,19 @@ class ScriptNetwork(nn.Module):
             state: What is remembered of each.
         """
         lengths = torch.ones(len(rows), dtype=torch.int32)
+        # Whoever acts or computes targets needs no gradients: only a loss is computed in training mode.
+        learns = self.training and torch.is_grad_enabled() and any(each.requires_grad for each in self.parameters())
+        if self.of_torch and self.model.training != learns:
+            self.model.train(learns)
         given = SampleBatch({"obs": rows})
-        given.is_training = self.training
+        given.is_training = learns
         if self.native:
-            outputs, after = self.model({"obs": rows, "is_training": self.training}, list(state), lengths)
+            outputs, after = self.model({"obs": rows, "is_training": learns}, list(state), lengths)
             return outputs, self.model.value_function(), after
-        called: Any = self.model(dict(given), list(state), lengths) if state else self.model(dict(given))
+        if state:  # models that are no ModelV2 find their memory among the columns
+            given |= {f"state_in_{number}": part for number, part in enumerate(state)}
+            given["seq_lens"] = lengths
+        called: Any = self.model(dict(given))
         if not isinstance(called, list | tuple) or len(called) not in (2, 3):
             raise ConfigError(
                 f"model {type(self.model).__name__}: gave {type(called).__name__}: must give (outputs, state, "
@@ -318,6 +330,6 @@ def _leaves(space: Any, obs: Any, path: str, tree: dict[str, Any]) -> None:
             if not isinstance(obs, dict) or key in obs:
                 _leaves(part, obs[key], f"{path}/{key}" if path else str(key), tree)
         return
-    if space.dtype == np.uint8:
-        obs = obs * 255.0
+    if space.dtype == np.uint8 and obs.dtype != torch.bool:
+        obs = obs * float(np.max(space.high, initial=1))  # what our networks get divided by
     tree[path or "obs"] = obs

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.compat.rllib.batches import columns_of, pieces_of
+from rookery.compat.rllib.chance import Chance
 from rookery.compat.rllib.policies import Policy, as_arrays
 from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.compat.rllib.sample_batch import SampleBatch
@@ -52,7 +53,7 @@ class ScriptActor(Actor):
         action: Layout of the actions.
         cfg: The settings.
         name: The policy's name.
-        generator: Draws weights that nobody uses.
+        generator: Decides where the global generators of random numbers begin for this policy.
 
     Attributes:
         script_policy: The script's object; copies share it.
@@ -63,12 +64,14 @@ class ScriptActor(Actor):
     ) -> None:
         super().__init__(obs, action, cfg.model, name, generator=generator)
         self.rows = RowPreprocessor(obs.space, cfg.config.get("model"))
-        self.script_policy: Policy = cfg.policy_class(self.rows.observation_space, action.space, cfg.config)
-        self.script_policy.raw_observation_space = obs.space
-        self.script_policy.preprocess = self.rows.rows
-        self._shapes = [np.shape(part) for part in self.script_policy.get_initial_state()]
-        self._initial = [np.asarray(part, np.float32).reshape(-1) for part in self.script_policy.get_initial_state()]
-        self.memory_size = sum(len(part) for part in self._initial) + (1 if self._initial else 0)
+        self.chance = Chance(int(torch.randint(2**31, (), generator=generator)))
+        with self.chance:
+            self.script_policy: Policy = cfg.policy_class(self.rows.observation_space, action.space, cfg.config)
+            self.script_policy.raw_observation_space = obs.space
+            self.script_policy.preprocess = self.rows.rows
+            self._shapes = [np.shape(part) for part in self.script_policy.get_initial_state()]
+        self._widths = [int(np.prod(shape)) for shape in self._shapes]
+        self.memory_size = sum(self._widths) + (1 if self._widths else 0)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptActor:
         """Returns itself: the script's object is one, and whoever plays asks it."""
@@ -79,11 +82,12 @@ class ScriptActor(Actor):
     ) -> tuple[Tensor, Tensor]:
         """Asks the script's policy; log-probabilities that it does not tell are 0."""
         rows = as_arrays(self.rows.rows(obs))
-        states = [] if memory is None else self._states(memory)
-        given = self.script_policy.compute_actions(
-            rows, states, prev_action_batch=None, prev_reward_batch=None, info_batch=None, episodes=None,
-            explore=not deterministic, timestep=None,
-        )  # fmt: skip
+        with self.chance:
+            states = [] if memory is None else self._states(memory)
+            given = self.script_policy.compute_actions(
+                rows, states, prev_action_batch=None, prev_reward_batch=None, info_batch=None, episodes=None,
+                explore=not deterministic, timestep=None,
+            )  # fmt: skip
         actions, after, extra = (*given, [], {})[:3] if isinstance(given, tuple) else (given, [], {})
         stored = stored_actions(actions, len(rows), self.action_spec)
         logp = np.asarray(as_arrays((extra or {}).get("action_logp", np.zeros(len(rows)))), np.float32)
@@ -93,10 +97,12 @@ class ScriptActor(Actor):
         return torch.from_numpy(stored), torch.from_numpy(logp)
 
     def _states(self, memory: Tensor) -> list[np.ndarray]:
-        """What is remembered, as the script has it; where an episode starts, what it starts with."""
-        before = torch.from_numpy(np.concatenate(self._initial)).expand(len(memory), -1)
-        flat = torch.where(memory[:, :1] > 0, memory[:, 1:], before).numpy()
-        parts = np.split(flat, np.cumsum([len(part) for part in self._initial])[:-1], axis=1)
+        """What is remembered, as the script has it; where an episode starts, what the script says it starts with."""
+        flat = memory[:, 1:].numpy().copy()
+        for row in np.flatnonzero(memory[:, 0].numpy() == 0.0):
+            initial = self.script_policy.get_initial_state()
+            flat[row] = np.concatenate([_matrix(part, 1)[0] for part in initial])
+        parts = np.split(flat, np.cumsum(self._widths)[:-1], axis=1)
         return [part.reshape(len(part), *shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
 
