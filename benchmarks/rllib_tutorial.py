@@ -220,7 +220,7 @@ def main() -> None:
     goal = (
         f"Iterations of 4,000 steps until both agents earn {GOAL:.0f} together, from nothing."
         if args.learning
-        else f"Settings of the tutorial, KL penalty on, threads: {args.threads}; Rookery is to be {WANTED:.0f} times as fast."
+        else f"Settings of the tutorial, KL penalty on, threads: {args.threads}. Wanted: {WANTED:.0f} times as fast."
     )
     lines = [f"## {title}", "", goal, "", *(learning(args) if args.learning else speed(args)), ""]
     print("\n".join(lines))

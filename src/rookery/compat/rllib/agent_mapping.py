@@ -37,7 +37,7 @@ class NotedMapping:
         spaces: Observation and action space by policy; policies with both can be made before an agent appears.
 
     Attributes:
-        known: The answers so far: policy by copy, episode and agent.
+        latest: Answers of the latest episodes, by copy, number of the episode and agent.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class NotedMapping:
     ) -> None:
         self._rule, self._agent_ids = rule, agent_ids
         self.spaces = {name: pair for name, pair in spaces.items() if None not in pair}
-        self.known: dict[int, dict[int, dict[str, str]]] = {}
+        self.latest: dict[int, dict[int, dict[str, str]]] = {}
 
     def __call__(self, agent: str, episode: Any) -> str:
         """Returns which policy plays an agent in an episode."""
         policy = self._rule(self._agent_ids(agent), episode)
-        by_index = self.known.setdefault(episode.lane, {})
+        by_index = self.latest.setdefault(episode.lane, {})
         if episode.index not in by_index:
             for old in [index for index in by_index if index < episode.index - 1]:
                 del by_index[old]
@@ -63,12 +63,12 @@ class NotedMapping:
 
     def noted(self, lane: int, index: int, agent: Any) -> str | None:
         """Returns which policy plays an agent in an episode of a copy; None if nobody has asked."""
-        return self.known.get(lane, {}).get(index, {}).get(str(agent))
+        return self.latest.get(lane, {}).get(index, {}).get(str(agent))
 
     @staticmethod
     def apart(mapping: NotedMapping | None) -> Callable[[], None]:
         """Notes what follows apart, for episodes beside those that go on; returns what ends that."""
         if mapping is None:
             return lambda: None
-        before, mapping.known = mapping.known, {}
-        return lambda: setattr(mapping, "known", before)
+        known, mapping.latest = mapping.latest, {}
+        return lambda: setattr(mapping, "latest", known)

@@ -256,14 +256,13 @@ class Trainer(Trainable):
 
     @property
     def assigned(self) -> dict[int, dict[int, dict[str, str]]]:
-        """Which policy plays each agent, by copy and episode."""
-        return {} if self._mapping is None else self._mapping.known
+        """Which policies play the agents of the latest episodes, by copy and number of the episode."""
+        return {} if self._mapping is None else self._mapping.latest
 
     @assigned.setter
     def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
-        """Takes over what was known before a restore."""
         if self._mapping is not None:
-            self._mapping.known = known
+            self._mapping.latest = known
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
         """Returns the policy that plays an agent in an episode of a copy."""
@@ -518,6 +517,7 @@ class Trainer(Trainable):
         if same:
             self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
         else:
+            self.book.forget()
             self._load_policies(saved.state)
         self.rookery.pool.set_weights({name: each.behaviour for name, each in self.rookery.learners.items()})
         self._steps_before = self.rookery.env_steps
