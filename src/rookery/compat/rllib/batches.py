@@ -86,6 +86,22 @@ def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
     )
 
 
+class ClippedRewards(BatchHook):
+    """Cuts rewards off before anything is learned from them; results tell of what they were.
+
+    Args:
+        bound: Largest size of a reward; None = only its sign is kept.
+    """
+
+    def __init__(self, bound: float | None) -> None:
+        self.bound = bound
+
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
+        """Returns a rollout with smaller rewards."""
+        reward = rollout.reward.sign() if self.bound is None else rollout.reward.clamp(-self.bound, self.bound)
+        return replace(rollout, reward=reward)
+
+
 class LearnHook(BatchHook):
     """Tells callbacks of 2021 of what a policy is about to learn.
 

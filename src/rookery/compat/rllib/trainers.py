@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from importlib import import_module
@@ -20,7 +21,7 @@ import numpy as np
 
 import rookery
 from rookery.compat.rllib.agent_mapping import AgentIds, NotedMapping
-from rookery.compat.rllib.batches import LearnHook
+from rookery.compat.rllib.batches import ClippedRewards, LearnHook
 from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overrides
 from rookery.compat.rllib.catalog import ModelCatalog, custom_action_dist, custom_model, network_factory
 from rookery.compat.rllib.config import Translation, translated
@@ -28,6 +29,7 @@ from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext
+from rookery.compat.rllib.key_functions import A2C_KIND, PPO_KIND
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
@@ -148,6 +150,9 @@ class Trainer(Trainable):
         self.validate_config(self.config)
         for line in self.translation.notes:
             say_once(f"{self}: {line}")
+        if not self.config["explore"] and self.algorithm in (*PPO_KIND, *A2C_KIND, "PG"):
+            say_once(f"{self}: explore = False: actions that are asked for are the most likely ones; what is learned "
+                     "from is drawn all the same")  # fmt: skip
         self.callbacks = self._make_callbacks(self.translation.callbacks)
         self.book = EpisodeBook(self.callbacks, self)
         self.policy_facades: dict[str, Policy] = {}
@@ -158,6 +163,9 @@ class Trainer(Trainable):
         self._make_facades()
         for name, learner in self.rookery.learners.items():
             add_custom_loss(learner)
+            clip = {**self.config, **self.translation.policies[name].config}["clip_rewards"]
+            if clip:
+                learner.hooks.append(ClippedRewards(None if clip is True else float(clip)))
             if any(overrides(self.callbacks, moment) for moment in LearnHook.MOMENTS):
                 learner.hooks.append(LearnHook(self, name))
         self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
@@ -286,7 +294,10 @@ class Trainer(Trainable):
     def step(self) -> dict[str, Any]:
         """Plays and learns for one iteration; returns the result of 2021."""
         shared = self._shared_weights()
+        ends = time.monotonic() + self.translation.trainer["min_iter_time_s"]
         found = self.rookery.train_iteration()
+        while time.monotonic() < ends:
+            found = self.rookery.train_iteration()
         if shared:
             put_together(shared)
             learners = self.rookery.learners.items()
