@@ -269,6 +269,7 @@ class Trainer(Trainable):
 
     @assigned.setter
     def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
+        """Takes over which policies played before a restore."""
         if self._mapping is not None:
             self._mapping.latest = known
 
