@@ -261,6 +261,7 @@ class Trainer(Trainable):
 
     @assigned.setter
     def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
+        """Takes over what was noted, from a checkpoint."""
         if self._mapping is not None:
             self._mapping.latest = known
 
