@@ -56,13 +56,13 @@ class Task:
     settings: dict[str, Any]
 
 
-WORDS = """Made by `python benchmarks/defaults.py`. No preset is used: everything else has PPO's defaults. `before` is what was the default;
-`values` adds value normalization; the others change the learning rate, which falls in a straight line over the run, the
-epochs, or end an update early (`target_kl`). Screened on Reacher, connect_four (self-play, whose return says nothing) and
-simple_spread; then measured with three seeds on ten environments. Chosen is `values, lr to a third`: at the end of a run
-an update moves the policy half as far or less, scores are those of a constant rate, more even over seeds, and better where
-the policy remembers. Of MiniGrid, where reward is rare, one of six seeds loses what it has found and ends at 0, as one of three
-does that ends updates early; with a constant rate none of six does."""
+WORDS = """Made by `python benchmarks/defaults.py`. No preset is used: everything else has PPO's defaults. `before` is
+what was the default; `values` adds value normalization; the others change the learning rate, which falls in a straight
+line over the run, the epochs, or end an update early (`target_kl`). Screened on Reacher, connect_four (self-play, whose
+return says nothing) and simple_spread; then measured with three seeds on ten environments. Chosen is `values, lr to a
+third`: at the end of a run an update moves the policy half as far or less, scores are those of a constant rate, more
+even over seeds, and better where the policy remembers. Of MiniGrid, where reward is rare, one of six seeds loses what
+it has found and ends at 0, as one of three does that ends updates early; with a constant rate none of six does."""
 
 NOTHING: dict[str, Any] = {}
 TASKS: dict[str, Task] = {

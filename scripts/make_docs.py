@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/ from the code: `docs/reference/settings.md` and `docs/reference/presets.md`.
+"""Writes the generated pages of docs/reference/ from the code: `settings.md`, `presets.md` and `rllib-keys.md`.
 
 ``python scripts/make_docs.py --check`` writes nothing and exits 1 if a page is out of date.
 """
@@ -23,6 +23,21 @@ from rookery.algorithms.q_values import ValuesConfig
 from rookery.algorithms.reinforce import ReinforceConfig
 from rookery.algorithms.sac import SACConfig
 from rookery.algorithms.td3 import TD3Config
+from rookery.compat.rllib.config_table import (
+    CRITIC_KEYS,
+    DQN_KEYS,
+    ENVIRONMENT,
+    EVALUATION,
+    LEARNING,
+    MODEL,
+    MULTIAGENT,
+    PPO_AND_A2C,
+    REPLAY,
+    REPORTING,
+    ROWS,
+    SAMPLING,
+    Row,
+)
 from rookery.core.layers import flow
 from rookery.core.settings import default_of, describe, fields_of, hints_of, object_name
 from rookery.core.source import field_texts
@@ -159,9 +174,48 @@ def rows_of(presets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]
     return lines
 
 
+RLLIB_SECTIONS: list[tuple[str, list[Row]]] = [
+    ("Sampling", SAMPLING),
+    ("Environment", ENVIRONMENT),
+    ("Learning", LEARNING),
+    ("Evaluation", EVALUATION),
+    ("Results and logs", REPORTING),
+    ("multiagent", MULTIAGENT),
+    ("model", MODEL),
+    ("PPO, A2C and their kin", PPO_AND_A2C),
+    ("Replay", REPLAY),
+    ("DQN and its kin", DQN_KEYS),
+    ("SAC, DDPG, TD3", CRITIC_KEYS),
+    ("Exploration", [row for row in ROWS if row.key.startswith("exploration_config.")]),
+]
+
+
+def rllib_keys_page() -> str:
+    """Every key of a configuration of RLlib 2021, and what becomes of it."""
+    lines = [
+        "# Keys of RLlib",
+        "",
+        "Generated from the code by `make docs` (`compat/rllib/config_table.py`). What becomes of each key of a",
+        "configuration of RLlib 2021: *set*, its value goes to the path as it is; *translated*, a function of it and its",
+        "neighbours gives the values of the paths; *kept*, the trainer itself goes by it; *ignored*, it would change",
+        "nothing here, and whoever sets it is told so; *refused*, only its default can be, for the reason given.",
+        "`trainer.rookery.resolved.explain(PATH)` names the key that a value came from. The page about",
+        "[coming from RLlib](../from-rllib.md) says how scripts run; a path is one of the [settings](settings.md).",
+        "",
+    ]
+    for title, rows in RLLIB_SECTIONS:
+        lines += [f"## {title}", "", "| key | of | fate | paths | meaning |", "|---|---|---|---|---|"]
+        for row in rows:
+            of, paths = ", ".join(row.only) or "all", ", ".join(f"`{path}`" for path in row.paths)
+            text = row.text[:1].upper() + row.text[1:].rstrip(".")
+            lines.append(f"| `{row.key}` | {of} | {row.fate.value} | {paths} | {text.replace('|', 'or')} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Writes or checks the pages."""
-    pages = {"settings.md": settings_page(), "presets.md": presets_page()}
+    pages = {"settings.md": settings_page(), "presets.md": presets_page(), "rllib-keys.md": rllib_keys_page()}
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
     if "--check" in sys.argv:
         if stale:

@@ -244,13 +244,13 @@ def test_record_writes_a_film_into_the_run(rookery, train_own):
     assert (code, err) == (0, "")
     film = Image.open(run / "videos" / "000001.webp")
     assert film.size == (30, 20)
-    assert film.n_frames == 2 * (1 + 3)  # a title, and what was seen before each of the three steps
+    assert film.n_frames == 2 * (1 + 4)  # a title, what was seen before each of the three steps, and after the last
     durations = []
     for number in range(film.n_frames):
         film.seek(number)
         film.load()
         durations.append(film.info["duration"])
-    assert durations == [800, 50, 50, 50] * 2
+    assert durations == [800, 50, 50, 50, 50] * 2
     assert "written     runs/own/videos/000001.webp" in out
     assert "length      3.0 env steps" in out
 
@@ -295,7 +295,7 @@ def test_plot_writes_a_picture(rookery, runs, tmp_path):
 
 
 def test_plot_groups_runs_that_differ_in_their_seed_only(rookery, runs):
-    for name, old, new in (("again", "seed: 3 ", "seed: 4 "), ("hot", "lr: 0.0003", "lr: 0.1   ")):
+    for name, old, new in (("again", "seed: 3 ", "seed: 4 "), ("hot", "clip: 0.2 ", "clip: 0.3 ")):
         shutil.copytree(runs / "cart", runs / name)
         config = runs / name / "config.yaml"
         text = config.read_text()

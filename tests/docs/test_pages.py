@@ -16,10 +16,11 @@ PAGES = [
     ROOT / "docs" / "tutorial.md",
     *sorted((ROOT / "docs" / "how-to").glob("*.md")),
     ROOT / "docs" / "reference" / "search-spaces.md",
+    ROOT / "docs" / "from-rllib.md",
 ]
 
 
-UNTRIED = ("reference/run-directory.md", "trust.md")
+UNTRIED = ("reference/run-directory.md", "reference/rllib-keys.md", "trust.md")
 """Pages without code to run."""
 
 QUICK = [page for page in PAGES if page.stem in ("own-callback", "replay-memory", "stop-and-resume", "vector-envs")]
@@ -30,6 +31,7 @@ QUICK = [page for page in PAGES if page.stem in ("own-callback", "replay-memory"
 def test_the_code_of_a_page_runs_from_top_to_bottom_and_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TUNE_RESULT_DIR", str(tmp_path / "ray_results"))
     before = set(sys.modules)
     run(page, lambda: capsys.readouterr().out)
     for name in {block.file.removesuffix(".py") for block in blocks(page)} & (set(sys.modules) - before):

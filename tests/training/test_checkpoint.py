@@ -411,7 +411,8 @@ def test_a_setting_can_be_changed_when_a_run_goes_on(tmp_path):
         assert trainer.train({"iterations": 3}).policies["main"].lr == 5e-4  # the policy has it from the common section
         assert trainer.config.checkpoint.keep_last == 7
         lines = trainer.resolved.explain("algorithm.lr").split("\n")
-        assert [line.split("= ")[-1].strip() for line in lines] == ["0.0005  (code)", "instead of 0.0003  (default)"]
+        told = [line.split("= ")[-1].strip() for line in lines]
+        assert told == ["0.0005  (code)", "instead of {start: 0.0003, end: 0.0001}  (default)"]
     assert "0.0005" in (tmp_path / "config.yaml").read_text()
     with Trainer.load(tmp_path, resume=True) as trainer:
         assert trainer.config.policies["main"].algorithm.lr == 5e-4

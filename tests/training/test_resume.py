@@ -36,6 +36,7 @@ from each_step import after_each_step
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
+from rookery.core.schedules import Schedule
 from rookery.core.state import Stateful
 from rookery.envs.vector import history
 from rookery.native.actor import NativeActor
@@ -532,7 +533,7 @@ class Differences:
                 self.note(path, owner, "generators stand elsewhere")
         elif isinstance(a, torch.Generator):
             self.arrays(a.get_state(), b.get_state(), path, owner)
-        elif isinstance(a, gymnasium.Space | np.dtype | range | slice) or a is None:
+        elif isinstance(a, gymnasium.Space | np.dtype | range | slice | Schedule) or a is None:
             if a != b:
                 self.note(path, owner, f"{a} is {b}")
         elif isinstance(a, types.MethodType):

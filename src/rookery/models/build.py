@@ -473,11 +473,16 @@ class GoalTrunk(nn.Module):
 
 
 class CustomTrunk(nn.Module):
-    """A user's module, fed with observations shaped like the environment's space."""
+    """A user's module, fed with observations shaped like the environment's space.
+
+    An entry ``action_mask`` of observations is left out, since the policy's head applies it, unless the module has an
+    attribute `sees_mask` that is true: it then gets the flags, ``[N, choices]`` bool, and the head applies them, too.
+    """
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:
         super().__init__()
-        self.leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask"}
+        sees_mask = bool(getattr(module, "sees_mask", False))
+        self.leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask" or sees_mask}
         self.layout = _layout(obs.space, "", self.leaves)
         self.module = module
         self.num_features: int = module.num_features  # type: ignore[assignment]

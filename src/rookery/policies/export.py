@@ -149,4 +149,7 @@ def _model_to_json(model: ModelConfig) -> dict[str, Any]:
     values["memory"] = {field.name: getattr(model.memory, field.name) for field in fields(model.memory)}
     if values["module"] is not None and not isinstance(values["module"], str):
         values["module"] = object_name(values["module"])
+    told = getattr(model.module, "saved_config", None)  # of a network whose settings hold code
+    if told is not None:
+        values["module_config"] = told(model.module_config)
     return values

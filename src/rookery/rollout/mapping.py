@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from gymnasium import Space
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.seeding import Role, Streams
@@ -44,7 +46,9 @@ class PolicyMapping:
 
     Args:
         rule: A dict from agent to policy, a function ``(agent, episode) -> policy`` or ``(agent) -> policy``, or None:
-            the only policy plays everyone, or, where agents and policies have the same names, each agent its own.
+            the only policy plays everyone, or, where agents and policies have the same names, each agent its own. A
+            function may have an attribute `spaces`, observation and action space by policy: it says what policies are
+            made for whose agents may all appear later.
         policies: Names of the policies there are.
 
     Raises:
@@ -53,6 +57,7 @@ class PolicyMapping:
 
     def __init__(self, rule: Mapping[str, str] | MappingFunction | None, policies: list[str]) -> None:
         self.rule = _two_arguments(rule) if callable(rule) else rule
+        self.spaces: Mapping[str, tuple[Space[Any], Space[Any]]] = dict(getattr(rule, "spaces", ()))
         self.policies = policies
         self.is_static = not callable(rule)
         if rule is not None and not callable(rule) and not isinstance(rule, Mapping):

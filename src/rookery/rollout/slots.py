@@ -646,10 +646,11 @@ class WorkerPolicy(Stateful):
         taken: ``[slots]`` whether an agent holds the slot.
         row_of_slot: ``[slots]`` row of the slab that holds the slot, or held it last.
         decided: Its decisions of the last step in which it acted; None before the first.
+        acted: Decisions it has made since it was made itself, those included that nobody learns from.
     """
 
     saved = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
-    fixed = ("name", "noise", "staging", "actor", "decided", "_source", "_tensors")
+    fixed = ("name", "noise", "staging", "actor", "decided", "acted", "_source", "_tensors")
 
     def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
         self.name = name
@@ -667,6 +668,7 @@ class WorkerPolicy(Stateful):
         self.row_of_slot = np.zeros(0, dtype=np.int64)
         self.taken = np.zeros(0, dtype=bool)
         self.decided: Decisions | None = None
+        self.acted = 0
         self.use_weights()
 
     def tensors_from(self, source: Policy) -> tuple[list[Tensor], list[Tensor]]:
@@ -705,8 +707,8 @@ class WorkerPolicy(Stateful):
         else:
             remembered = None if memory is None or not policy.memory_size else memory[:, : policy.memory_size]
             self.decided = decisions = self.store.place(slots, slab, rows, remembered)
-        noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
-        self.act(decisions, noise, memory)
+        self.act(decisions, None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step), memory)
+        self.acted += decisions.logp.size
         if self.memory is not None and memory is not None:
             self.memory.keep(slots, memory)
         if self.store is not None and decisions.at is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from rookery.core.timers import Timers
 from rookery.envs.base import VectorEnv
 from rookery.policies.policy import Policy
 from rookery.report.results import IterationResult
-from rookery.rollout.hooks import EpisodeResult
+from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 
@@ -40,6 +40,7 @@ class BoundedEpisodes:
         episodes: How many episodes to play: those numbered 0 to `episodes` - 1.
         limit: Environment steps after which an episode counts as truncated; at least 1.
         interrupt: Ends the playing when somebody asks to stop.
+        listeners: Who is told of the episodes, those included that are played for nothing.
 
     Attributes:
         worker: Who plays; another one after every reset.
@@ -59,9 +60,11 @@ class BoundedEpisodes:
         episodes: int,
         limit: int,
         interrupt: Interrupt | None = None,
+        listeners: Sequence[EpisodeListener] = (),
     ) -> None:
         self.env, self.policies, self.mapping = env, policies, mapping
         self.deterministic, self.episodes, self.limit, self.interrupt = deterministic, episodes, limit, interrupt
+        self.listeners = tuple(listeners)
         self.finished: list[EpisodeResult] = []
         self.cut = 0
         self.index = np.zeros(env.num_lanes, dtype=np.int64)
@@ -92,6 +95,8 @@ class BoundedEpisodes:
             self.deterministic,
             self.interrupt,
         )
+        if self.listeners:
+            self.worker.listeners = EpisodeListeners(self.env, self.listeners)
         for name, policy in self.policies.items():
             self.worker.add_policy(name, policy, demand=None)
         self.worker.reset()

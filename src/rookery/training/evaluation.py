@@ -11,6 +11,7 @@ from rookery.core.interrupt import Interrupt
 from rookery.envs.base import VectorBase, VectorEnv
 from rookery.report.films import Film, Progress, check_suffix
 from rookery.report.results import EvaluationResult, interval
+from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.endless import BoundedEpisodes
 from rookery.training.prepare import make_copies
@@ -52,7 +53,12 @@ class Measure:
 
 
 def bounded(
-    run: Run, env: VectorEnv, episodes: int, deterministic: bool, interrupt: Interrupt | None = None
+    run: Run,
+    env: VectorEnv,
+    episodes: int,
+    deterministic: bool,
+    interrupt: Interrupt | None = None,
+    listeners: Sequence[EpisodeListener] = (),
 ) -> BoundedEpisodes:
     """Episodes of a run's policies in copies of its environment, each of `evaluation.max_episode_steps` at most."""
     return BoundedEpisodes(
@@ -64,6 +70,7 @@ def bounded(
         episodes=episodes,
         limit=run.config.evaluation.max_episode_steps,
         interrupt=interrupt,
+        listeners=listeners,
     )
 
 

@@ -18,6 +18,7 @@ from rookery.core.layers import Layer, yaml_layer
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings, object_name
+from rookery.core.spaces import action_spec, obs_spec
 from rookery.core.trust import texts_in
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
@@ -310,7 +311,12 @@ def kinds_of(env: VectorEnv, mapping: PolicyMapping) -> dict[str, Kind]:
     """The kind of each policy's agents, as far as it is known before playing."""
     found: dict[str, Kind] = {}
     if not mapping.is_static:
-        return dict.fromkeys(mapping.policies, env.kinds[0]) if len(env.kinds) == 1 else {}
+        if len(env.kinds) == 1:
+            found = dict.fromkeys(mapping.policies, env.kinds[0])
+        for name, (obs, action) in mapping.spaces.items():
+            fitting = [kind for kind in env.kinds if kind.obs.space == obs and kind.action.space == action]
+            found[name] = fitting[0] if fitting else Kind((), obs_spec(obs, action), action_spec(action))
+        return found
     info = EpisodeInfo(0, 0, Streams(0))
     for kind in env.kinds:
         for agent in kind.agents:

@@ -117,8 +117,8 @@ def test_levels_of_the_lake_can_be_reached():
         env.set_task(level)
         env.reset()
         assert env.get_task() == level
-        goal = lake[-1].index("G")
-        moves = [2] * 6 + [1] * 5 + [0] * (6 - goal)  # along the upper edge, down, and back
+        ((row, goal),) = [(row, line.index("G")) for row, line in enumerate(lake) if "G" in line]
+        moves = [2] * 6 + [1] * row + [0] * (6 - goal)  # along the upper edge, down, and back
         assert len(moves) <= env.max_timesteps
         results = [env.step(move) for move in moves]
         assert results[-1][1] == 10 ** (level - 1) and results[-1][2] and not any(r[2] for r in results[:-1])

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.compat.rllib.callbacks import overrides
+from rookery.compat.rllib.episodes import SINGLE
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.compat.rllib.trajectories import Reading, Slots, Trajectory, trajectories
 from rookery.core.batch import Minibatch, Rollout
@@ -86,6 +87,22 @@ def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
     )
 
 
+class ClippedRewards(BatchHook):
+    """Cuts rewards off before anything is learned from them; results tell of what they were.
+
+    Args:
+        bound: Largest size of a reward; None = only its sign is kept.
+    """
+
+    def __init__(self, bound: float | None) -> None:
+        self.bound = bound
+
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
+        """Returns a rollout with smaller rewards."""
+        reward = rollout.reward.sign() if self.bound is None else rollout.reward.clamp(-self.bound, self.bound)
+        return replace(rollout, reward=reward)
+
+
 class LearnHook(BatchHook):
     """Tells callbacks of 2021 of what a policy is about to learn, and policies of scripts of what others have played.
 
@@ -108,7 +125,6 @@ class LearnHook(BatchHook):
         self.at: dict[tuple[int, tuple[int, int]], list[Trajectory]] = {}
         """The same by copy of the environment and place."""
         self._slots: Slots = {}
-        self._over: dict[int, list[Any]] = {}
         self.reported: dict[str, Any] = {}
         """What callbacks have put into `result` of the last batch."""
 
@@ -120,9 +136,6 @@ class LearnHook(BatchHook):
         """Takes down the trajectories that were played; a policy of a script looks at its own itself."""
         self.rollouts = rollouts
         rollout = rollouts[self.name]
-        self._over = {}
-        for episode in self.trainer.book.ended:
-            self._over.setdefault(episode.env_id, []).append(episode)
         if hasattr(learner, "look_at"):
             self.pieces = learner.look_at(rollout, self)
         elif self.cut_after is not None:
@@ -254,24 +267,17 @@ class LearnHook(BatchHook):
         playing = run.pool.worker.policies[self.name]
         kind = run.env.kinds[playing.kind]
         lane, column = divmod(int(playing.row_of_slot[slot]), len(kind.agents))
-        return lane, kind.agents[column] if len(run.env.kinds) > 1 or len(kind.agents) > 1 else "agent0"
+        return lane, self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else SINGLE
 
     def who(self, slot: int, ended: bool) -> tuple[Any, Any]:
-        """Returns the agent that played a piece, and its episode.
+        """Returns the agent of a slot, and the episode of its next piece, which are told of in the order of time.
 
         Args:
             slot: Where it was played.
-            ended: Whether the episode is over with the piece.
+            ended: Whether the agent's episode is over with the piece.
         """
-        book = self.trainer.book
         lane, agent = self.seat(slot)
-        over = self._over.get(lane, [])
-        number = book.told_of.get((self.name, slot), 0)
-        if ended:
-            book.told_of[(self.name, slot)] = number + 1
-        if number < len(over):
-            return agent, over[number]
-        return agent, book.running.get(lane) or book.nameless(lane)
+        return agent, self.trainer.book.of_piece(lane, agent, ended)
 
 
 def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import tracemalloc
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rookery.compat.rllib.episodes import MultiAgentEpisode
+from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError, nearest
 from rookery.rollout.hooks import Episode
 from rookery.training.callbacks import Callback
 
 HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory", "on_sample_end",
          "on_learn_on_batch", "on_train_result")  # fmt: skip
+
+NOTED = ("user_data", "custom_metrics", "hist_data", "media", "length", "episode_id")
+"""What is kept of a running episode in checkpoints."""
+
+MOST_UNTOLD = 1000
+"""Episodes that are kept for an agent of whose pieces nobody is told, because its policy does not learn."""
+
+
+LEGACY = tuple("on_postprocess_traj" if name == "on_postprocess_trajectory" else name for name in HOOKS)
+"""Moments as the keys of a dict of functions, before 2020."""
 
 
 class DefaultCallbacks:
@@ -26,8 +40,8 @@ class DefaultCallbacks:
     def __init__(self, legacy_callbacks_dict: Mapping[str, Any] | None = None) -> None:
         self.legacy_callbacks = dict(legacy_callbacks_dict or {})
         for name in self.legacy_callbacks:
-            if name not in HOOKS:
-                raise ConfigError(f"callbacks: {name}: there is no such moment{nearest(name, HOOKS)}")
+            if name not in LEGACY:
+                raise ConfigError(f"callbacks: {name}: there is no such moment{nearest(name, LEGACY)}")
 
     def __init_subclass__(cls) -> None:
         """Refuses methods that look like moments and are none."""
@@ -139,7 +153,8 @@ def _tell_all(listening: Sequence[Any], **about: Any) -> None:
 def overrides(callbacks: DefaultCallbacks, moment: str) -> bool:
     """Whether callbacks do anything at a moment."""
     own = getattr(type(callbacks), moment) is not getattr(DefaultCallbacks, moment)
-    return own or moment in vars(callbacks) or moment in callbacks.legacy_callbacks
+    legacy = LEGACY[HOOKS.index(moment)]
+    return own or moment in vars(callbacks) or legacy in callbacks.legacy_callbacks
 
 
 class EpisodeBook:
@@ -155,8 +170,12 @@ class EpisodeBook:
         self.trainer = trainer
         self.running: dict[int, MultiAgentEpisode] = {}
         self.ended: list[MultiAgentEpisode] = []
-        self.told_of: dict[tuple[str, int], int] = {}
-        """Ended pieces of each slot of a policy that hooks were told of since the last result."""
+        self.waits = overrides(callbacks, "on_postprocess_trajectory")
+        """Whether somebody asks for the episodes of pieces."""
+        self._untold: dict[tuple[int, Any], deque[MultiAgentEpisode]] = {}
+        """By copy and agent, episodes that have ended and whose last piece nobody was told of yet."""
+        self._told: dict[int, set[Any]] = {}
+        """By copy, the agents whose last piece of the running episode was told of."""
 
     def listeners(self) -> list[Callback]:
         """Returns what hears of episodes: at their ends always, at other moments where callbacks want it."""
@@ -170,15 +189,23 @@ class EpisodeBook:
     def of(self, episode: Episode) -> MultiAgentEpisode:
         """Returns the episode as callbacks know it, up to date."""
         known = self.running.get(episode.lane)
-        if known is None or known.length > episode.length:
-            known = self.running[episode.lane] = MultiAgentEpisode(
-                episode.lane,
-                self.trainer.policy_facades,
-                functools.partial(self.trainer.policy_of, episode.lane, episode.index),
-                self.trainer.workers.local_worker(),
-            )
+        new = known is None or known.length > episode.length
+        if known is None or new:
+            known = self._begun(episode.lane, episode.index)
         known.follow(episode)
+        if new and episode.length and overrides(self.callbacks, "on_episode_start"):  # it began before a restore
+            self.tell("on_episode_start", known, policies=self.trainer.policy_facades)
         return known
+
+    def _begun(self, lane: int, index: int) -> MultiAgentEpisode:
+        """Makes the running episode of a copy, of this number there."""
+        made = self.running[lane] = MultiAgentEpisode(
+            lane,
+            self.trainer.policy_facades,
+            functools.partial(self.trainer.policy_of, lane, index),
+            self.trainer.workers.local_worker(),
+        )
+        return made
 
     def tell(self, moment: str, episode: MultiAgentEpisode, **about: Any) -> None:
         """Calls a hook about an episode."""
@@ -190,17 +217,63 @@ class EpisodeBook:
     def take(self) -> list[MultiAgentEpisode]:
         """Returns the episodes that have ended since the last call."""
         ended, self.ended = self.ended, []
-        self.told_of = {}
         return ended
+
+    def end(self, episode: MultiAgentEpisode) -> None:
+        """Takes an episode out of those that run."""
+        lane = episode.env_id
+        self.running.pop(lane, None)
+        self.ended.append(episode)
+        told = self._told.pop(lane, set())
+        if self.waits:
+            for agent, _ in episode.agent_rewards:
+                if agent not in told:
+                    self._untold.setdefault((lane, agent), deque(maxlen=MOST_UNTOLD)).append(episode)
+
+    def of_piece(self, lane: int, agent: Any, ended: bool) -> MultiAgentEpisode:
+        """Returns the episode of the next piece of an agent's trajectory, which are told of in the order of time.
+
+        Args:
+            lane: Number of the copy.
+            agent: The agent.
+            ended: Whether the agent's episode is over with the piece.
+        """
+        untold = self._untold.get((lane, agent))
+        if untold:
+            return untold.popleft() if ended else untold[0]
+        if ended:  # before the episode of the others is
+            self._told.setdefault(lane, set()).add(agent)
+        return self.running.get(lane) or self.nameless(lane)
+
+    def forget(self) -> None:
+        """Forgets all episodes: what is played from now on are others."""
+        self.running, self.ended, self._untold, self._told = {}, [], {}, {}
 
     def nameless(self, lane: int) -> MultiAgentEpisode:
         """Returns an episode of a copy of which nothing was followed."""
-        worker = self.trainer.workers.local_worker()
-        known = MultiAgentEpisode(
-            lane, self.trainer.policy_facades, functools.partial(self.trainer.policy_of, lane, 0), worker
-        )
-        self.running[lane] = known
-        return known
+        return self._begun(lane, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what callbacks have noted of the episodes that run, and who plays in them.
+
+        An episode with anything in it that cannot be written is left out: it begins anew for callbacks.
+        """
+        running = {}
+        for lane, episode in self.running.items():
+            noted = {name: getattr(episode, name) for name in NOTED}
+            with suppress(EncodingError):
+                encode(noted)
+                running[lane] = copy.deepcopy(noted)
+        return {"running": running, "assigned": copy.deepcopy(self.trainer.assigned)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        self.forget()
+        self.trainer.assigned = {lane: dict(known) for lane, known in state["assigned"].items()}
+        for lane, noted in state["running"].items():
+            episode = self._begun(lane, max(self.trainer.assigned.get(lane, {0: None})))
+            for name, value in noted.items():
+                setattr(episode, name, value)
 
 
 class _StartListener(Callback):
@@ -223,12 +296,13 @@ class _StepListener(Callback):
 class _EndListener(Callback):
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
+        self.state_dict, self.load_state_dict = book.state_dict, book.load_state_dict  # they are part of checkpoints
         self.tells = overrides(book.callbacks, "on_episode_end")
 
     def on_episode_end(self, episode: Episode) -> None:
         book = self.book
         known = book.of(episode)
+        known.is_over = True
         if self.tells:
             book.tell("on_episode_end", known, policies=book.trainer.policy_facades)
-        del book.running[episode.lane]
-        book.ended.append(known)
+        book.end(known)

@@ -47,7 +47,7 @@ MOST_KEYS = 60
 """From so many keys of the defaults on, a dict is taken for a changed copy of them."""
 
 SHARED = ("num_workers", "num_envs_per_worker", "framework", "num_gpus", "observation_filter", "model", "gamma")
-"""Keys of a trainer that hold for a policy of another algorithm, too."""
+"""Keys of a trainer that hold for a policy of another algorithm, too, as do all that somebody set."""
 
 PolicyMapping = Callable[[Any, Any], str]
 
@@ -485,7 +485,7 @@ def _entries(
     values: Values = {}
     lines: dict[str, str] = {}
     for name, entry in policies.items():
-        algorithm = str(getattr(entry.policy_class, "rllib_algorithm", None) or main.algorithm)
+        algorithm = str(getattr(entry.policy_class, "algorithm", None) or main.algorithm)
         own: Values = {}
         if entry.config or counts[name] != main.agents or algorithm != main.algorithm:
             at = f"multiagent.policies.{name}"
@@ -516,7 +516,8 @@ def _own(
         _, given = _merged(algorithm, config)
     except ConfigError as error:
         raise ConfigError(*(f"{GIVEN}: {at}: {line.removeprefix(f'{GIVEN}: ')}" for line in error.problems)) from error
-    shared = {key: main.config[key] for key in SHARED}
+    said = {key for key in main.given if key in DEFAULT_CONFIGS[algorithm] and key != "multiagent"}
+    shared = {key: main.config[key] for key in {*SHARED, *said}}
     whole = merge_trainer_configs({**base, **shared}, dict(config), True)
     whole["model"] = merge_trainer_configs(MODEL_DEFAULTS, whole["model"] or {}, True)
     reader = Reader(algorithm, whole, given, agents)

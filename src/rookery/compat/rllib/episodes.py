@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
 from rookery.compat.rllib.preprocessors import RowPreprocessor
+from rookery.envs.gym_env import AGENT
 from rookery.rollout.hooks import Episode
+
+SINGLE = "agent0"
+"""What the agent of an environment with one agent is called in RLlib."""
+
+
+class _Collectors:
+    """The latest rows of an episode by policy, in the place of the collectors in which RLlib kept all of them."""
+
+    def __init__(self, episode: MultiAgentEpisode) -> None:
+        self._episode = episode
+
+    @property
+    def policy_collectors(self) -> dict[str, SimpleNamespace]:
+        """By policy an object whose `buffers` has a list of one value an agent for each column."""
+        episode = self._episode
+        found: dict[str, SimpleNamespace] = {}
+        for agent in episode.get_agents():
+            row = {
+                "obs": episode.last_observation_for(agent),
+                "actions": episode.last_action_for(agent),
+                "rewards": episode.prev_reward_for(agent),
+                "infos": episode.last_info_for(agent),
+                "dones": episode.is_over,
+            }
+            policy = found.setdefault(episode.policy_for(agent), SimpleNamespace(buffers={}))
+            for column, value in row.items():
+                policy.buffers.setdefault(column, []).append(value)
+        return found
 
 
 class MultiAgentEpisode:
@@ -34,10 +64,12 @@ class MultiAgentEpisode:
         episode_id: A random number.
         env_id: Number of the copy.
         worker: The rollout worker.
+        is_over: Whether it has ended.
+        batch_builder: Has ``policy_collectors[policy].buffers[column]``, of which the latest rows are there.
     """
 
-    batch_builder = None
     soft_reset = None
+    is_over = False
 
     def __init__(self, env_id: int, policies: Mapping[str, Any], policy_of: Callable[[Any], str], worker: Any) -> None:
         self.user_data: dict[str, Any] = {}
@@ -52,6 +84,7 @@ class MultiAgentEpisode:
         self.worker = worker
         self._policies = policies
         self._policy_of = policy_of
+        self.batch_builder = _Collectors(self)
         self._seen: Episode | None = None
         self._actions: dict[Any, Any] = {}
         self._actions_before: dict[Any, Any] = {}
@@ -62,34 +95,48 @@ class MultiAgentEpisode:
         if episode.length > self.length:
             self._actions_before, self._actions = self._actions, dict(episode.action)
         self.length = episode.length
-        self.agent_rewards = {(agent, self.policy_for(agent)): value for agent, value in episode.returns.items()}
+        self.agent_rewards = {
+            (self._told(agent), self.policy_for(agent)): value for agent, value in episode.returns.items()
+        }
         self.total_reward = sum(episode.returns.values())
 
-    def policy_for(self, agent_id: Any = "agent0") -> str:
+    def policy_for(self, agent_id: Any = SINGLE) -> str:
         """Returns the name of the policy that plays an agent."""
         return self._policy_of(agent_id)
 
     def get_agents(self) -> list[Any]:
         """Returns the agents that have been seen."""
-        return list({**self._episode.obs, **self._episode.returns})
+        return [self._told(agent) for agent in {**self._episode.obs, **self._episode.returns}]
+
+    def _key(self, agent_id: Any) -> Any:
+        """An agent as Rookery calls it, of which it goes by other names here where it is the only one."""
+        return AGENT if agent_id == SINGLE and self._is_single else str(agent_id)
+
+    def _told(self, agent: Any) -> Any:
+        return SINGLE if agent == AGENT and self._is_single else self.worker.agent_ids(agent)
+
+    @property
+    def _is_single(self) -> bool:
+        known = {*self._episode.obs, *self._episode.returns}
+        return known <= {AGENT} and not self.worker.is_multi_agent
 
     @property
     def _episode(self) -> Episode:
         assert self._seen is not None
         return self._seen
 
-    def prev_reward_for(self, agent_id: Any = "agent0") -> float:
+    def prev_reward_for(self, agent_id: Any = SINGLE) -> float:
         """Returns what an agent got in the latest step; 0 before the first."""
-        return self._episode.reward.get(agent_id, 0.0)
+        return self._episode.reward.get(self._key(agent_id), 0.0)
 
-    def last_raw_obs_for(self, agent_id: Any = "agent0") -> Any:
+    def last_raw_obs_for(self, agent_id: Any = SINGLE) -> Any:
         """Returns the latest observation of an agent as its environment gave it; None if there is none."""
-        tree = self._episode.obs.get(agent_id)
+        tree = self._episode.obs.get(self._key(agent_id))
         return None if tree is None else observation_of(self._space(agent_id), tree)
 
-    def last_observation_for(self, agent_id: Any = "agent0") -> Any:
+    def last_observation_for(self, agent_id: Any = SINGLE) -> Any:
         """Returns the latest observation of an agent, preprocessed; None if there is none."""
-        tree = self._episode.obs.get(agent_id)
+        tree = self._episode.obs.get(self._key(agent_id))
         if tree is None:
             return None
         return RowPreprocessor(self._space(agent_id)).rows({path: leaf[None] for path, leaf in tree.items()})[0]
@@ -98,25 +145,24 @@ class MultiAgentEpisode:
         space: Space[Any] = self._policies[self.policy_for(agent_id)].raw_observation_space
         return space
 
-    def last_info_for(self, agent_id: Any = "agent0") -> Any:
+    def last_info_for(self, agent_id: Any = SINGLE) -> Any:
         """Returns what the environment said of an agent beside the latest step."""
         infos = self._episode.info
-        single = agent_id == "agent0" and "agent0" not in infos
-        return infos if single else infos.get(agent_id, {})
+        return infos.get(self._key(agent_id), {})
 
-    def last_action_for(self, agent_id: Any = "agent0") -> Any:
+    def last_action_for(self, agent_id: Any = SINGLE) -> Any:
         """Returns the latest action of an agent."""
-        return self._actions.get(agent_id)
+        return self._actions.get(self._key(agent_id))
 
-    def prev_action_for(self, agent_id: Any = "agent0") -> Any:
+    def prev_action_for(self, agent_id: Any = SINGLE) -> Any:
         """Returns the action of an agent before its latest."""
-        return self._actions_before.get(agent_id)
+        return self._actions_before.get(self._key(agent_id))
 
-    def rnn_state_for(self, agent_id: Any = "agent0") -> list[Any]:
+    def rnn_state_for(self, agent_id: Any = SINGLE) -> list[Any]:
         """Returns what the agent's policy remembers; nothing here: a policy's memory lies with whoever plays."""
         return []
 
-    def last_pi_info_for(self, agent_id: Any = "agent0") -> dict[str, Any]:
+    def last_pi_info_for(self, agent_id: Any = SINGLE) -> dict[str, Any]:
         """Returns what the agent's policy said beside its action; nothing here."""
         return {}
 

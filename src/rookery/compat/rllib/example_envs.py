@@ -354,10 +354,13 @@ class CorrelatedActionsEnv(Env):
 
 
 def _lake(level: int) -> tuple[str, ...]:
-    """A lake on which the way around a row of holes gets longer with the level, as does that to the goal behind it."""
+    """A lake on which the way around a row of holes gets longer with the level, as does that to the goal."""
     pond = "F" + "H" * (level - 1) + "F" * (7 - level)
     barrier = "H" * (level + 1) + "F" * (6 - level)
-    return "SFFFFFF", pond, "FFFFFFF", barrier, "FFFFFFF", "F" * (7 - level) + "G" + "F" * (level - 1)
+    place = {1: (3, 6), 2: (4, 6), 3: (5, 6), 4: (5, 5), 5: (5, 3)}[level]
+    rows = ["SFFFFFF", pond, "FFFFFFF", barrier, "FFFFFFF", "FFFFFFF"]
+    rows[place[0]] = f"{rows[place[0]][: place[1]]}G{rows[place[0]][place[1] + 1 :]}"
+    return tuple(rows)
 
 
 class CurriculumCapableEnv(TaskSettableEnv):

@@ -187,11 +187,28 @@ def _view(name: str) -> ModuleType:
         from rookery.compat.rllib import chance
 
         return _View(importlib.import_module("random"), chance.drawn_by_whose_turn_it_is())
+    if name == "numpy":
+        numpy = importlib.import_module("numpy")
+        old = {gone: getattr(numpy, today) for gone, today in NUMPY.items() if hasattr(numpy, today)}
+        return _View(numpy, {**old, **vars(numpy), **{name: getattr(builtins, name) for name in PYTHON_TYPES}})
     return _View(importlib, {"import_module": _import_module})
 
 
-VIEWS = ("importlib", "random")
-"""Modules that a script sees otherwise: imports by name find the same names, and whose turn it is decides who draws."""
+VIEWS = ("importlib", "numpy", "random")
+"""Modules that a script sees otherwise: imports by name find the same names, NumPy has the names of 2021, and whose
+turn it is decides who draws.
+"""
+
+NUMPY = {
+    "product": "prod", "cumproduct": "cumprod", "alltrue": "all", "sometrue": "any", "in1d": "isin",
+    "row_stack": "vstack", "round_": "round", "trapz": "trapezoid", "float_": "float64", "complex_": "complex128",
+    "bool8": "bool_", "string_": "bytes_", "unicode_": "str_", "Inf": "inf", "Infinity": "inf", "infty": "inf",
+    "PINF": "inf", "NaN": "nan", "NAN": "nan",
+}  # fmt: skip
+"""What functions and types were called in 2021 that NumPy has under other names only."""
+
+PYTHON_TYPES = ("bool", "int", "float", "complex", "object", "str")
+"""Types of Python that NumPy of 2021 had as its own."""
 
 
 def given(found: ModuleType, name: str) -> Any:

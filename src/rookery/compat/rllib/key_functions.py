@@ -39,8 +39,8 @@ OURS = {"tanh": "tanh", "relu": "relu", "elu": "elu", "gelu": "gelu", "swish": "
 """Functions after layers that settings of ours have, by the names of 2021."""
 
 WHOLE_EPISODES = (
-    "PG learns from whole episodes: decisions of one that is not over wait for the next batch, and nothing is cut after "
-    "rollout_fragment_length steps"
+    "PG learns from whole episodes: decisions of one that is not over wait for the next batch, and nothing is cut "
+    "after rollout_fragment_length steps"
 )
 """What is said of PG, where it is Rookery's own algorithm that learns."""
 

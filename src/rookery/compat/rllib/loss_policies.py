@@ -19,6 +19,7 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Row
 from rookery.compat.rllib.action_distributions import TorchCategorical, TorchDiagGaussian, TorchMultiCategorical
+from rookery.compat.rllib.chance import Chance
 from rookery.compat.rllib.minibatches import averaged, standardized
 from rookery.compat.rllib.model_v2 import ScriptNetwork
 from rookery.compat.rllib.policies import LEARNER_STATS_KEY, as_arrays
@@ -35,7 +36,7 @@ from rookery.compat.rllib.script_policies import (
 from rookery.compat.rllib.sequences import pad_batch_to_sequences_of_same_size
 from rookery.compat.rllib.torch_policy import TorchPolicy
 from rookery.compat.rllib.trajectories import Reading
-from rookery.core.batch import Rollout
+from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import ActionSpec, ObsSpec
@@ -55,12 +56,13 @@ class ScriptLossConfig(ScriptPolicyConfig):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
         """Builds the script's policy, and the actor that plays by its model, or by its own way to act."""
-        policy = made_policy(self, obs, action, generator)
+        chance = Chance(int(torch.randint(2**31, (), generator=generator)))
+        policy = made_policy(self, obs, action, chance)
         assert isinstance(policy, TorchPolicy)
         drawn = draws(policy)
         if drawn and acts_by_its_model(policy):
             return LossActor(obs, action, self, name, generator, policy)
-        return ScriptActor(obs, action, self, name, generator, policy, as_drawn=drawn)
+        return TorchActor(obs, action, self, name, generator, policy, chance, as_drawn=drawn)
 
 
 def draws(policy: TorchPolicy) -> bool:
@@ -76,7 +78,9 @@ def acts_by_its_model(policy: TorchPolicy) -> bool:
     """Whether a policy that draws its actions needs but its model for that, of which there can be copies."""
     if policy.action_distribution_fn is not None or policy.pristine is None:
         return False
-    views = {name: view for name, view in policy.model.view_requirements.items() if view.used_for_compute_actions}
+    views: dict[str, Any] = {
+        name: view for name, view in policy.model.view_requirements.items() if view.used_for_compute_actions
+    }
     plain = all(name == "obs" or name.startswith("state_in_") for name in views)
     plain = plain and ("obs" not in views or views["obs"].shifts() == ([0], False))
     return plain and type(policy.exploration) is Sampling
@@ -92,6 +96,32 @@ def _is_ordinary(policy: TorchPolicy) -> bool:
         return kind is TorchMultiCategorical and not np.any(space.start)
     floats = isinstance(space, Box) and np.issubdtype(space.dtype, np.floating) and len(space.shape) == 1
     return floats and kind is TorchDiagGaussian
+
+
+class TorchActor(ScriptActor):
+    """Acts by the methods of a policy with a loss of its own, which draw from torch's global generator.
+
+    Arguments are those of `ScriptActor`.
+    """
+
+    _draws: Tensor | None = None
+    """Where the global generator stands for this policy."""
+
+    def act(
+        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Asks the script's policy."""
+        outside = torch.get_rng_state()
+        if self._draws is None:
+            with self.chance:
+                torch.default_generator.manual_seed(int(np.random.randint(2**31)))
+        else:
+            torch.set_rng_state(self._draws)
+        try:
+            return super().act(obs, noise, deterministic, memory)
+        finally:
+            self._draws = torch.get_rng_state()
+            torch.set_rng_state(outside)
 
 
 class Models:
@@ -122,6 +152,11 @@ class LossNetwork(ScriptNetwork):
 
     Arguments are those of `ScriptNetwork`.
     """
+
+    @staticmethod
+    def _placed(model: Any) -> Any:
+        """The model as it is: its policy has seen to its layers."""
+        return model
 
     def call_model(self, rows: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Computes outputs ``[N, num_outputs]``, zeros ``[N]`` and the state after; arguments as of `ScriptNetwork`."""
@@ -171,7 +206,7 @@ class LossActor(Actor):
         memo[id(self.script_policy)] = self.script_policy
         made = type(self).__new__(type(self))
         memo[id(self)] = made
-        made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        made.__setstate__(copy.deepcopy(self.__getstate__(), memo))  # type: ignore[no-untyped-call]
         return made
 
     def memory_every(self, fragment_length: int) -> int:
@@ -190,15 +225,15 @@ class LossActor(Actor):
 class ScriptLoss(ScriptLearning):
     """Learns a policy by the loss that it has of its own."""
 
-    saved = ("rng",)
+    saved: ClassVar[tuple[str, ...]] = ("rng",)
 
     def __init__(self, policy: Actor, cfg: ScriptPolicyConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         self.rng = streams.generator(Role.LEARNER, name)
         if "buffer_size" in cfg.config or "replay_buffer_config" in cfg.config:
             raise ConfigError(
-                f"policy {name!r}: {type(self.script_policy).__name__} has a loss of its own, which learns from what was "
-                "just played, and this trainer learns from replay: train it by PGTrainer, A2CTrainer or PPOTrainer "
+                f"policy {name!r}: {type(self.script_policy).__name__} has a loss of its own, which learns from what "
+                "was just played, and this trainer learns from replay: train it by PGTrainer, A2CTrainer or PPOTrainer "
                 "(build_trainer without a base does), or write a rookery.extend.Algorithm with replay "
                 "(docs/how-to/own-algorithm.md)"
             )

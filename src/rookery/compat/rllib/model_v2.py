@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from rookery.compat.rllib.preprocessors import RowPreprocessor, restore_original_dimensions
 from rookery.compat.rllib.sample_batch import SampleBatch
+from rookery.compat.rllib.shared_weights import separate
 from rookery.compat.rllib.view_requirement import ViewRequirement
 from rookery.core.errors import ConfigError
 
@@ -148,8 +149,6 @@ class TorchModelV2(ModelV2):
     """
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
-        if not isinstance(self, nn.Module):
-            raise ConfigError(f"model {type(self).__name__}: derive it from TorchModelV2 and torch.nn.Module")
         modules = vars(self).get("_modules")  # whose constructor may come before or after this one
         ModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, framework="torch")
         del modules
@@ -191,11 +190,17 @@ class ScriptNetwork(nn.Module):
         make: Makes the model: ``(obs_space, action_space, num_outputs)``, of preprocessed observations.
         options: The section ``model``.
 
+    Attributes:
+        model: The script's model.
+        latest_rows: ``[N, size]`` preprocessed observations of the latest call, for a loss of the model's own.
+
     Raises:
-        ConfigError: If two layers of a Keras model have one name, by which weights would be lost.
+        ConfigError: If two layers of a Keras model have one name, by which weights would be lost; if `make` is missing,
+            as in the file of a policy.
     """
 
     num_values = 1
+    sees_mask = True
 
     def __init__(
         self,
@@ -203,20 +208,41 @@ class ScriptNetwork(nn.Module):
         action_space: Space[Any],
         num_outputs: int,
         *,
-        make: Callable[[Any, Any, int], Any],
-        options: Mapping[str, Any],
+        make: Callable[[Any, Any, int], Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        if make is None or options is None:
+            raise ConfigError(
+                "this policy's model was written in a script for RLlib, and is not in its file: make the trainer there "
+                "and restore the checkpoint (trainer.restore(path))"
+            )
         self._make = make
         self._given = obs_space, action_space, num_outputs, options
         self.rows = RowPreprocessor(obs_space, options)
         self.preprocessed = self.rows.observation_space
         self.model = make(self.preprocessed, action_space, num_outputs)
+        self.of_torch = isinstance(self.model, nn.Module) and not hasattr(self.model, "trainable_weights")  # Keras has
+        if self.of_torch:
+            self.model = self._placed(self.model)
         self.native = isinstance(self.model, ModelV2)
+        if self.native and not self.of_torch:
+            raise ConfigError(f"model {type(self.model).__name__}: derive it from TorchModelV2 and torch.nn.Module")
+        self.latest_rows: Tensor | None = None
         self._build()
         self.states = [np.asarray(part, np.float32) for part in self._initial_state()]
         if self.states:
             self.initial_memory = self._initial_memory
+
+    @staticmethod
+    def _placed(model: Any) -> Any:
+        """The model with layers of its own, where a script has put one layer into several models."""
+        return separate(model)
+
+    @staticmethod
+    def saved_config(config: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what a file has of the settings: nothing, because they are code of a script."""
+        return {}
 
     def _build(self) -> None:
         """Calls the model once: Keras has no weights before."""
@@ -253,12 +279,19 @@ class ScriptNetwork(nn.Module):
             state: What is remembered of each.
         """
         lengths = torch.ones(len(rows), dtype=torch.int32)
+        # Whoever acts or computes targets needs no gradients: only a loss is computed in training mode.
+        learns = self.training and torch.is_grad_enabled() and any(each.requires_grad for each in self.parameters())
+        if self.of_torch and self.model.training != learns:
+            self.model.train(learns)
         given = SampleBatch({"obs": rows})
-        given.is_training = self.training
+        given.is_training = learns
         if self.native:
-            outputs, after = self.model({"obs": rows, "is_training": self.training}, list(state), lengths)
+            outputs, after = self.model({"obs": rows, "is_training": learns}, list(state), lengths)
             return outputs, self.model.value_function(), after
-        called: Any = self.model(dict(given), list(state), lengths) if state else self.model(dict(given))
+        if state:  # models that are no ModelV2 find their memory among the columns
+            given |= {f"state_in_{number}": part for number, part in enumerate(state)}
+            given["seq_lens"] = lengths
+        called: Any = self.model(dict(given))
         if not isinstance(called, list | tuple) or len(called) not in (2, 3):
             raise ConfigError(
                 f"model {type(self.model).__name__}: gave {type(called).__name__}: must give (outputs, state, "
@@ -276,7 +309,7 @@ class ScriptNetwork(nn.Module):
         """Outputs ``[N, num_outputs]`` and values ``[N]`` of observations as our networks get them."""
         tree: dict[str, Any] = {}
         _leaves(self._given[0], obs, "", tree)
-        rows = self.rows.rows(tree)
+        rows = self.latest_rows = self.rows.rows(tree)
         if memory is None:
             outputs, values, _ = self.call_model(rows.float(), ())
             return outputs, values.reshape(-1)
@@ -314,6 +347,6 @@ def _leaves(space: Any, obs: Any, path: str, tree: dict[str, Any]) -> None:
             if not isinstance(obs, dict) or key in obs:
                 _leaves(part, obs[key], f"{path}/{key}" if path else str(key), tree)
         return
-    if space.dtype == np.uint8:
-        obs = obs * 255.0
+    if space.dtype == np.uint8 and obs.dtype != torch.bool:
+        obs = obs * float(np.max(space.high, initial=1))  # what our networks get divided by
     tree[path or "obs"] = obs

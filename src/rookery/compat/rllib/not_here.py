@@ -32,6 +32,8 @@ HINTS: dict[str, str] = {
         ("LocalReplayBuffer", "ReplayBuffer"),
         "replay memories are Rookery's: trainer.local_replay_buffer has those of a trainer",
     ),
+    "LocalIterator": PLAN,
+    "ParallelIterator": PLAN,
     "PrioritizedReplayBuffer": "replay memories are Rookery's: algorithm.replay.kind=prioritized",
 }  # fmt: skip
 """What each was, and what to use."""
@@ -46,6 +48,12 @@ def __getattr__(name: str) -> Any:
     def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
         raise ConfigError(f"{name}: {hint}")
 
-    made = type(name, (), {"__new__": refuse, "__module__": __name__, "__doc__": f"Is not here: {hint}."})
+    members = {
+        "__new__": refuse,
+        "__class_getitem__": classmethod(lambda cls, parameters: cls),  # annotations with parameters may be written
+        "__module__": __name__,
+        "__doc__": f"Is not here: {hint}.",
+    }
+    made = type(name, (), members)
     globals()[name] = made
     return made

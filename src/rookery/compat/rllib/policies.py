@@ -405,7 +405,8 @@ class LearnedPolicy(Policy):
 
     def get_weights(self) -> dict[str, np.ndarray]:
         """Returns the weights as arrays by name."""
-        return {name: value.detach().cpu().numpy().copy() for name, value in self._module().state_dict().items()}
+        found = self._module().state_dict()
+        return {name: value.detach().cpu().numpy().copy() for name, value in found.items() if not _is_filter(name)}
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
         """Takes over weights by name; whoever plays has them from now on.
@@ -414,6 +415,7 @@ class LearnedPolicy(Policy):
             ConfigError: If they are those of another network; names what differs.
         """
         own = self._module().state_dict()
+        weights = self._as_mine(weights, own)
         differing = sorted(set(own) ^ set(weights))
         if differing:
             raise ConfigError(f"set_weights: policy {self._name!r}: weights of another network: {', '.join(differing)}")
@@ -429,6 +431,21 @@ class LearnedPolicy(Policy):
         learner = self.learner
         behaviour = self.actor if learner is None else learner.behaviour
         self._trainer.pool.set_weights({self._name: behaviour})
+
+    def _as_mine(self, weights: Mapping[str, Any], own: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Weights with the names of this policy's network. One that learns has an actor and more; others are an actor.
+
+        Statistics of observations are no weights, as they were none in RLlib: they stay.
+        """
+        given = {name: value for name, value in weights.items() if not _is_filter(name)}
+        kept = {name: value for name, value in own.items() if _is_filter(name)}
+        if self.learner is None and not set(own) & set(given):
+            actor = {name.removeprefix(ACTOR): value for name, value in given.items() if name.startswith(ACTOR)}
+            return {**kept, **(actor or given)}
+        if self.learner is not None and given and not set(own) & set(given):
+            rest = {name: value for name, value in own.items() if not name.startswith(ACTOR)}
+            return {**kept, **rest, **{f"{ACTOR}{name}": value for name, value in given.items()}}
+        return {**kept, **given}
 
     def compute_log_likelihoods(
         self,
@@ -469,6 +486,15 @@ class LearnedPolicy(Policy):
 
     def __str__(self) -> str:
         return f"<{type(self).__name__} {self._name} of {type(self.learner).__name__}>"
+
+
+ACTOR = "policy."
+"""What names of an actor's weights begin with, in a network that has more than the actor."""
+
+
+def _is_filter(name: str) -> bool:
+    """Says whether a name is that of running statistics of observations."""
+    return name.removeprefix(ACTOR).startswith("normalizer.")
 
 
 LEARNER_STATS_KEY = "learner_stats"

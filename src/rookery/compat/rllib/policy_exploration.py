@@ -15,7 +15,9 @@ class Sampling:
     has no other.
     """
 
-    def before_compute_actions(self, *, timestep: int | None = None, explore: bool | None = None, **kwargs: Any) -> None:
+    def before_compute_actions(
+        self, *, timestep: int | None = None, explore: bool | None = None, **kwargs: Any
+    ) -> None:
         """Does nothing."""
 
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:

@@ -133,9 +133,7 @@ def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Any
     if config.get("use_critic", True):
         policy.value_err = 0.5 * ((values - train_batch["value_targets"]).square() * counts).sum()
     policy.entropy = (now.entropy() * counts).sum()
-    loss: Tensor = (
-        policy.pi_err + config["vf_loss_coeff"] * policy.value_err - config["entropy_coeff"] * policy.entropy
-    )
+    loss: Tensor = policy.pi_err + config["vf_loss_coeff"] * policy.value_err - config["entropy_coeff"] * policy.entropy
     return loss
 
 
@@ -176,6 +174,8 @@ def pg_loss_stats(policy: Any, train_batch: Any) -> dict[str, Any]:
     return {"policy_loss": policy.pi_err}
 
 
-def post_process_advantages(policy: Any, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
+def post_process_advantages(
+    policy: Any, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None
+) -> Any:
     """Adds the column ``advantages``: the discounted rewards of the trajectory from each row on."""
     return compute_advantages(sample_batch, 0.0, policy.config["gamma"], use_gae=False, use_critic=False)

@@ -102,7 +102,9 @@ class ValueNetworkMixin:
         config: The configuration; without ``use_gae`` values are 0. None = there are values.
     """
 
-    def __init__(self, obs_space: Any = None, action_space: Any = None, config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, obs_space: Any = None, action_space: Any = None, config: Mapping[str, Any] | None = None
+    ) -> None:
         has_values = config is None or bool(config.get("use_gae", True))
         self._value = partial(value_of, self) if has_values else _nothing  # of whatever policy calls this constructor
 
@@ -126,7 +128,9 @@ class TargetNetworkMixin(_Base):
         config: The configuration, of which ``tau`` matters where there is one.
     """
 
-    def __init__(self, obs_space: Any = None, action_space: Any = None, config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, obs_space: Any = None, action_space: Any = None, config: Mapping[str, Any] | None = None
+    ) -> None:
         self._tau = float((config or getattr(self, "config", None) or {}).get("tau", 1.0))
 
     def update_target(self, tau: float | None = None) -> None:

@@ -79,7 +79,9 @@ class BuiltPolicy(_Base):
             max_seq_len=config["model"]["max_seq_len"],
             get_batch_divisibility_req=parts.get("get_batch_divisibility_req"),
         )
-        self._call("before_loss_init" if parts.get("before_loss_init") else "after_init", obs_space, action_space, config)
+        self._call(
+            "before_loss_init" if parts.get("before_loss_init") else "after_init", obs_space, action_space, config
+        )
         self._initialize_loss_from_dummy_batch(stats_fn=parts.get("stats_fn"))
         self._call("_after_loss_init", obs_space, action_space, config)
 
@@ -98,13 +100,11 @@ class BuiltPolicy(_Base):
             if parts.get("make_model"):
                 model = parts["make_model"](self, obs_space, action_space, config)
             else:
-                model = ModelCatalog.get_model_v2(
-                    obs_space, action_space, outputs, config["model"], framework="torch"
-                )
+                model = ModelCatalog.get_model_v2(obs_space, action_space, outputs, config["model"], framework="torch")
         if not (isinstance(model, ModelV2) and isinstance(model, torch.nn.Module)):
             raise ConfigError(
-                f"{type(self).__name__}: its model is a {type(model).__name__}; a policy with a loss of its own needs a "
-                "TorchModelV2 that is a torch.nn.Module"
+                f"{type(self).__name__}: its model is a {type(model).__name__}; a policy with a loss of its own needs "
+                "a TorchModelV2 that is a torch.nn.Module"
             )
         return model, distribution
 
@@ -304,9 +304,9 @@ class AlgorithmPolicy(LearnedPolicy):
             return build_policy_class(**given)
         changed = ", ".join(key for key in overrides if key not in HARMLESS)
         raise ConfigError(
-            f"{cls.__name__}.with_updates: {changed}: {cls.algorithm} learns from replay by Rookery's own loss; derive "
-            "from it as docs/how-to/own-algorithm.md says, or put a policy together by build_torch_policy, which learns "
-            "from what was just played"
+            f"{cls.__name__}.with_updates: {changed}: {cls.algorithm} learns from replay by Rookery's own loss; "
+            "derive from it as docs/how-to/own-algorithm.md says, or put a policy together by build_torch_policy, "
+            "which learns from what was just played"
         )
 
 

@@ -72,15 +72,14 @@ def summarized(episodes: Sequence[EndedEpisode], new: int) -> dict[str, Any]:
     media: dict[str, list[Any]] = {}
     for each in episodes:
         for (_, policy), reward in each.agent_rewards.items():
-            by_policy.setdefault(policy, []).append(reward)
+            if policy != DEFAULT_POLICY_ID:
+                by_policy.setdefault(policy, []).append(reward)
         for name, value in each.custom_metrics.items():
             measured.setdefault(name, []).append(value)
         for name, values in each.hist_data.items():
             histograms.setdefault(name, []).extend(values)
         for name, thing in each.media.items():
             media.setdefault(name, []).append(thing)
-    if set(by_policy) <= {DEFAULT_POLICY_ID}:
-        by_policy = {}
     histograms |= {f"policy_{policy}_reward": list(values) for policy, values in by_policy.items()}
     nothing = float("nan")
     return {
@@ -227,15 +226,14 @@ def learner_stats(row: Mapping[str, Any], cfg: Any, model_metrics: Mapping[str, 
     return stats
 
 
-def counters(result: IterationResult, before: IterationResult | None) -> dict[str, Any]:
+def counters(result: IterationResult, earlier: int, decisions: int) -> dict[str, Any]:
     """Returns how much was played and learned from.
 
     Args:
         result: Where the run stands.
-        before: Where it stood an iteration earlier; None at the start.
+        earlier: Environment steps an iteration earlier.
+        decisions: Decisions of all agents so far.
     """
-    decisions = sum(policy.decisions for policy in result.policies.values())
-    earlier = 0 if before is None else before.env_steps
     return {
         "timesteps_this_iter": result.env_steps - earlier,
         "timesteps_total": result.env_steps,
@@ -245,6 +243,6 @@ def counters(result: IterationResult, before: IterationResult | None) -> dict[st
             "num_steps_sampled": result.env_steps,
             "num_agent_steps_sampled": decisions,
             "num_steps_trained": result.env_steps,
-            "num_agent_steps_trained": decisions,
+            "num_agent_steps_trained": sum(policy.decisions for policy in result.policies.values()),
         },
     }

@@ -9,7 +9,6 @@ import shelve
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from rookery.compat.rllib import ray_core
 from rookery.compat.rllib.checkpoints import located
 from rookery.compat.rllib.command_line import ParserMaker, found_env, mapping
+from rookery.compat.rllib.env_making import EnvMaker
 from rookery.compat.rllib.nested_dicts import merge_dicts
 from rookery.compat.rllib.tuning.logger import NoopLogger
 from rookery.compat.rllib.tuning.registry import get_trainable_cls
@@ -261,11 +261,7 @@ def environment_of(trainer: Any) -> Any:
     if known is not None:
         own = {**known.kwargs, **(trainer.config.get("env_config") or {})}
         return gymnasium.make(known.id, max_episode_steps=known.max_episode_steps, **own)
-    trainers = import_module("rookery.compat.rllib.trainers")
-    envs = import_module("rookery.compat.rllib.envs")
-    adapted = import_module("rookery.compat.rllib.old_envs").adapted
-    context = envs.EnvContext(trainer.config.get("env_config") or {}, worker_index=0)
-    return adapted(trainers.creator_of(trainer.config["env"])(context), getattr(trainer, "_spaces_of_agent", None))
+    return EnvMaker(trainer.config["env"], trainer.config.get("env_config") or {}).with_spaces_of(trainer)()
 
 
 class Player:

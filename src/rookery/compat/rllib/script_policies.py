@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.compat.rllib.batches import LearnHook
+from rookery.compat.rllib.chance import Chance
 from rookery.compat.rllib.policies import LEARNER_STATS_KEY, Policy, as_arrays
 from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.compat.rllib.sample_batch import SampleBatch
@@ -48,7 +49,8 @@ class ScriptPolicyConfig(AlgorithmConfig):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
         """Builds the script's policy, and the actor that plays by it."""
-        return ScriptActor(obs, action, self, name, generator, made_policy(self, obs, action, generator))
+        chance = Chance(int(torch.randint(2**31, (), generator=generator)))
+        return ScriptActor(obs, action, self, name, generator, made_policy(self, obs, action, chance), chance)
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,14 +68,21 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"fragment_length": length * rounds, "cut_after": length * rounds if whole else length}
 
 
-def made_policy(cfg: ScriptPolicyConfig, obs: ObsSpec, action: ActionSpec, generator: torch.Generator) -> Policy:
-    """Makes the script's object; what it draws from torch's global generator is the same for equal generators."""
+def made_policy(cfg: ScriptPolicyConfig, obs: ObsSpec, action: ActionSpec, chance: Chance) -> Policy:
+    """Makes the script's object; what it draws from global generators is the same for equal chances.
+
+    Args:
+        cfg: The settings.
+        obs: Layout of the observations.
+        action: Layout of the actions.
+        chance: What it draws from.
+    """
     rows = RowPreprocessor(obs.space, cfg.config.get("model"))
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+    with chance, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(np.random.randint(2**31)))  # of the chance
         made: Policy = cfg.policy_class(rows.observation_space, action.space, dict(cfg.config))
-    made.raw_observation_space = obs.space
-    made.preprocess = rows.rows
+    made.raw_observation_space = obs.space  # type: ignore[attr-defined]
+    made.preprocess = rows.rows  # type: ignore[attr-defined]
     return made
 
 
@@ -87,6 +96,7 @@ class ScriptActor(Actor):
         name: The policy's name.
         generator: Draws weights that nobody uses.
         script_policy: The script's object.
+        chance: What it draws from global generators.
         as_drawn: Whether its actions are numbers of a distribution, which Rookery scales to the bounds of a box; else
             they are what the environment takes.
 
@@ -102,10 +112,11 @@ class ScriptActor(Actor):
         name: str,
         generator: torch.Generator,
         script_policy: Policy,
+        chance: Chance,
         as_drawn: bool = False,
     ) -> None:
         super().__init__(obs, action, cfg.model, name, generator=generator)
-        self._as_drawn = as_drawn
+        self.chance, self._as_drawn = chance, as_drawn
         self.rows = RowPreprocessor(obs.space, cfg.config.get("model"))
         self.script_policy = script_policy
         self._states = States(script_policy.get_initial_state())
@@ -145,15 +156,17 @@ class ScriptActor(Actor):
         rows = as_arrays(self.rows.rows(obs))
         states, actions, rewards = [], None, None
         if memory is not None:
-            states = self._states.unpacked(memory)
+            with self.chance:
+                states = self._states.unpacked(memory, self.script_policy.get_initial_state)
             kept = memory[:, self._states.size : self.reward_column].numpy()
             shaped = kept.reshape(len(kept), *self.action_spec.shape).astype(self.action_spec.dtype)
             actions, rewards = self._own(shaped), memory[:, self.reward_column].numpy().copy()
             actions = np.where((memory[:, 0] > 0).numpy().reshape(-1, *[1] * (actions.ndim - 1)), actions, 0 * actions)
-        given = self.script_policy.compute_actions(
-            rows, states, prev_action_batch=actions, prev_reward_batch=rewards, info_batch=None, episodes=None,
-            explore=not deterministic, timestep=None,
-        )  # fmt: skip
+        with self.chance:
+            given = self.script_policy.compute_actions(
+                rows, states, prev_action_batch=actions, prev_reward_batch=rewards, info_batch=None, episodes=None,
+                explore=not deterministic, timestep=None,
+            )  # fmt: skip
         chosen, after, extra = (*given, [], {})[:3] if isinstance(given, tuple) else (given, [], {})
         stored = self.stored(chosen)
         logp = np.asarray(as_arrays((extra or {}).get("action_logp", np.zeros(len(rows)))), np.float32)
@@ -184,10 +197,18 @@ class States:
         self._initial = torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]))
         self.size = 1 + sum(self._widths)
 
-    def unpacked(self, memory: Tensor) -> list[np.ndarray]:
-        """Returns the arrays ``[N, ...]`` of memory ``[N, M]``; where an episode starts, what it starts with."""
+    def unpacked(self, memory: Tensor, initial_of: Callable[[], Sequence[Any]] | None = None) -> list[np.ndarray]:
+        """Returns the arrays ``[N, ...]`` of memory ``[N, M]``; where an episode starts, what it starts with.
+
+        Args:
+            memory: What was remembered.
+            initial_of: Is asked for each episode that starts; None = all start with the same.
+        """
         kept = memory[:, 1 : self.size]
         flat = torch.where(memory[:, :1] > 0, kept, self._initial.expand(len(memory), -1)).numpy()
+        if initial_of is not None and self._widths:
+            for row in np.flatnonzero(memory[:, 0].numpy() == 0.0):
+                flat[row] = np.concatenate([_matrix(part, 1)[0] for part in initial_of()])
         parts = np.split(flat, np.cumsum(self._widths)[:-1], axis=1) if self._widths else []
         return [part.reshape(len(part), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
@@ -212,7 +233,8 @@ def reading_of(script_policy: Policy, actions: Callable[[np.ndarray], np.ndarray
         actions: Makes its own actions of stored ones.
         states: How what it remembers was stored.
     """
-    return Reading(script_policy.preprocess, actions, states.unpacked, getattr(script_policy, "with_extras", None))
+    preprocess: Any = script_policy.preprocess  # type: ignore[attr-defined]
+    return Reading(preprocess, actions, states.unpacked, getattr(script_policy, "with_extras", None))
 
 
 def _matrix(part: Any, num: int) -> np.ndarray:
@@ -258,7 +280,7 @@ def script_actions(stored: np.ndarray, spec: ActionSpec) -> np.ndarray:
         return np.asarray(stored + np.ravel(spec.space.start))  # type: ignore[attr-defined]
     if isinstance(spec.space, Box):
         center, half = _middle(spec.space)
-        shaped = (center + half * stored).reshape(len(stored), *(spec.space.shape or ()))
+        shaped: np.ndarray = (center + half * stored).reshape(len(stored), *(spec.space.shape or ()))
         return shaped.astype(np.float32)
     return stored
 
@@ -279,7 +301,7 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         slots: Where each slot stands.
     """
 
-    saved = ("script_state", "slots")
+    saved: ClassVar[tuple[str, ...]] = ("script_state", "slots")
     fixed = ("script_policy", "fetched", "_hook", "_seen", "_stood")
     learns_memory = True
 
@@ -362,8 +384,4 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         stats = told.get(LEARNER_STATS_KEY, told)
         self.fetched = {**{k: v for k, v in told.items() if LEARNER_STATS_KEY in told}, LEARNER_STATS_KEY: dict(stats)}
         numbers = {name: np.asarray(as_arrays(value)) for name, value in stats.items() if not isinstance(value, dict)}
-        return {
-            name: float(value)
-            for name, value in numbers.items()
-            if value.ndim == 0 and value.dtype.kind in "biuf"
-        }
+        return {name: float(value) for name, value in numbers.items() if value.ndim == 0 and value.dtype.kind in "biuf"}

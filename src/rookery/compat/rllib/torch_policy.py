@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rookery.compat.rllib.defaults import COMMON_CONFIG, MODEL_DEFAULTS
 from rookery.compat.rllib.nested_dicts import force_list
@@ -23,6 +23,7 @@ from rookery.compat.rllib.policies import LEARNER_STATS_KEY, Policy, as_arrays
 from rookery.compat.rllib.policy_optimizers import AdamGroups, PolicyAdam, as_adam, attach
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.compat.rllib.sequences import pad_batch_to_sequences_of_same_size
+from rookery.compat.rllib.shared_weights import separate
 from rookery.compat.rllib.torch_functions import convert_to_non_torch_type, convert_to_torch_tensor
 from rookery.compat.rllib.view_requirement import ViewRequirement
 from rookery.core.errors import ConfigError
@@ -92,7 +93,8 @@ class TorchPolicy(Policy):
     ) -> None:
         super().__init__(observation_space, action_space, config)
         self.framework = "torch"
-        self.model = model
+        model = separate(model) if isinstance(model, nn.Module) else model
+        self.model: Any = model
         self.unwrapped_model = model
         self.pristine = _copied(model)
         self._loss = loss
@@ -257,7 +259,8 @@ class TorchPolicy(Policy):
             seen = self._lazy_tensor_dict(SampleBatch(dict(batch)))
             before = [seen[name] for name in states]
             found: dict[str, Any] = {}
-            distribution, after = None, []
+            after: list[Any] = []
+            distribution = None
             if self.action_sampler_fn is None or self.action_distribution_fn is not None:
                 inputs, kind, after = self.distribution_inputs(
                     seen, before, self._ones(len(batch)), bool(self.config.get("explore", True)), self.global_timestep
@@ -338,10 +341,11 @@ class TorchPolicy(Policy):
     def _stepped(self, batch: SampleBatch) -> dict[str, Any]:
         """Makes the step of every optimizer; returns what there is to report of gradients and batch."""
         if len(self._optimizers) > 1:
-            info = self._computed(batch)
+            found = self._computed(batch)
             self._apply()
-            return info
-        info, kept = {"allreduce_latency": 0.0}, {}
+            return found
+        info: dict[str, Any] = {"allreduce_latency": 0.0}
+        kept: dict[str, Any] = {}
         optimizer, engine = self._optimizers[0], self._optimizers[0].stepped
 
         def before() -> None:
@@ -426,7 +430,7 @@ class TorchPolicy(Policy):
 
     def optimizer(self) -> Any:
         """Returns the optimizer, or one for each loss; subclasses may return an Adam of torch."""
-        return PolicyAdam(self.model.parameters(), lr=self.config.get("lr", COMMON_CONFIG["lr"]))
+        return PolicyAdam(self.model.parameters(), lr=float(self.config.get("lr") or COMMON_CONFIG["lr"]))
 
     def extra_action_out(
         self, input_dict: Any, state_batches: list[Any], model: Any, action_dist: Any
@@ -435,7 +439,7 @@ class TorchPolicy(Policy):
         return {}
 
     def extra_grad_process(self, optimizer: Any, loss: Any) -> dict[str, Any]:
-        """Changes the gradients of an optimizer before it steps, and returns what to report; subclasses may write it."""
+        """Changes an optimizer's gradients before it steps, and returns what to report; subclasses may write it."""
         return {}
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
@@ -492,7 +496,7 @@ class TorchPolicy(Policy):
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
         """Is not there: a checkpoint of the trainer holds the policy."""
         raise ConfigError(
-            f"{type(self).__name__}.export_model: use trainer.save(), which keeps it, or torch.save(policy.get_weights())"
+            f"{type(self).__name__}.export_model: use trainer.save(), which keeps it, or write policy.get_weights()"
         )
 
     def import_model_from_h5(self, import_file: str) -> None:
@@ -501,7 +505,9 @@ class TorchPolicy(Policy):
 
     def _lazy_tensor_dict(self, postprocessed_batch: Any, device: Any = None) -> SampleBatch:
         """Makes columns of a batch become tensors when they are read, in place."""
-        batch = postprocessed_batch if isinstance(postprocessed_batch, SampleBatch) else SampleBatch(postprocessed_batch)
+        batch = (
+            postprocessed_batch if isinstance(postprocessed_batch, SampleBatch) else SampleBatch(postprocessed_batch)
+        )
         batch.set_get_interceptor(functools.partial(convert_to_torch_tensor, device=device or self.device))
         return batch
 
@@ -531,7 +537,11 @@ class TorchPolicy(Policy):
         for number, part in enumerate(self.get_initial_state()):
             batch[f"state_in_{number}"] = np.zeros((num, *part.shape), np.float32)
         shape = np.shape(self.action_space.sample()) if hasattr(self.action_space, "shape") else ()
-        kind = np.int64 if np.issubdtype(getattr(self.action_space, "dtype", None) or np.float32, np.integer) else np.float32
+        kind = (
+            np.int64
+            if np.issubdtype(getattr(self.action_space, "dtype", None) or np.float32, np.integer)
+            else np.float32
+        )
         columns = {name: np.zeros((num, *shape), kind) for name in ("actions", "prev_actions")}
         columns |= {name: np.zeros(num, np.float32) for name in ("rewards", "prev_rewards", "action_logp")}
         columns |= {name: np.zeros(num, np.int64) for name in ("t", "eps_id", "agent_index", "unroll_id")}

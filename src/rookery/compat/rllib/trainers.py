@@ -10,30 +10,31 @@ import copy
 import functools
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from importlib import import_module
+from math import isclose
 from pathlib import Path
 from typing import Any, ClassVar
 
-import gymnasium
 import numpy as np
 
 import rookery
-from rookery.compat.rllib.batches import LearnHook
+from rookery.compat.rllib.agent_mapping import AgentIds, NotedMapping
+from rookery.compat.rllib.batches import ClippedRewards, LearnHook
 from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overrides
-from rookery.compat.rllib.catalog import ModelCatalog, custom_model, network_factory
-from rookery.compat.rllib.config import translated
+from rookery.compat.rllib.catalog import ModelCatalog, custom_action_dist, custom_model, network_factory
+from rookery.compat.rllib.config import Translation, translated
+from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
+from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext
-from rookery.compat.rllib.gym_registry import make as make_gym
-from rookery.compat.rllib.gym_registry import registry as gym_registry
-from rookery.compat.rllib.key_functions import VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery.compat.rllib.key_functions import A2C_KIND, PPO_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
-from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
-from rookery.compat.rllib.old_ids import Todays, todays
-from rookery.compat.rllib.policies import LearnedPolicy, Policy
+from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.results import (
     EndedEpisode,
@@ -45,14 +46,17 @@ from rookery.compat.rllib.results import (
     summarized,
 )
 from rookery.compat.rllib.script_policies import ScriptLearning, ScriptPolicyConfig, settings_of
+from rookery.compat.rllib.shared_weights import Shared, put_together, remember
 from rookery.compat.rllib.torch_policy import TorchPolicy
 from rookery.compat.rllib.trainable import Trainable
-from rookery.compat.rllib.tuning.registry import registered_env
+from rookery.compat.rllib.tuning.resources import PlacementGroupFactory
 from rookery.compat.rllib.workers import WorkerSet
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer
 from rookery.report.results import IterationResult
+from rookery.rollout.hooks import EpisodeResult
 from rookery.training.checkpoint import read_checkpoint
+from rookery.training.endless import BoundedEpisodes
 from rookery.training.evaluation import bounded
 from rookery.training.prepare import make_copies
 
@@ -111,6 +115,12 @@ class Trainer(Trainable):
     def _directory_prefix(self, config: dict[str, Any]) -> str:
         return f"{self}_{self._env_id}"
 
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+        """Returns what a trial wants of the machine: a core, and the GPU if the configuration asks for one."""
+        gpus = {"GPU": float(config["num_gpus"])} if config.get("num_gpus") else {}
+        return PlacementGroupFactory([{"CPU": 1.0, **gpus}])
+
     # --- making the trainer -------------------------------------------------------------------------------------------
 
     @property
@@ -122,43 +132,63 @@ class Trainer(Trainable):
         """Makes the environments, policies and algorithms."""
         self.raw_user_config = config
         own = differing(self._default_config, DEFAULT_CONFIGS[self.algorithm])
-        self._envs: list[Any] = []
-        self._assigned: dict[int, dict[int, dict[Any, str]]] = {}
         given = {**own, **config}
-        env, context = given.get("env"), given.get("env_config") or {}
+        env, env_config = given.get("env"), given.get("env_config") or {}
         if env is None:
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
-        self._known = self._todays(env)
-        first = None if self._known is not None else self._make(env, context)
-        agents = list(first.reset(seed=0)[0]) if first is not None and speaks_in_dicts(self._envs[0]) else None
+        self._known = todays_of(env)
+        self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0))
+        self._stage: tuple[EnvMaker, Any] = self.env_maker, None  # where is played now: training, or an evaluation
+        first = None if self._known is not None else self.env_maker.first()
+        self.is_multi_agent = first is not None and self.env_maker.is_multi_agent
+        if self.env_maker.copies is not None:
+            given["num_envs_per_worker"] = self.env_maker.copies
+        agents = list(first.reset(seed=0)[0]) if first is not None and self.is_multi_agent else None
+        self.agent_ids = AgentIds(agents or ())
         self.translation = translated(self.algorithm, given, agents=agents)
+        self.env_maker.spaces = spaces_by_policy(self.translation)
+        self.env_maker.mapping = self.translation.policy_mapping
         self.config = self.translation.config
         self.config["env"] = env
         self.validate_config(self.config)
         classes = [entry.policy_class or self._policy_class for entry in self.translation.policies.values()]
-        own = all(cls is not None and getattr(cls, "algorithm", None) is None for cls in classes)
+        scripts = all(cls is not None and getattr(cls, "algorithm", None) is None for cls in classes)
         for line in self.translation.notes:
-            if not (own and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
+            if not (scripts and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
                 say_once(f"{self}: {line}")
+        if not self.config["explore"] and self.algorithm in (*PPO_KIND, *A2C_KIND, "PG"):
+            say_once(f"{self}: explore = False: actions that are asked for are the most likely ones; what is learned "
+                     "from is drawn all the same")  # fmt: skip
         self.callbacks = self._make_callbacks(self.translation.callbacks)
         self.book = EpisodeBook(self.callbacks, self)
         self.policy_facades: dict[str, Policy] = {}
+        self._hooked: list[str] = []
         self.workers = WorkerSet(self)
-        self.rookery = self._make_rookery(first)
+        self.rookery = self._make_rookery()
+        self.agent_ids.env = self.rookery.env
+        self._stage = self.env_maker, self.rookery.env
         self._make_facades()
         self._listen()
         self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
         self._stopwatch = Stopwatch(self.rookery.timers)
-        self._before: IterationResult | None = None
+        self._steps_before = self._decisions_before = 0
         self._init(self.config, self.env_creator)
 
     def _listen(self) -> None:
-        """Hooks callbacks of 2021, and policies of scripts, into the learning of policies that are new."""
+        """Hooks callbacks of 2021, and what models and policies of scripts add, into the learning of new policies."""
         learners = self.rookery.learners
         scripted = any(isinstance(learner, ScriptLearning) for learner in learners.values())
         wanted = scripted or any(overrides(self.callbacks, moment) for moment in LearnHook.MOMENTS)
-        for name, learner in learners.items():
-            if wanted and not any(isinstance(hook, LearnHook) for hook in learner.hooks):
+        self.book.waits = self.book.waits or scripted
+        for name in [name for name in learners if name not in self._hooked]:
+            learner = learners[name]
+            self._hooked.append(name)
+            if not isinstance(learner, ScriptLearning):
+                add_custom_loss(learner)
+            clip = {**self.config, **self.translation.policies[name].config}["clip_rewards"]
+            if clip:
+                learner.hooks.append(ClippedRewards(None if clip is True else float(clip)))
+            if wanted:
                 learner.hooks.append(LearnHook(self, name, settings_of(self.config)["cut_after"] if scripted else None))
 
     def _init(self, config: dict[str, Any], env_creator: Callable[..., Any]) -> None:
@@ -170,113 +200,101 @@ class Trainer(Trainable):
     def _make_callbacks(self, given: Any) -> DefaultCallbacks:
         if isinstance(given, Mapping):
             return DefaultCallbacks(given)
+        if given is not None and not callable(given):
+            raise ConfigError(f"callbacks = {given!r}: must be a class derived from DefaultCallbacks")
         made: DefaultCallbacks = DefaultCallbacks() if given is None else given()
         if not isinstance(made, DefaultCallbacks):
             raise ConfigError(f"callbacks = {given!r}: must be a class derived from DefaultCallbacks")
         return made
 
-    def _todays(self, env: Any) -> Todays | None:
-        """What Gymnasium's environment of an id is, which Rookery makes itself; None of the script's own."""
-        if not isinstance(env, str) or registered_env(env) is not None or env in gym_registry.own:
-            return None
-        found = todays(env)
-        if found.line:
-            say_once(f"gym id {env} is {found} today: {found.line}")
-        return found if found.id in gymnasium.registry else None
-
     @property
     def env_creator(self) -> Callable[[Any], Any]:
         """Makes an environment of the script from its settings."""
-        env = self.raw_user_config.get("env") or self.config.get("env")
-        return creator_of(env)
+        return creator_of(self.raw_user_config.get("env") or self.config.get("env"))
 
-    def _make(self, env: Any, context: Any) -> Any:
-        """Makes a copy of the environment, in the form that Rookery takes; remembers the script's own object."""
-        made = creator_of(env)(EnvContext(context, worker_index=0, vector_index=len(self._envs), num_workers=0))
-        self._envs.append(made)
-        return adapted(made, self._spaces_of_agent)
+    @property
+    def _envs(self) -> list[Any]:
+        """The script's environments that are here: those that are played, where this process steps them."""
+        maker, env = self._stage
+        return maker.played(env)
 
-    def _spaces_of_agent(self, agent: Any) -> Any:
-        """Spaces of an agent that its environment does not tell: those of its policy."""
-        mapping = self.translation.policy_mapping
-        entry = self.translation.policies.get(DEFAULT_POLICY_ID if mapping is None else mapping(agent, None))
-        return None if entry is None else (entry.observation_space, entry.action_space)
-
-    def _make_rookery(self, first: Any) -> rookery.Trainer:
+    def _make_rookery(self) -> rookery.Trainer:
         """Makes the trainer of Rookery that does the work."""
         told = self.translation
-        spare = [] if first is None else [first]
-
-        def make() -> Any:
-            return spare.pop() if spare else self._make(told.env, told.env_config)
-
-        make.__name__ = self._env_id
-        env: Any = make
         layers = list(told.layers)
         if self._known is not None:
-            env, limit = self._known.id, self._known.max_episode_steps
+            limit = self._known.max_episode_steps
             steps = {} if limit is None else {"max_episode_steps": limit}
-            layers.append(
-                Layer("rllib config: env_config", {"env.config": {**self._known.kwargs, **told.env_config, **steps}})
-            )
+            settings = {**self._known.kwargs, **told.env_config, **steps}
+            layers.append(Layer("rllib config: env_config", {"env.config": settings}))
+        elif self.env_maker.copies is None and self._reaches_environments:
+            why = "callbacks, which may reach into environments: those of other processes are out of reach"
+            layers.insert(0, Layer(why, {"env.implementation": "serial"}))
+        mapping = told.policy_mapping
+        self._mapping = None
+        if mapping is not None:
+            self._mapping = NotedMapping(mapping, self.agent_ids, spaces_by_policy(told))
         policies: dict[str, Any] = {}
         for name, entry in told.policies.items():
             policies[name] = {} if entry.trained else {"frozen": True}
             layers += self._policy_layers(name, entry)
         return rookery.Trainer(
-            env,
+            self.env_maker.for_rookery() if self._known is None else self._known.id,
             config=[*layers, Layer("trainer", {"logging.console": "quiet"})],
             policies=policies,
-            policy_mapping=None if told.policy_mapping is None else self._note_mapping,
+            policy_mapping=self._mapping,
             callbacks=self.book.listeners(),
         )
+
+    @property
+    def _reaches_environments(self) -> bool:
+        """Whether callbacks are told of something by which they can get hold of environments."""
+        moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
+        told = any(overrides(self.callbacks, moment) for moment in moments)
+        return told or self.config["env_task_fn"] is not None
 
     def _policy_layers(self, name: str, entry: Any) -> list[Layer]:
         """What a policy has that is more than values: a model, or an algorithm of the script's."""
         cls = entry.policy_class or self._policy_class
         layers, own = [], {**self.config, **entry.config}
         options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
-        learned = None if cls is None else getattr(cls, "algorithm", None)
-        if cls is not None and learned is None:
+        if cls is not None and getattr(cls, "algorithm", None) is None:
             kind = ScriptLossConfig if issubclass(cls, TorchPolicy) else ScriptPolicyConfig
             config = kind(policy_class=cls, config=own, **settings_of(own))
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
-        if learned is not None and learned != self.algorithm:
-            keys = DEFAULT_CONFIGS[learned]
-            shared = {key: value for key, value in self.raw_user_config.items() if key in keys and key != "multiagent"}
-            other = translated(learned, {**shared, **entry.config})
-            values = {
-                f"policies.{name}.{path.removeprefix('algorithm.')}": value
-                for path, value in other.settings.items()
-                if path.startswith("algorithm.")
-            }
-            layers.append(Layer(f"policy {name}: {learned}", values))
+        if custom_action_dist(options) is not None:
+            raise ConfigError(
+                f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: actions are drawn from "
+                "Rookery's own distributions; leave it out, or write a Policy whose compute_actions draws them"
+            )
         if custom_model(options) is not None:
             values = {
                 f"policies.{name}.model.module": ScriptNetwork,
                 f"policies.{name}.model.gives": "outputs",
                 f"policies.{name}.model.hidden": (),
+                f"policies.{name}.model.memory.kind": "none",  # what it remembers is the model's own state
+                f"policies.{name}.model.memory.frames": 1,
+                f"policies.{name}.model.memory.previous_action": False,
+                f"policies.{name}.model.memory.previous_reward": False,
                 f"policies.{name}.model.module_config": {"make": network_factory(options), "options": options},
             }
             layers.append(Layer(f"policy {name}: custom_model", values))
         return layers
 
-    def _note_mapping(self, agent: Any, episode: Any) -> str:
-        """Which policy plays an agent, kept so that callbacks can be told."""
-        mapping = self.translation.policy_mapping
-        assert mapping is not None
-        policy = mapping(agent, episode)
-        by_index = self._assigned.setdefault(episode.lane, {})
-        if episode.index not in by_index:
-            for old in [index for index in by_index if index < episode.index - 1]:
-                del by_index[old]
-            by_index[episode.index] = {}
-        by_index[episode.index][agent] = policy
-        return policy
+    @property
+    def assigned(self) -> dict[int, dict[int, dict[str, str]]]:
+        """Which policies play the agents of the latest episodes, by copy and number of the episode."""
+        return {} if self._mapping is None else self._mapping.latest
+
+    @assigned.setter
+    def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
+        """Takes over which policies played before a restore."""
+        if self._mapping is not None:
+            self._mapping.latest = known
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
         """Returns the policy that plays an agent in an episode of a copy."""
-        known = self._assigned.get(lane, {}).get(index, {}).get(agent)
+        known = None if self._mapping is None else self._mapping.noted(lane, index, agent)
         if known is not None:
             return known
         names = list(self.translation.policies)
@@ -304,37 +322,73 @@ class Trainer(Trainable):
 
     def step(self) -> dict[str, Any]:
         """Plays and learns for one iteration; returns the result of 2021."""
+        shared = self._shared_weights()
+        ends = time.monotonic() + self.translation.trainer["min_iter_time_s"]
         found = self.rookery.train_iteration()
+        while time.monotonic() < ends:
+            found = self.rookery.train_iteration()
+        if shared:
+            put_together(shared)
+            learners = self.rookery.learners.items()
+            self.rookery.pool.set_weights({name: learner.behaviour for name, learner in learners})
         self._make_facades()
         self._listen()
         every = self.translation.evaluation["interval"]
         result = self._result(found)
         if every and (self.iteration + 1) % every == 0:
             result |= self.evaluate()
-        self._before = found
+        self._steps_before = found.env_steps
+        if self.config["env_task_fn"] is not None:
+            self._set_tasks(self.config["env_task_fn"], result)
         if overrides(self.callbacks, "on_train_result"):
             self.callbacks.on_train_result(trainer=self, result=result)
         return result
 
+    def _set_tasks(self, task_of: Callable[..., Any], result: dict[str, Any]) -> None:
+        """Sets every environment to the task that a script's function gives for it.
+
+        Raises:
+            ConfigError: If the environment has no tasks.
+        """
+        for env in self._envs or [None]:
+            if not callable(getattr(env, "set_task", None)):
+                raise ConfigError(f"env_task_fn: {self._env_id} has no set_task: derive it from TaskSettableEnv")
+            task = task_of(result, env, EnvContext(self.config["env_config"]))
+            if env.get_task() != task:
+                env.set_task(task)
+
+    def _shared_weights(self) -> list[Shared]:
+        """Weights that models of several policies share."""
+        learners = self.rookery.learners
+        actors = self.rookery.policies.items()
+        return remember({name: learners[name].policy if name in learners else actor for name, actor in actors})
+
     def _result(self, found: IterationResult) -> dict[str, Any]:
         ended = self.take_episodes()
         told = summarized(self._window.with_earlier(ended), len(ended))
-        counted = counters(found, self._before)
+        counted = counters(found, self._steps_before, self.decisions)
         counted["num_healthy_workers"] = int(self.config["num_workers"])
         info = counted.pop("info")
         info["learner"] = {}
         for name, learner in self.rookery.learners.items():
             model = getattr(self.policy_facades.get(name), "model", None)
-            measured = model.metrics() if isinstance(model, ModelV2) else {}
             if isinstance(learner, ScriptLearning):
                 info["learner"][name] = copy.deepcopy(learner.fetched)
                 continue
+            measured = as_arrays(model.metrics()) if isinstance(model, ModelV2) else {}
             stats = learner_stats(found.policies[name].learning, learner.now(), measured)
             reported = next((hook.reported for hook in learner.hooks if isinstance(hook, LearnHook)), {})
             more = {"custom_metrics": dict(reported)} if reported else {}
+            told["custom_metrics"] |= {name: dict(reported)} if reported else {}
             info["learner"][name] = {"learner_stats": stats, **learner_extras(stats), **more}
         spent = performance(self._stopwatch.since(), counted["timesteps_this_iter"])
         return {**told, **counted, "info": info, **spent}
+
+    @property
+    def decisions(self) -> int:
+        """Decisions of all agents so far."""
+        playing = self.rookery.pool.worker.policies.values()
+        return self._decisions_before + sum(policy.acted for policy in playing)
 
     def take_episodes(self) -> list[EndedEpisode]:
         """Returns the episodes that have ended since the last call."""
@@ -345,19 +399,37 @@ class Trainer(Trainable):
         told = self.translation.evaluation
         if told["custom_function"] is not None:
             return {"evaluation": told["custom_function"](self, self.workers)}
-        run, count = self.rookery, int(told["episodes"])
-        with closing(make_copies(run.config, min(count, run.config.evaluation.num_envs))) as env:
-            played = bounded(run, env, count, not told["explore"])
-            played.play()
+        count = int(told["episodes"])
+        book = EpisodeBook(self.callbacks, self)
+        played = self._measured(book, count, not told["explore"])
+        of_lane: dict[int, list[Any]] = {}
+        for each in book.take():
+            of_lane.setdefault(each.env_id, []).append(each)
         episodes = [
-            EndedEpisode(each.total, each.length, {(a, each.policies[a]): value for a, value in each.agents.items()})
-            for each in sorted(played.finished, key=lambda each: each.index * env.num_lanes + each.lane)
+            as_measured(each, of_lane.get(each.lane, []))
+            for each in sorted(played.finished, key=lambda each: each.index * played.env.num_lanes + each.lane)
         ]
         steps = sum(each.length for each in episodes)
         spent = performance({}, steps)["sampler_perf"]
         return {
             "evaluation": {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
         }
+
+    def _measured(self, book: EpisodeBook, count: int, deterministic: bool) -> BoundedEpisodes:
+        """Plays so many episodes in copies of their own, of which callbacks are told as of others."""
+        run, known, env_config = self.rookery, self._stage, self.translation.evaluation["config"].get("env_config")
+        maker = None if self._known is not None else self.env_maker.another(env_config)
+        config = with_settings(run.config, maker, env_config)
+        noted = NotedMapping.apart(self._mapping)
+        try:
+            with closing(make_copies(config, min(count, config.evaluation.num_envs))) as env:
+                self._stage = maker or self.env_maker, env
+                played = bounded(run, env, count, deterministic, listeners=book.listeners())
+                played.play()
+        finally:
+            self._stage = known
+            noted()
+        return played
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
@@ -473,14 +545,50 @@ class Trainer(Trainable):
             os.replace(part, folder / part.name)
         made.rmdir()
         path = folder / f"checkpoint-{self.iteration}"
-        path.write_text(json.dumps({"trainer": str(self), "env": self._env_id}) + "\n", encoding="utf-8")
+        told = {"trainer": str(self), "env": self._env_id, "decisions": self.decisions}
+        path.write_text(json.dumps(told) + "\n", encoding="utf-8")
         return str(path)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Takes over the state of a checkpoint; the settings stay those of this trainer."""
         saved = read_checkpoint(Path(checkpoint).parent)
-        self.rookery.load_state_dict(saved.state)
+        told = json.loads(Path(checkpoint).read_text(encoding="utf-8"))
+        self.book.forget()
+        same = set(saved.state["learners"]) == set(self.rookery.learners)
+        if same and set(saved.state["policies"]) == set(self.rookery.policies):
+            try:
+                self.rookery.load_state_dict(saved.state)
+            except EnvError:  # there are other copies, or other settings of them
+                same = False
+        if same:
+            self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
+        else:
+            self.book.forget()
+            self._load_policies(saved.state)
         self.rookery.pool.set_weights({name: each.behaviour for name, each in self.rookery.learners.items()})
+        self._steps_before = self.rookery.env_steps
+        self._decisions_before += int(told.get("decisions", 0)) - self.decisions
+
+    def _load_policies(self, state: Mapping[str, Any]) -> None:
+        """Takes over what is saved of policies, where environments differ or others learn; episodes begin anew.
+
+        Raises:
+            ConfigError: If there is no policy of a name that the checkpoint has.
+        """
+        say_once(f"{self}: the checkpoint is of other environments, or other policies learn there: weights and "
+                 "optimizers are taken over, episodes begin anew")  # fmt: skip
+        shared = [name for name in state["policies"] if name in self.rookery.policies]
+        if not shared:
+            raise ConfigError(
+                f"restore: the checkpoint has policies {', '.join(state['policies'])}, and there are "
+                f"{', '.join(self.rookery.policies)}"
+            )
+        for name in shared:
+            if name in self.rookery.learners and name in state["learners"]:
+                self.rookery.learners[name].load_state_dict(state["learners"][name])
+            else:
+                self.rookery.policies[name].load_state_dict(state["policies"][name])
+                self.rookery.pool.set_weights({name: self.rookery.policies[name]})
 
     def cleanup(self) -> None:
         """Frees the environments."""
@@ -497,7 +605,9 @@ class Trainer(Trainable):
     @classmethod
     def with_updates(cls, **overrides: Any) -> type[Trainer]:
         """Returns a class with other arguments of `build_trainer`."""
-        return build_trainer(**{"name": cls._name, "base": cls, **overrides})
+        build_trainers = import_module("rookery.compat.rllib.build_trainers")  # which imports this module
+        made: type[Trainer] = build_trainers.with_updates(cls, overrides)
+        return made
 
     def __repr__(self) -> str:
         return self._name or type(self).__name__
@@ -505,21 +615,9 @@ class Trainer(Trainable):
     __str__ = __repr__
 
 
-def creator_of(env: Any) -> Callable[[Any], Any]:
-    """Returns what makes environments from their settings: of a registered name, a class, or an id of gym."""
-    if isinstance(env, str):
-        registered = registered_env(env)
-        if registered is not None:
-            return registered
-        return lambda context: make_gym(env, **context)
-    if not callable(env):
-        raise ConfigError(f"env = {env!r}: must be a class, a name given to register_env, or an id of gym")
-    return lambda context: env(context)
-
-
-def env_name(env: Any) -> str:
-    """Returns what directories call an environment."""
-    return env if isinstance(env, str) else getattr(env, "__name__", str(env))
+def spaces_by_policy(told: Translation) -> dict[str, tuple[Any, Any]]:
+    """Returns observation and action space of each policy, None where the configuration does not say them."""
+    return {name: (entry.observation_space, entry.action_space) for name, entry in told.policies.items()}
 
 
 def differing(config: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
@@ -543,94 +641,26 @@ def ended_episode(episode: Any) -> EndedEpisode:
     )
 
 
+def as_measured(result: EpisodeResult, noted: list[Any]) -> EndedEpisode:
+    """Returns a finished episode with what callbacks have noted of it.
+
+    Args:
+        result: The episode.
+        noted: Those that ended in its copy and have not been asked for yet, in the order of time.
+    """
+    for place, episode in enumerate(noted):
+        if episode.length == result.length and isclose(episode.total_reward, result.total, abs_tol=1e-6):
+            return ended_episode(noted.pop(place))
+    rewards = {(agent, result.policies[agent]): value for agent, value in result.agents.items()}
+    return EndedEpisode(result.total, result.length, rewards)
+
+
 def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what stands beside ``learner_stats`` for algorithms with replay."""
     return {name: stats[name] for name in ("mean_td_error",) if name in stats}
 
 
 # --- the algorithms ---------------------------------------------------------------------------------------------------
-
-
-def build_trainer(
-    name: str,
-    *,
-    default_config: Mapping[str, Any] | None = None,
-    validate_config: Callable[..., Any] | None = None,
-    default_policy: Any = None,
-    get_policy_class: Callable[[Any], Any] | None = None,
-    validate_env: Callable[..., Any] | None = None,
-    before_init: Callable[..., Any] | None = None,
-    after_init: Callable[..., Any] | None = None,
-    before_evaluate_fn: Callable[..., Any] | None = None,
-    mixins: Sequence[type] | None = None,
-    execution_plan: Any = None,
-    allow_unknown_configs: bool = False,
-    base: type[Trainer] | None = None,
-    **further: Any,
-) -> type[Trainer]:
-    """Makes a trainer class, an ordinary one that can be opened and derived from.
-
-    Args:
-        name: What it prints as.
-        default_config: Its defaults; None = those of the common configuration.
-        validate_config: Function of the configuration, called before anything is made.
-        default_policy: Class of the policies.
-        get_policy_class: Function of the configuration that gives it.
-        validate_env: Function of environment and settings.
-        before_init: Function of the trainer, called first.
-        after_init: Function of the trainer, called last.
-        before_evaluate_fn: Function of the trainer, called before it evaluates.
-        mixins: Further bases.
-        execution_plan: Must not be given: the loop is Rookery's.
-        allow_unknown_configs: Whether unknown keys are fine.
-        base: Class to derive from; None = that of the policy's algorithm.
-
-    Raises:
-        ConfigError: For an execution plan, and for a policy that no algorithm here learns.
-    """
-    if execution_plan is not None and not getattr(execution_plan, "is_ours", False):
-        raise ConfigError(
-            f"build_trainer: {name}: execution_plan: the loop is Rookery's (trainer.execution_plan lists its steps); "
-            "put what you add into callbacks, a policy's learn_on_batch, or a rookery.extend.Algorithm of your own"
-        )
-    if further:
-        raise ConfigError(f"build_trainer: {name}: {', '.join(further)}: no such argument")
-    policy = default_policy
-    parent = base
-    if parent is None:
-        learned = getattr(policy, "algorithm", None)
-        parent = TRAINERS[learned] if learned in TRAINERS else TRAINERS["PG"]
-    members: dict[str, Any] = {"_name": name, "__module__": __name__, "__doc__": f"Trains by {name}."}
-    if default_config is not None:
-        members["_default_config"] = dict(default_config)
-    if policy is not None:
-        members["_policy_class"] = policy
-
-    def setup(self: Any, config: dict[str, Any]) -> None:
-        if before_init is not None:
-            before_init(self)
-        if get_policy_class is not None:
-            merged = merge_trainer_configs(self._default_config, config, True)
-            self._policy_class = get_policy_class(merged) or policy
-        super(made, self).setup(config)
-        if validate_env is not None and self._envs:
-            validate_env(self._envs[0], EnvContext(self.config["env_config"]))
-        if after_init is not None:
-            after_init(self)
-
-    def checked(self: Any, config: dict[str, Any]) -> None:
-        if validate_config is not None:
-            validate_config(config)
-
-    def evaluate(self: Any, episodes_left_fn: Any = None) -> dict[str, Any]:
-        if before_evaluate_fn is not None:
-            before_evaluate_fn(self)
-        found: dict[str, Any] = super(made, self).evaluate(episodes_left_fn)
-        return found
-
-    members |= {"setup": setup, "validate_config": checked, "evaluate": evaluate}
-    made: type[Trainer] = type(name, (*(mixins or ()), parent), members)
-    return made
 
 
 ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2")
@@ -691,7 +721,6 @@ __all__ = [
     "TRAINERS",
     "ModelCatalog",
     "Trainer",
-    "build_trainer",
     "get_preprocessor",
     "get_trainer_class",
 ]

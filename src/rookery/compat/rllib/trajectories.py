@@ -153,9 +153,7 @@ def _columns(
         return column.flatten(0, 1).index_select(0, index.to(column.device)).cpu().numpy()
 
     raw = {
-        path: np.concatenate(
-            (taken(leaf), rollout.last_obs[path].cpu().numpy(), rollout.final_obs[path].cpu().numpy())
-        )
+        path: np.concatenate((taken(leaf), rollout.last_obs[path].cpu().numpy(), rollout.final_obs[path].cpu().numpy()))
         for path, leaf in rollout.obs.items()
     }
     seen = np.asarray(reading.preprocess(raw))

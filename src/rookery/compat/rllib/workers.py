@@ -51,8 +51,19 @@ class RolloutWorker:
     def env(self) -> Any:
         """The environment, as the script made it."""
         if not self._trainer._envs:
-            self._trainer._make(self._trainer.translation.env, self._trainer.translation.env_config)
+            self._trainer.env_maker.own()
         return self._trainer._envs[0]
+
+    @property
+    def is_multi_agent(self) -> bool:
+        """Whether the environment speaks of its agents by name."""
+        return bool(self._trainer.is_multi_agent)
+
+    @property
+    def agent_ids(self) -> Callable[[str], Any]:
+        """What gives an environment's own name of an agent for Rookery's."""
+        found: Callable[[str], Any] = self._trainer.agent_ids
+        return found
 
     @property
     def base_env(self) -> BaseEnv:

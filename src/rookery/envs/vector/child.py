@@ -85,6 +85,8 @@ class ShareServer:
 
     def _answer(self, task: str, arguments: tuple[Any, ...], files: list[int]) -> tuple[str, Any]:
         """Calls a method of this object, or of the share, and gives back what it returns or raises."""
+        if task == "close" and not hasattr(self, "_share"):  # building the copies has failed, and that was told
+            return "value", (None, False, False)
         try:
             result = getattr(self if hasattr(self, task) else self._share, task)(*arguments, *files)
             return "value", (result, self._share.any_end, self._share.layout != self._version)

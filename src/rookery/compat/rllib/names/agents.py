@@ -45,7 +45,7 @@ NAMES: dict[str, dict[str, str]] = {
     "ray.rllib.agents": {**_CALLBACKS, **_TRAINER},
     "ray.rllib.agents.callbacks": _CALLBACKS,
     "ray.rllib.agents.trainer": _TRAINER,
-    "ray.rllib.agents.trainer_template": {"build_trainer": "trainers:build_trainer"},
+    "ray.rllib.agents.trainer_template": {"build_trainer": "build_trainers:build_trainer"},
     "ray.rllib.agents.registry": {
         "get_trainer_class": "trainers:get_trainer_class",
         "get_agent_class": "trainers:get_trainer_class",
@@ -96,6 +96,7 @@ _OPERATIONS = {
     "learner_thread": ("LearnerThread",),
     "common": ("_get_shared_metrics", "_get_global_vars"),
 }  # fmt: skip
+NAMES["ray.util.iter"] = {name: f"not_here:{name}" for name in ("LocalIterator", "ParallelIterator")}
 for _module, _names in _OPERATIONS.items():
     NAMES[f"ray.rllib.execution.{_module}"] = {name: f"not_here:{name}" for name in _names}
 for _module, _names in {

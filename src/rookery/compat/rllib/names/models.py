@@ -53,6 +53,7 @@ NAMES: dict[str, dict[str, str]] = {
         "get_initializer": "network_layers:get_initializer",
     },
     "ray.rllib.policy.rnn_sequencing": _SEQUENCES,
+    "ray.rllib.agents.dqn.distributional_q_tf_model": {"DistributionalQTFModel": "model_v2:TFModelV2"},
     "ray.rllib.agents.dqn.dqn_torch_model": {"DQNTorchModel": "networks:DQNTorchModel"},
     # torch
     f"{_TORCH}.torch_modelv2": {"TorchModelV2": "model_v2:TorchModelV2", **_MODEL_V2},
@@ -127,6 +128,4 @@ GONE: dict[str, str] = {
     "ray.rllib.models.model": "models of 2018, which built TensorFlow graphs; derive yours from TorchModelV2",
     "ray.rllib.models.Model": "models of 2018, which built TensorFlow graphs; derive yours from TorchModelV2",
     "ray.rllib.models.preprocessors.legacy_patch_shapes": "a change of spaces for old gym; spaces are gymnasium's",
-    "ray.rllib.agents.dqn.distributional_q_tf_model": "a TensorFlow model; derive yours from DQNTorchModel of "
-    "ray.rllib.agents.dqn.dqn_torch_model",
 }

@@ -187,7 +187,6 @@ GONE: dict[str, str] = {
     "ray.cross_language": "calls into other languages; there are none",
     "ray.experimental": "parts of Ray that were tried out; nothing of them exists here",
     "ray.util.queue": "a queue between processes; tasks run in this process: use queue.Queue",
-    "ray.util.iter": "iterators over processes; a generator does the same in this process",
     "ray.util.multiprocessing": "a pool on a cluster; use multiprocessing.Pool",
     "ray.util.joblib": "a back end of joblib; leave register_ray() out",
     "ray.util.sgd": "distributed training of networks; a network of RLlib trains by its trainer",

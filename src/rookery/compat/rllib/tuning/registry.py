@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -116,13 +117,21 @@ class GlobalRegistry:
 
 global_registry = GlobalRegistry()
 
+CATALOG = "rookery.compat.rllib.catalog"
+"""Module that keeps registered models, which nobody needs who only tries functions."""
+
 
 def registered() -> dict[str, Mapping[str, Any]]:
-    """Returns all names of scripts, to be known in other processes too."""
-    return {"environments": dict(_ENVIRONMENTS), "trainables": dict(_TRAINABLES)}
+    """Returns all names of scripts, those of models too, to be known in other processes."""
+    catalog = sys.modules.get(CATALOG)
+    models = {} if catalog is None else catalog.registered()
+    return {"environments": dict(_ENVIRONMENTS), "trainables": dict(_TRAINABLES), **models}
 
 
 def register_all(known: Mapping[str, Mapping[str, Any]]) -> None:
     """Takes the names that another process knows."""
-    _ENVIRONMENTS.update(known["environments"])
-    _TRAINABLES.update(known["trainables"])
+    _ENVIRONMENTS.update(known.get("environments", {}))
+    _TRAINABLES.update(known.get("trainables", {}))
+    models = {kind: table for kind, table in known.items() if kind not in ("environments", "trainables")}
+    if any(models.values()):
+        import_module(CATALOG).register_all(models)

@@ -85,6 +85,10 @@ class PlacementGroupFactory:
                 total[name] = total.get(name, 0) + amount
         return total
 
+    def to_json(self) -> dict[str, float]:
+        """Returns the resources in the form that ``resources_per_trial`` takes."""
+        return {name.lower(): amount for name, amount in self.required_resources.items()}
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlacementGroupFactory) and (self._bundles, self.strategy) == (
             other._bundles,

@@ -310,7 +310,7 @@ def test_policies_in_all_their_forms():
 
 def test_a_policy_of_another_algorithm_has_the_settings_of_that():
     class DQNPolicy:
-        rllib_algorithm = "DQN"
+        algorithm = "DQN"
 
     named = {"one": (None, None, None, {}), "two": (DQNPolicy, None, None, {"n_step": 3})}
     config = {"model": {"fcnet_hiddens": [8]}, "multiagent": {"policies": named, "policies_to_train": ["one"]}}

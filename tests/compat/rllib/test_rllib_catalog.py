@@ -1,5 +1,7 @@
 """The catalog of 2021: which model, action distribution and preprocessor belong to a space or a name."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +18,7 @@ from rookery.compat.rllib.networks import ComplexInputNetwork, FullyConnectedNet
 from rookery.compat.rllib.preprocessors import OneHotPreprocessor, Preprocessor, get_preprocessor
 from rookery.compat.rllib.recurrent_networks import LSTMWrapper
 from rookery.compat.rllib.spaces import Simplex, UnsupportedSpaceException
+from rookery.compat.rllib.tuning import registry
 from rookery.core.errors import ConfigError
 
 OBS, ACTIONS = Box(-1, 1, (4,)), Discrete(3)
@@ -23,8 +26,8 @@ OBS, ACTIONS = Box(-1, 1, (4,)), Discrete(3)
 
 @pytest.fixture(autouse=True)
 def _nothing_registered(monkeypatch):
-    for registry in ("_MODELS", "_PREPROCESSORS", "_DISTRIBUTIONS"):
-        monkeypatch.setattr(catalog, registry, {})
+    for kind in ("_MODELS", "_PREPROCESSORS", "_DISTRIBUTIONS"):
+        monkeypatch.setattr(catalog, kind, {})
 
 
 class Mine(TorchModelV2, nn.Module):
@@ -103,8 +106,8 @@ def test_a_function_may_make_the_model():
     assert isinstance(made, Mine) and made.width == 3
 
 
+@pytest.mark.skipif(find_spec("keras") is None, reason="needs the package keras")
 def test_keras_models_are_called_as_the_tutorial_calls_them():
-    pytest.importorskip("keras")
     tf = finder.find("tensorflow")
 
     class MyModel(tf.keras.Model):
@@ -278,9 +281,9 @@ def test_preprocessors_go_by_space_or_name():
 
 def test_what_is_registered_goes_to_other_processes():
     ModelCatalog.register_custom_model("mine", Mine)
-    known = catalog.registered()
+    known = registry.registered()
     catalog._MODELS.clear()
-    catalog.register_all(known)
+    registry.register_all(known)
     assert catalog.custom_model({"custom_model": "mine"}) is Mine
 
 

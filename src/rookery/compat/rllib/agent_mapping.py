@@ -1,0 +1,74 @@
+"""Which policy plays whom, asked as scripts of 2021 were, and agents by the names that their environment gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+
+class AgentIds:
+    """Gives an environment's own name of an agent, which may be a number, for the text that Rookery has of it.
+
+    Args:
+        known: Agents that have been seen.
+
+    Attributes:
+        env: The copies that are played, which know of more.
+    """
+
+    def __init__(self, known: Iterable[Any] = ()) -> None:
+        self._ids: dict[str, Any] = {str(agent): agent for agent in known}
+        self.env: Any = None
+
+    def __call__(self, name: str) -> Any:
+        """Returns the agent of a name; the name itself if nobody knows another."""
+        if name not in self._ids:
+            for ids in getattr(getattr(self.env, "agents", None), "ids", ()):
+                self._ids.update((str(agent), agent) for agent in ids)
+        return self._ids.get(name, name)
+
+
+class NotedMapping:
+    """A mapping function for Rookery, whose answers are kept so that callbacks can be told.
+
+    Args:
+        rule: ``(agent, episode) -> policy``.
+        agent_ids: Gives agents as their environment calls them.
+        spaces: Observation and action space by policy; policies with both can be made before an agent appears.
+
+    Attributes:
+        latest: Answers of the latest episodes, by copy, number of the episode and agent.
+    """
+
+    def __init__(
+        self,
+        rule: Callable[[Any, Any], str],
+        agent_ids: Callable[[str], Any],
+        spaces: Mapping[str, tuple[Any, Any]],
+    ) -> None:
+        self._rule, self._agent_ids = rule, agent_ids
+        self.spaces = {name: pair for name, pair in spaces.items() if None not in pair}
+        self.latest: dict[int, dict[int, dict[str, str]]] = {}
+
+    def __call__(self, agent: str, episode: Any) -> str:
+        """Returns which policy plays an agent in an episode."""
+        policy = self._rule(self._agent_ids(agent), episode)
+        by_index = self.latest.setdefault(episode.lane, {})
+        if episode.index not in by_index:
+            for old in [index for index in by_index if index < episode.index - 1]:
+                del by_index[old]
+            by_index[episode.index] = {}
+        by_index[episode.index][agent] = policy
+        return policy
+
+    def noted(self, lane: int, index: int, agent: Any) -> str | None:
+        """Returns which policy plays an agent in an episode of a copy; None if nobody has asked."""
+        return self.latest.get(lane, {}).get(index, {}).get(str(agent))
+
+    @staticmethod
+    def apart(mapping: NotedMapping | None) -> Callable[[], None]:
+        """Notes what follows apart, for episodes beside those that go on; returns what ends that."""
+        if mapping is None:
+            return lambda: None
+        known, mapping.latest = mapping.latest, {}
+        return lambda: setattr(mapping, "latest", known)

@@ -1,0 +1,106 @@
+"""Weights that models of several policies share, such as a layer that a script makes once and puts into all of them.
+
+In 2021 the optimizers of all policies moved the same tensor. Here the weights of each policy lie in a vector of its
+own, so that each gets a copy of what they share; after an iteration all copies get what every policy has changed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+
+_PLACED: WeakSet[nn.Module] = WeakSet()
+"""Modules that stand in a model."""
+
+_numbers = count()
+
+_GROUP = "shared_weights_group"
+"""Attribute of a weight: the number of the group of weights that it is the same as."""
+
+
+def separate(model: nn.Module) -> nn.Module:
+    """Gives a model copies of those modules that stand in another model too, and notes what they are copies of.
+
+    Args:
+        model: A model that was just made. Modules inside of it are replaced.
+
+    Returns:
+        The model; a copy if it is another one as a whole.
+    """
+    mine: dict[int, nn.Module] = {}
+    return _separated(model, mine)
+
+
+def _separated(module: nn.Module, mine: dict[int, nn.Module]) -> nn.Module:
+    """The module, or a copy if it stands in another model; `mine` has those that are in this one, by what they were."""
+    if id(module) in mine:
+        return mine[id(module)]
+    if module in _PLACED:
+        copied = copy.deepcopy(module)
+        for weight, its_copy in zip(module.parameters(), copied.parameters(), strict=True):
+            setattr(its_copy, _GROUP, _group(weight))
+        mine[id(module)] = copied
+        return copied
+    _PLACED.add(module)
+    mine[id(module)] = module
+    for name, child in list(module._modules.items()):
+        if child is not None and (given := _separated(child, mine)) is not child:
+            module._modules[name] = given
+    return module
+
+
+def _group(weight: nn.Parameter) -> int:
+    """The group of a weight, which is a new one if it has none."""
+    if not hasattr(weight, _GROUP):
+        setattr(weight, _GROUP, next(_numbers))
+    number: int = getattr(weight, _GROUP)
+    return number
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A weight that several policies have.
+
+    Attributes:
+        copies: The weight of each policy, which are equal.
+        before: What they were.
+    """
+
+    copies: list[nn.Parameter]
+    before: Tensor
+
+
+def remember(networks: Mapping[str, nn.Module]) -> list[Shared]:
+    """Returns the weights that several networks share, as they are before these learn.
+
+    Args:
+        networks: The network that learns, or acts, for each policy.
+    """
+    groups: dict[int, dict[str, nn.Parameter]] = {}
+    for policy, network in networks.items():
+        for weight in network.parameters():
+            if hasattr(weight, _GROUP):
+                groups.setdefault(getattr(weight, _GROUP), {})[policy] = weight
+    copies = [list(group.values()) for group in groups.values() if len(group) > 1]
+    return [Shared(weights, weights[0].detach().clone()) for weights in copies]
+
+
+def put_together(shared: list[Shared]) -> None:
+    """Gives all copies of each weight what it was before plus all that they changed.
+
+    Args:
+        shared: What `remember` returned before the networks learned.
+    """
+    with torch.no_grad():
+        for weight in shared:
+            total = weight.before.clone()
+            for changed in weight.copies:
+                total += changed - weight.before
+            for changed in weight.copies:
+                changed.copy_(total)
