@@ -439,7 +439,7 @@ def memory(reader: Reader) -> Values:
         values[f"{path}previous_{name}"] = many > 0
     if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
         reader.refuse("model.use_lstm", "R2D2 learns policies that remember; set model.use_lstm = True, or use DQN")
-    if (lstm or attends) and reader.algorithm in ("PG", "SimpleQ", *DDPG_KIND):
+    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND):
         use = "R2D2" if reader.algorithm == "SimpleQ" else "PPO"
         key = "model.use_lstm" if lstm else "model.use_attention"
         reader.refuse(key, f"{reader.algorithm} learns no policies that remember; use {use}")

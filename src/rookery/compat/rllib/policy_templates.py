@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rookery.compat.rllib import policy_losses as losses
-from rookery.compat.rllib.catalog import ModelCatalog
+from rookery.compat.rllib.catalog import ModelCatalog, custom_action_dist, custom_model
 from rookery.compat.rllib.defaults import DEFAULT_CONFIGS
 from rookery.compat.rllib.model_v2 import ModelV2
 from rookery.compat.rllib.policies import LEARNER_STATS_KEY, LearnedPolicy
@@ -281,6 +281,35 @@ LEARNED_BY = ("PPO", "DQN", "SimpleQ", "R2D2", "SAC", "DDPG", "A3C", "PG")
 
 HARMLESS = ("name", "get_default_config", "framework")
 """Parts that change nothing of how Rookery's own algorithm learns."""
+
+
+KINDS = {"PPO": "PPO", "DDPPO": "PPO", "A2C": "A3C", "A3C": "A3C", "PG": "PG"}
+"""Whose parts the policies of a trainer have."""
+
+
+def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] | None:
+    """Returns the class, put together from the parts of its algorithm, of a policy that Rookery's own cannot learn:
+    with a distribution of the script's, or by PG with a memory; None if Rookery's own can.
+
+    Args:
+        algorithm: Name of the trainer's algorithm.
+        options: The section ``model``, whole.
+
+    Raises:
+        ConfigError: If the distribution is one of a script and the algorithm learns from replay.
+    """
+    custom, distribution = custom_model(options), custom_action_dist(options)
+    states = getattr(custom, "get_initial_state", ModelV2.get_initial_state)
+    remembers = options["use_lstm"] or options["use_attention"] or states is not ModelV2.get_initial_state
+    if distribution is None and not (algorithm == "PG" and remembers):
+        return None
+    if algorithm not in KINDS:
+        raise ConfigError(
+            f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: {algorithm} learns from replay "
+            "by Rookery's own distributions; leave it out, or use PPO, A2C or PG"
+        )
+    kind = KINDS[algorithm]
+    return build_policy_class(f"{kind}TorchPolicy", **PARTS[kind])
 
 
 class AlgorithmPolicy(LearnedPolicy):

@@ -24,7 +24,7 @@ import rookery
 from rookery.compat.rllib.agent_mapping import AgentIds, NotedMapping
 from rookery.compat.rllib.batches import ClippedRewards, LearnHook
 from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overrides
-from rookery.compat.rllib.catalog import ModelCatalog, custom_action_dist, custom_model, network_factory
+from rookery.compat.rllib.catalog import ModelCatalog, custom_model, network_factory
 from rookery.compat.rllib.config import Translation, translated
 from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
@@ -35,6 +35,7 @@ from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
+from rookery.compat.rllib.policy_templates import class_for
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.results import (
     EndedEpisode,
@@ -258,15 +259,12 @@ class Trainer(Trainable):
         cls = entry.policy_class or self._policy_class
         layers, own = [], {**self.config, **entry.config}
         options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
+        if cls is None or getattr(cls, "algorithm", None) is not None:
+            cls = class_for(getattr(cls, "algorithm", None) or self.algorithm, options) or cls
         if cls is not None and getattr(cls, "algorithm", None) is None:
             kind = ScriptLossConfig if issubclass(cls, TorchPolicy) else ScriptPolicyConfig
             config = kind(policy_class=cls, config=own, **settings_of(own))
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
-        if custom_action_dist(options) is not None:
-            raise ConfigError(
-                f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: actions are drawn from "
-                "Rookery's own distributions; leave it out, or write a Policy whose compute_actions draws them"
-            )
         if custom_model(options) is not None:
             values = {
                 f"policies.{name}.model.module": ScriptNetwork,
