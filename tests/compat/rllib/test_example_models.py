@@ -12,13 +12,13 @@ from rookery.compat.rllib import catalog, finder, shared_weights
 from rookery.compat.rllib import example_models as models
 from rookery.compat.rllib.catalog import ModelCatalog, network_factory
 from rookery.compat.rllib.defaults import MODEL_DEFAULTS
-from rookery.compat.rllib.example_envs import ParametricActionsCartPole, SimpleRPG
+from rookery.compat.rllib.example_envs import CorrelatedActionsEnv, ParametricActionsCartPole, SimpleRPG
 from rookery.compat.rllib.example_multi_agent_envs import MultiAgentCartPole
 from rookery.compat.rllib.model_v2 import ScriptNetwork
 from rookery.compat.rllib.names import example_models as table
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.repeated_values import RepeatedValues
-from rookery.compat.rllib.trainers import PPOTrainer
+from rookery.compat.rllib.trainers import DQNTrainer, PGTrainer, PPOTrainer
 from rookery.compat.rllib.tuning.registry import register_env
 from rookery.core.errors import ConfigError
 
@@ -281,7 +281,20 @@ def test_bytes_come_as_they_are():
     assert seen[-1].tolist() == [pytest.approx([7.0, 3.0, 255.0, 51.0])]
 
 
-def test_distributions_of_a_script_are_refused_by_trainers():
+@pytest.mark.parametrize("trainer", [PPOTrainer, PGTrainer])
+def test_distributions_of_a_script_are_learned_on_policy(trainer):
+    ModelCatalog.register_custom_model("pairs", models.TorchAutoregressiveActionModel)
+    model = {"custom_model": "pairs", "custom_action_dist": models.TorchBinaryAutoregressiveDistribution}
+    config = {"model": model, "rollout_fragment_length": 20, "train_batch_size": 40, "seed": 0}
+    config |= {"sgd_minibatch_size": 20, "num_sgd_iter": 2} if trainer is PPOTrainer else {}
+    trained = trainer(env=CorrelatedActionsEnv, config=config)
+    before = trained.get_policy().get_weights()
+    trained.train()
+    after = trained.get_policy().get_weights()
+    assert any((before[name] != after[name]).any() for name in before)
+
+
+def test_distributions_of_a_script_are_refused_where_replay_is_learned_from():
     config = {"model": {"custom_action_dist": models.TorchBinaryAutoregressiveDistribution}, "framework": "torch"}
-    with pytest.raises(ConfigError, match=r"model.custom_action_dist.*Rookery's own distributions"):
-        PPOTrainer(env="CartPole-v1", config=config)
+    with pytest.raises(ConfigError, match=r"model.custom_action_dist.*DQN learns from replay"):
+        DQNTrainer(env="CartPole-v1", config=config)

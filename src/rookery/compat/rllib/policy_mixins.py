@@ -112,7 +112,7 @@ class ValueNetworkMixin:
 def value_of(policy: Any, **input_dict: Any) -> float:
     """Returns what a policy's model says one row is worth, given its columns."""
     policy.model(policy._lazy_tensor_dict(SampleBatch(input_dict)))
-    return float(policy.model.value_function()[0])
+    return float(policy.model.value_function()[0].detach())
 
 
 def _nothing(**input_dict: Any) -> float:

@@ -271,9 +271,15 @@ def script_actions(stored: np.ndarray, spec: ActionSpec) -> np.ndarray:
     """Returns stored actions ``[N, ...]`` as the script's policy gave them; the inverse of `stored_actions`.
 
     Args:
-        stored: Actions as Rookery stores them; those of Dict and Tuple spaces stay so.
+        stored: Actions as Rookery stores them. Those of Dict and Tuple spaces become numbers ``[N, W]``, one part after
+            the other.
         spec: Layout of the actions.
     """
+    if spec.kind == "composite":
+        num = len(stored)
+        parts = [(inner, stored[:, places].astype(inner.dtype)) for inner, places in spec.parts]
+        columns = [script_actions(part.reshape(num, *inner.shape), inner).reshape(num, -1) for inner, part in parts]
+        return np.concatenate(columns, 1)
     if spec.kind == "discrete":
         return stored + int(getattr(spec.space, "start", 0))
     if spec.kind == "multi_discrete":
