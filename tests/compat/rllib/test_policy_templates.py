@@ -199,7 +199,7 @@ def test_with_updates_changes_some_parts_and_keeps_the_others():
 
 
 def test_bad_parts_are_named():
-    with pytest.raises(ConfigError, match="los_fn: there is no such part; did you mean loss_fn"):
+    with pytest.raises(ConfigError, match="los_fn: there is no such part; did you mean 'loss_fn'"):
         build_policy_class("Mine", "torch", los_fn=score)
     with pytest.raises(ConfigError, match="loss_fn is missing"):
         build_policy_class("Mine", "torch")

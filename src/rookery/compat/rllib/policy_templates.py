@@ -154,7 +154,8 @@ class BuiltPolicy(_Base):
 
 
 def _takes_one(function: Function) -> bool:
-    return len(inspect.signature(function).parameters) == 1
+    parameters = list(inspect.signature(function).parameters.values())
+    return len(parameters) == 1 and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL
 
 
 def _compute_gradients(self: Any, postprocessed_batch: Any) -> Any:
