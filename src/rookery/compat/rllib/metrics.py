@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rookery.compat.rllib import ray_core
 from rookery.compat.rllib.results import EndedEpisode, summarized
 
 
 def collect_episodes(local_worker: Any = None, remote_workers: Any = (), *args: Any) -> tuple[list[Any], list[Any]]:
     """Returns the episodes that have ended since the last call, and an empty list: nothing is still on its way."""
-    trainer = local_worker._trainer
-    return trainer.take_episodes(), []
+    found = [] if local_worker is None else list(local_worker.get_metrics())
+    for worker in remote_workers or ():
+        found += ray_core.get(worker.get_metrics.remote())
+    return found, []
 
 
 def summarize_episodes(episodes: Sequence[EndedEpisode], new_episodes: Sequence[EndedEpisode] | None = None) -> Any:
@@ -26,6 +29,6 @@ def summarize_episodes(episodes: Sequence[EndedEpisode], new_episodes: Sequence[
 
 def collect_metrics(local_worker: Any = None, remote_workers: Any = (), *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Returns statistics of the episodes that have ended since the last call."""
-    episodes, _ = collect_episodes(local_worker)
+    episodes, _ = collect_episodes(local_worker, remote_workers)
     found: dict[str, Any] = summarize_episodes(episodes)
     return found

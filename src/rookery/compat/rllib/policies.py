@@ -12,9 +12,18 @@ from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.compat.rllib.catalog import ModelCatalog
+from rookery.compat.rllib.learned_steps import (
+    gradient_of,
+    learns_by_hand,
+    minibatch_of,
+    step_along,
+    step_on,
+    with_advantages,
+)
 from rookery.compat.rllib.model_v2 import ScriptNetwork
 from rookery.compat.rllib.policy_exploration import exploration_of
 from rookery.compat.rllib.preprocessors import RowPreprocessor, preprocess_rows
+from rookery.compat.rllib.results import learner_stats
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.core.errors import ConfigError
 from rookery.models.heads import ActionHead
@@ -463,6 +472,77 @@ class LearnedPolicy(Policy):
         with torch.no_grad():
             behavior: Any = self.actor(tree)
             return behavior.log_prob(stored.reshape(len(rows), *self.actor.action_spec.shape)).numpy()
+
+    # --- learning by hand ---------------------------------------------------------------------------------------------
+
+    def with_extras(self, batch: SampleBatch) -> SampleBatch:
+        """Adds to rows that were played what the model says of them: ``action_dist_inputs``, and ``vf_preds`` where
+        the algorithm learns values. A policy that remembers has none: rows do not say what.
+        """
+        if self.actor.memory_size:
+            return batch
+        model = self.model
+        with torch.no_grad():
+            given: Any = {"obs": torch.as_tensor(np.asarray(batch["obs"], np.float32))}
+            outputs = model(given)[0]
+            batch["action_dist_inputs"] = np.asarray(as_arrays(outputs))
+            values = self._values(model)
+        if values is not None:
+            batch["vf_preds"] = values
+        return batch
+
+    def _values(self, model: Any) -> np.ndarray | None:
+        """The values of what a model was given last; None where there are none."""
+        scale = getattr(self.learner, "value_scale", None)
+        if scale is None:
+            return None
+        values = np.asarray(as_arrays(model.value_function()), np.float32)
+        return values.reshape(-1) * np.float32(scale.unit)
+
+    def _value(self, **input_dict: Any) -> float:
+        """Returns the value of one row, given its columns."""
+        values = self.with_extras(SampleBatch({"obs": np.asarray(input_dict["obs"])})).get("vf_preds")
+        return 0.0 if values is None else float(values[0])
+
+    def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
+        """Adds advantages and value targets to a piece of an episode, where the algorithm is PPO, A2C or PG."""
+        if "action_dist_inputs" not in sample_batch:
+            sample_batch = self.with_extras(sample_batch)
+        last = 0.0
+        if not sample_batch["dones"][-1] and "vf_preds" in sample_batch:
+            last = self._value(obs=np.asarray(sample_batch["new_obs"])[-1:])
+        return with_advantages(self.learner, self.config, sample_batch, last)
+
+    def learn_on_batch(self, samples: Any) -> dict[str, Any]:
+        """Makes one gradient step of the policy's algorithm on a postprocessed batch; returns what there is to report.
+
+        Raises:
+            ConfigError: If the algorithm learns from replay, the policy remembers, or a column is missing.
+        """
+        learner = learns_by_hand(self.learner, self._name)
+        row = step_on(learner, minibatch_of(learner, self.rows, samples))
+        self._trainer.pool.set_weights({self._name: learner.behaviour})
+        return {LEARNER_STATS_KEY: learner_stats(row, learner.now(), {})}
+
+    def compute_gradients(self, postprocessed_batch: Any) -> Any:
+        """Computes the gradient of all weights, one vector in a list, and what there is to report; the weights stay.
+
+        Raises:
+            ConfigError: As of `learn_on_batch`.
+        """
+        learner = learns_by_hand(self.learner, self._name)
+        gradient, row = gradient_of(learner, minibatch_of(learner, self.rows, postprocessed_batch))
+        return [as_arrays(gradient)], {LEARNER_STATS_KEY: learner_stats(row, learner.now(), {})}
+
+    def apply_gradients(self, gradients: Any) -> None:
+        """Steps along a gradient as `compute_gradients` gives it.
+
+        Raises:
+            ConfigError: As of `learn_on_batch`.
+        """
+        learner = learns_by_hand(self.learner, self._name)
+        step_along(learner, gradients[0])
+        self._trainer.pool.set_weights({self._name: learner.behaviour})
 
     def get_exploration_info(self) -> dict[str, Any]:
         """Returns how actions are tried out, in numbers."""

@@ -100,6 +100,8 @@ class Trainer(Trainable):
     _default_config: ClassVar[dict[str, Any]] = COMMON_CONFIG
     _policy_class: ClassVar[Any] = None
     _allow_unknown_configs: ClassVar[bool] = False
+    _beyond: ClassVar[dict[str, Any]] = {}
+    """Keys that only policies of scripts know."""
 
     def __init__(
         self,
@@ -257,7 +259,7 @@ class Trainer(Trainable):
     def _policy_layers(self, name: str, entry: Any) -> list[Layer]:
         """What a policy has that is more than values: a model, or an algorithm of the script's."""
         cls = entry.policy_class or self._policy_class
-        layers, own = [], {**self.config, **entry.config}
+        layers, own = [], {**self.config, **entry.config, **self._beyond}
         options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
         if cls is None or getattr(cls, "algorithm", None) is not None:
             cls = class_for(getattr(cls, "algorithm", None) or self.algorithm, options) or cls
@@ -298,6 +300,11 @@ class Trainer(Trainable):
         names = list(self.translation.policies)
         return agent if agent in names else names[0]
 
+    def welcome(self) -> None:
+        """Gives policies that have appeared their faces, and hooks into how they learn."""
+        self._make_facades()
+        self._listen()
+
     def _make_facades(self) -> None:
         for name in self.translation.policies:
             if name not in self.policy_facades and name in self.rookery.policies:
@@ -329,8 +336,7 @@ class Trainer(Trainable):
             put_together(shared)
             learners = self.rookery.learners.items()
             self.rookery.pool.set_weights({name: learner.behaviour for name, learner in learners})
-        self._make_facades()
-        self._listen()
+        self.welcome()
         every = self.translation.evaluation["interval"]
         result = self._result(found)
         if every and (self.iteration + 1) % every == 0:

@@ -6,7 +6,14 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rookery.compat.rllib.minibatches import do_minibatch_sgd
 from rookery.compat.rllib.preprocessors import get_preprocessor
+from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
+from rookery.compat.rllib.trajectories import Reading, trajectories
+from rookery.core.errors import ConfigError
+
+MOST_STEPS = 1_000_000_000
+"""Env steps after which `RolloutWorker.sample` looks again, although nothing is complete."""
 
 
 class BaseEnv:
@@ -173,6 +180,93 @@ class RolloutWorker:
     def get_host(self) -> str:
         """Returns the name of the machine."""
         return socket.gethostname()
+
+    # --- playing and learning by hand ---------------------------------------------------------------------------------
+
+    @property
+    def _rounds(self) -> dict[str, Any]:
+        """Where the slots of each policy stand, kept from one `sample` to the next."""
+        found: dict[str, Any] = self.__dict__.setdefault("_slots", {})
+        return found
+
+    def sample(self) -> Any:
+        """Plays what the policies learn from at once, and returns it, postprocessed: a `SampleBatch`, or, of several
+        policies, a `MultiAgentBatch` of those whose experience is complete.
+
+        Raises:
+            ConfigError: If no policy learns: nothing is kept of others.
+        """
+        run = self._trainer.rookery
+        if not run.learners:
+            raise ConfigError("RolloutWorker.sample: no policy learns (policies_to_train): nothing is kept of others")
+        before = run.env_steps
+        sample = run.pool.sample(MOST_STEPS)
+        run.count_played(sample)
+        while sample.newcomers or not sample.rollouts:
+            run.introduce(sample.newcomers)
+            self._trainer.welcome()
+            sample = run.pool.sample(MOST_STEPS)
+            run.count_played(sample)
+        for name in sample.rollouts:
+            run.learners[name].show_played(sample.rollouts)
+        batches = {name: self._postprocessed(name, rollout) for name, rollout in sample.rollouts.items()}
+        return MultiAgentBatch.wrap_as_needed(batches, run.env_steps - before)
+
+    def _postprocessed(self, name: str, rollout: Any) -> SampleBatch:
+        """The trajectories of a policy, as it wants to learn them."""
+        learner, policy = self._trainer.rookery.learners[name], self.policy_map[name]
+        rollout = learner.before_targets(rollout)
+        if hasattr(learner, "postprocessed"):
+            found: SampleBatch = learner.postprocessed(rollout)
+            return found
+        reading = Reading(policy.preprocess, extras=policy.with_extras)
+        every = max(int(self._trainer.config["rollout_fragment_length"]), 1)
+        pieces = trajectories(rollout, reading, every, self._rounds.setdefault(name, {}))
+        joined: SampleBatch = SampleBatch.concat_samples([policy.postprocess_trajectory(piece.own) for piece in pieces])
+        return joined
+
+    def sample_with_count(self) -> tuple[Any, int]:
+        """Plays as `sample` does; returns the batch and its number of rows, or of env steps of several policies."""
+        batch = self.sample()
+        return batch, batch.count
+
+    def _parts(self, samples: Any) -> dict[str, Any]:
+        """The batches of the policies that learn."""
+        whole = samples if isinstance(samples, MultiAgentBatch) else samples.as_multi_agent()
+        return {name: part for name, part in whole.policy_batches.items() if name in self.policies_to_train}
+
+    def learn_on_batch(self, samples: Any) -> dict[str, Any]:
+        """Lets each policy make a step on its part of a batch; returns what there is to report, by policy."""
+        return {name: self.policy_map[name].learn_on_batch(part) for name, part in self._parts(samples).items()}
+
+    def compute_gradients(self, samples: Any) -> tuple[Any, dict[str, Any]]:
+        """Computes gradients and what there is to report; of several policies both by their names."""
+        found = {name: self.policy_map[name].compute_gradients(part) for name, part in self._parts(samples).items()}
+        if not isinstance(samples, MultiAgentBatch):
+            ((gradients, told),) = found.values()
+            return gradients, {**told, "batch_count": samples.count}
+        told = {name: told for name, (_, told) in found.items()}
+        return {name: gradients for name, (gradients, _) in found.items()}, {**told, "batch_count": samples.count}
+
+    def apply_gradients(self, grads: Any) -> Any:
+        """Lets policies step along gradients, as `compute_gradients` gives them."""
+        if isinstance(grads, Mapping):
+            return {name: self.policy_map[name].apply_gradients(part) for name, part in grads.items()}
+        ((_, policy),) = self.policy_map.items()
+        return policy.apply_gradients(grads)
+
+    def sample_and_learn(
+        self, expected_batch_size: int, num_sgd_iter: int, sgd_minibatch_size: int, standardize_fields: Any
+    ) -> tuple[dict[str, Any], int]:
+        """Plays, and learns in epochs of minibatches; returns what there is to report, and the size of the batch."""
+        batch = self.sample()
+        told = do_minibatch_sgd(batch, self.policy_map, self, num_sgd_iter, sgd_minibatch_size, standardize_fields)
+        return told, batch.count
+
+    def get_metrics(self) -> list[Any]:
+        """Returns the episodes that have ended since the last call."""
+        found: list[Any] = self._trainer.take_episodes()
+        return found
 
     def stop(self) -> None:
         """Does nothing: the trainer frees the environments."""

@@ -38,7 +38,7 @@ _TRAINER = {
 }
 _POLICY = {"Policy": "policies:Policy", "TorchPolicy": "torch_policy:TorchPolicy"}
 _EPISODE = {"MultiAgentEpisode": "episodes:MultiAgentEpisode"}
-_WORKER = {"RolloutWorker": "workers:RolloutWorker"}
+_WORKER = {"RolloutWorker": "script_workers:RolloutWorker"}
 
 NAMES: dict[str, dict[str, str]] = {
     "ray.rllib": {**_POLICY, **_WORKER},
@@ -56,7 +56,7 @@ NAMES: dict[str, dict[str, str]] = {
     "ray.rllib.evaluation": {**_WORKER, **_EPISODE},
     "ray.rllib.evaluation.episode": _EPISODE,
     "ray.rllib.evaluation.rollout_worker": _WORKER,
-    "ray.rllib.evaluation.worker_set": {"WorkerSet": "workers:WorkerSet"},
+    "ray.rllib.evaluation.worker_set": {"WorkerSet": "script_workers:WorkerSet"},
     "ray.rllib.evaluation.metrics": {
         "collect_metrics": "metrics:collect_metrics",
         "collect_episodes": "metrics:collect_episodes",
