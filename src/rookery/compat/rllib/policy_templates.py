@@ -306,8 +306,8 @@ def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] |
         return None
     if algorithm not in KINDS:
         raise ConfigError(
-            f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: {algorithm} learns from replay "
-            "by Rookery's own distributions; leave it out, or use PPO, A2C or PG"
+            f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: {algorithm} learns from "
+            "replay, by Rookery's own distributions; leave it out, or use PPO, A2C or PG"
         )
     kind = KINDS[algorithm]
     return build_policy_class(f"{kind}TorchPolicy", **PARTS[kind])

@@ -15,6 +15,9 @@ from rookery.core.errors import ConfigError
 MOST_STEPS = 1_000_000_000
 """Env steps after which `RolloutWorker.sample` looks again, although nothing is complete."""
 
+MOST_ROUNDS = 4
+"""How often it plays on for policies whose agents act more rarely."""
+
 
 class BaseEnv:
     """The copies of the environment.
@@ -191,7 +194,7 @@ class RolloutWorker:
 
     def sample(self) -> Any:
         """Plays what the policies learn from at once, and returns it, postprocessed: a `SampleBatch`, or, of several
-        policies, a `MultiAgentBatch` of those whose experience is complete.
+        policies, a `MultiAgentBatch`. Of policies that play less than others there may be nothing yet.
 
         Raises:
             ConfigError: If no policy learns: nothing is kept of others.
@@ -200,17 +203,28 @@ class RolloutWorker:
         if not run.learners:
             raise ConfigError("RolloutWorker.sample: no policy learns (policies_to_train): nothing is kept of others")
         before = run.env_steps
+        found: dict[str, list[SampleBatch]] = {}
+        for _ in range(MOST_ROUNDS):
+            for name, batch in self._round().items():
+                found.setdefault(name, []).append(batch)
+            if set(found) == set(run.learners):
+                break
+        batches = {name: SampleBatch.concat_samples(parts) for name, parts in found.items()}
+        return MultiAgentBatch.wrap_as_needed(batches, run.env_steps - before)
+
+    def _round(self) -> dict[str, SampleBatch]:
+        """Plays until the experience of a policy is complete; returns all that is, postprocessed."""
+        run = self._trainer.rookery
         sample = run.pool.sample(MOST_STEPS)
         run.count_played(sample)
-        while sample.newcomers or not sample.rollouts:
+        while not sample.rollouts:
             run.introduce(sample.newcomers)
             self._trainer.welcome()
             sample = run.pool.sample(MOST_STEPS)
             run.count_played(sample)
         for name in sample.rollouts:
             run.learners[name].show_played(sample.rollouts)
-        batches = {name: self._postprocessed(name, rollout) for name, rollout in sample.rollouts.items()}
-        return MultiAgentBatch.wrap_as_needed(batches, run.env_steps - before)
+        return {name: self._postprocessed(name, rollout) for name, rollout in sample.rollouts.items()}
 
     def _postprocessed(self, name: str, rollout: Any) -> SampleBatch:
         """The trajectories of a policy, as it wants to learn them."""
