@@ -99,7 +99,9 @@ def test_each_part_is_called_at_its_moment():
         before_loss_init=noted("late"),
         _after_loss_init=noted("after"),
         postprocess_fn=noted("postprocess", lambda policy, batch, others, episode: batch),
-        extra_action_out_fn=noted("out", lambda policy, seen, states, model, distribution: {"one": torch.ones(len(seen))}),
+        extra_action_out_fn=noted(
+            "out", lambda policy, seen, states, model, distribution: {"one": torch.ones(len(seen))}
+        ),
         extra_grad_process_fn=noted("gradients", lambda policy, optimizer, loss: {"loss": loss.item()}),
         extra_learn_fetches_fn=noted("fetches", lambda policy: {"td_error": torch.ones(2)}),
         stats_fn=noted("stats", lambda policy, batch: {"mean": torch.tensor(2.0)}),
@@ -183,7 +185,9 @@ def test_own_gradient_functions_take_the_place_of_the_step():
     def apply(policy, gradients):
         called.append(len(gradients))
 
-    policy = made(build_policy_class("Mine", "torch", loss_fn=score, compute_gradients_fn=compute, apply_gradients_fn=apply))
+    policy = made(
+        build_policy_class("Mine", "torch", loss_fn=score, compute_gradients_fn=compute, apply_gradients_fn=apply)
+    )
     before = policy.get_weights()
     policy.learn_on_batch(rows())
     assert called == ["compute", len(list(policy.model.parameters()))]

@@ -116,7 +116,8 @@ def step_on(learner: PPO | A2C | Reinforce, data: Any) -> dict[str, float | None
     """Makes one gradient step; returns the means of what the loss measured."""
     learner.forward.refresh()
     cfg, means = learner.now(), Means()
-    means.add(gradient_step(learner.forward, learner.loss, data, learner.optimizer, cfg, learner.closed_form))
+    loss: Any = learner.loss
+    means.add(gradient_step(learner.forward, loss, data, learner.optimizer, cfg, learner.closed_form))
     learner.updates += 1
     return {**means.result(), "lr": cfg.lr}
 
@@ -124,10 +125,9 @@ def step_on(learner: PPO | A2C | Reinforce, data: Any) -> dict[str, float | None
 def gradient_of(learner: PPO | A2C | Reinforce, data: Any) -> tuple[Tensor, dict[str, float | None]]:
     """Computes the gradient of all weights in one vector ``[W]``, and what the loss measured; the weights stay."""
     learner.forward.refresh()
+    loss: Any = learner.loss
     means = Means()
-    means.add(
-        compute_gradients(learner.forward, learner.loss, data, learner.optimizer, learner.now(), learner.closed_form)
-    )
+    means.add(compute_gradients(learner.forward, loss, data, learner.optimizer, learner.now(), learner.closed_form))
     return learner.optimizer.read_gradient(), means.result()
 
 
