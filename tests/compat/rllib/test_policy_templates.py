@@ -170,7 +170,9 @@ def test_other_optimizers_are_refused_with_what_to_do(make, told):
 
 
 def test_losses_and_optimizers_must_be_as_many():
-    two = lambda policy, model, dist_class, batch: [model(batch)[0].sum()] * 2
+    def two(policy, model, dist_class, batch):
+        return [model(batch)[0].sum()] * 2
+
     with pytest.raises(ConfigError, match="2 losses and 1 optimizers"):
         made(build_policy_class("Mine", "torch", loss_fn=two)).learn_on_batch(rows())
 

@@ -56,6 +56,13 @@ class ScriptLossConfig(ScriptPolicyConfig):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
         """Builds the script's policy, and the actor that plays by its model, or by its own way to act."""
+        if "buffer_size" in self.config or "replay_buffer_config" in self.config:
+            raise ConfigError(
+                f"policy {name!r}: {self.policy_class.__name__} has a loss of its own, which learns from what was just "
+                "played, and this trainer learns from replay: train it by PGTrainer, A2CTrainer or PPOTrainer "
+                "(build_trainer without a base does), or write a rookery.extend.Algorithm with replay "
+                "(docs/how-to/own-algorithm.md)"
+            )
         chance = Chance(int(torch.randint(2**31, (), generator=generator)))
         policy = made_policy(self, obs, action, chance)
         assert isinstance(policy, TorchPolicy)
@@ -230,13 +237,6 @@ class ScriptLoss(ScriptLearning):
     def __init__(self, policy: Actor, cfg: ScriptPolicyConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         self.rng = streams.generator(Role.LEARNER, name)
-        if "buffer_size" in cfg.config or "replay_buffer_config" in cfg.config:
-            raise ConfigError(
-                f"policy {name!r}: {type(self.script_policy).__name__} has a loss of its own, which learns from what "
-                "was just played, and this trainer learns from replay: train it by PGTrainer, A2CTrainer or PPOTrainer "
-                "(build_trainer without a base does), or write a rookery.extend.Algorithm with replay "
-                "(docs/how-to/own-algorithm.md)"
-            )
 
     @property
     def torch_policy(self) -> TorchPolicy:
