@@ -471,10 +471,11 @@ DIFFERS = {
 }
 """What may differ between a trainer and its copy from a checkpoint, with the reason why nothing is lost."""
 
-WORKSPACE = {"BatchedCartPole": ("_both _inertia _sin _thrust _work _change _reach _fallen"),
+WORKSPACE = {"WorkerPolicy": "acted",  # counts from when it was made
+             "BatchedCartPole": ("_both _inertia _sin _thrust _work _change _reach _fallen"),
              "BatchedArena": ("_index _target _target1 _target2 _free _free1 _free2 _trails _other_free _apart _quiet "
                               "_new _seen _event _visit _quiet_number _new_number")}  # fmt: skip
-"""Arrays that every step writes before it reads them."""
+"""Arrays that every step writes before it reads them, and what is no state."""
 
 
 def pieces(thing):

@@ -14,6 +14,7 @@ from torch import nn
 from rookery.compat.rllib import finder, not_here
 from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
+from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.env_making import EnvMaker
 from rookery.compat.rllib.envs import ExternalEnv, MultiAgentEnv, TaskSettableEnv, VectorEnv
 from rookery.compat.rllib.example_envs import SimpleCorridor
@@ -325,3 +326,12 @@ def test_the_end_of_an_episode_is_in_its_latest_rows() -> None:
     result = PPOTrainer(env=SimpleCorridor, config=config).train()
     assert ends[0] is False and True in ends
     assert result["custom_metrics"]["default_policy"] == {"rows": 40}
+
+
+def test_batches_do_not_hang_on_one_draw_of_a_mapping_that_draws() -> None:
+    policies = dict.fromkeys(("one", "two"))
+    rng = np.random.default_rng(0)
+    section = {"policies": policies, "policy_mapping_fn": lambda agent: ("one", "two")[rng.integers(2)]}
+    for _ in range(5):
+        told = translated("PPO", {"env": Pair, "multiagent": section}, agents=list(range(4)))
+        assert told.settings["algorithm.batch_size"] == 8000 and not told.policies["two"].settings

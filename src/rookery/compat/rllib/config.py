@@ -43,6 +43,9 @@ PRESET = "preset rllib2021"
 GIVEN = "rllib config"
 """What the layer of the keys that somebody set is called."""
 
+ASKED = 32
+"""How often it is asked who plays whom, before anything is played."""
+
 MOST_KEYS = 60
 """From so many keys of the defaults on, a dict is taken for a changed copy of them."""
 
@@ -465,16 +468,16 @@ class _AskedMapping:
 def _counts(
     policies: Mapping[str, PolicyEntry], mapping: PolicyMapping | None, agents: Sequence[Any] | None
 ) -> dict[str, int]:
-    """Gives how many agents each policy plays, as far as that can be known before playing; 1 else."""
+    """Gives how many agents each policy plays, on average where chance decides, as far as that is known; 1 else."""
     counts = dict.fromkeys(policies, 0)
-    for agent in agents or ():
+    for agent in [*(agents or ())] * ASKED:
         try:
             name = mapping(agent, None) if mapping is not None else str(agent)
         except Exception:  # a function that looks at its episode
             return dict.fromkeys(policies, 1)
         name = name if name in counts else next(iter(counts))
         counts[name] += 1
-    return {name: max(count, 1) for name, count in counts.items()}
+    return {name: max(round(count / ASKED), 1) for name, count in counts.items()}
 
 
 def _entries(
