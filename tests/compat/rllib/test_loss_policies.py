@@ -260,6 +260,10 @@ def test_hand_written_policies_are_told_of_their_last_action_and_reward():
             seen.append((float(obs_batch[0][0]), prev_action_batch[0].copy(), float(prev_reward_batch[0])))
             return np.full((len(obs_batch), 1), 1.5 + len(seen) % 3), [], {}
 
+        def learn_on_batch(self, samples):
+            assert np.allclose(samples["actions"][:, 0], samples["rewards"])
+            return {}
+
     trainer = build_trainer("Own", default_policy=Counting)(env=Reach, config={**SMALL, "train_batch_size": 20})
     assert isinstance(trainer.rookery.policies["default_policy"], ScriptActor)
     trainer.train()
