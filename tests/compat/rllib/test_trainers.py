@@ -470,7 +470,7 @@ def test_the_loss_of_a_model_stands_on_that_of_its_algorithm(cls):
     Pulled.seen = []
     own = SMALL if cls is PPOTrainer else {"num_workers": 0, "rollout_fragment_length": 20, "train_batch_size": 40}
     model = {"custom_model": Pulled, "custom_model_config": {"pull": 1.0}}
-    trainer = cls(config={**own, "env": "CartPole-v0", "lr": 0.1, "model": model})
+    trainer = cls(config={**own, "env": "CartPole-v0", "lr": 0.1, "model": model, "seed": 1})
     result = [trainer.train() for _ in range(4)][-1]
     assert trainer.get_policy().model.extra.item() > 0.2
     told = result["info"]["learner"]["default_policy"]["learner_stats"]["model"]
