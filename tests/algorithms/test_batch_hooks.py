@@ -26,8 +26,9 @@ class Counts(BatchHook):
     def __init__(self):
         self.seen = {"before_targets": 0, "before_update": 0}
 
-    def before_targets(self, learner, rollout):
+    def before_targets(self, learner, rollout, rollouts):
         self.seen["before_targets"] += rollout.num_decisions
+        assert rollouts[learner.name].num_decisions == rollout.num_decisions
         return rollout
 
     def before_update(self, learner, batch):
@@ -39,7 +40,7 @@ class Counts(BatchHook):
 class Unpaid(BatchHook):
     """Takes all rewards away."""
 
-    def before_targets(self, learner, rollout):
+    def before_targets(self, learner, rollout, rollouts):
         return replace(rollout, reward=torch.zeros_like(rollout.reward))
 
 

@@ -66,11 +66,10 @@ BatchT = TypeVar("BatchT")
 class BatchHook:
     """Sees what a learner is about to learn from, and may give something else; a subclass overrides what it needs."""
 
-    def played(self, learner: Algorithm[Any], rollouts: Mapping[str, Rollout]) -> None:
-        """Sees what was played, by policy, of all policies that are about to learn, before the first of them does."""
-
-    def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
-        """Gives the experience that targets are made of, or that is put into replay, as it is to be taken."""
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
+        """Gives the experience that targets are made of, or that is put into replay, as it is to be taken; `rollouts`
+        are what all policies have played that learn in the same update, by name, as it was played.
+        """
         return rollout
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
@@ -121,15 +120,10 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         self.staleness = 0
         """By how many updates the weights that play may be older than those that learn. The trainer sets it."""
 
-    def show_played(self, rollouts: Mapping[str, Rollout]) -> None:
-        """Shows `hooks` what all policies have played. The trainer asks before any of them learns."""
-        for hook in self.hooks:
-            hook.played(self, rollouts)
-
-    def before_targets(self, rollout: Rollout) -> Rollout:
+    def before_targets(self, rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
         """Shows `hooks` what was played, before anything is made of it. The trainer asks before `training_step`."""
         for hook in self.hooks:
-            rollout = hook.before_targets(self, rollout)
+            rollout = hook.before_targets(self, rollout, rollouts)
         return rollout
 
     def before_update(self, batch: BatchT) -> BatchT:

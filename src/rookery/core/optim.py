@@ -108,14 +108,6 @@ class Optimizer(ABC):
         for name, value in state.items():
             getattr(self, name).copy_(value)
 
-    def read_gradient(self) -> Tensor:
-        """Returns a copy ``[W]`` of the gradient that `compute_gradients` has left."""
-        return self.flat.grad.clone()
-
-    def write_gradient(self, gradient: Tensor) -> None:
-        """Puts a vector ``[W]`` in the place of the gradient, for `apply_gradients` to step along."""
-        self.flat.grad.copy_(gradient)
-
     def read_skipped(self) -> tuple[int, int]:
         """Reads the steps skipped so far, and how many of them are the latest in a row.
 

@@ -138,10 +138,8 @@ class Trainer(Run):
                         self.introduce(sample.newcomers)
                     if sample.rollouts and self.config.sampling.staleness:  # the next are played meanwhile
                         self.pool.play_ahead(ahead(self, progress))
-                    for name in sample.rollouts:
-                        self.learners[name].show_played(sample.rollouts)
                     for name, rollout in sample.rollouts.items():
-                        progress.note(name, self._learn(name, rollout), rollout)
+                        progress.note(name, self._learn(name, sample.rollouts), rollout)
                     self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
                     if self.resting:
                         self._learn_from_replay(None, progress)
@@ -176,13 +174,13 @@ class Trainer(Run):
             self.run_dir.record(result, self.config.logging.tensorboard)
         return result
 
-    def _learn(self, name: str, rollout: Rollout) -> Row:
+    def _learn(self, name: str, rollouts: Mapping[str, Rollout]) -> Row:
         """One update of one policy; its observation statistics move afterwards, and only here."""
         learner = self.learners[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
-        rollout = self.staging.send_rollout(rollout)
+        rollout = self.staging.send_rollout(rollouts[name])
         with self.timers["training_step"], threads_for(learner, self.threads[name]):
-            row = learner.training_step(learner.before_targets(rollout))
+            row = learner.training_step(learner.before_targets(rollout, rollouts))
         if self.config.sampling.staleness:
             row["stale_fraction"] = self.pool.stale_fraction(name, rollout)
         self.count_learned(name, rollout)

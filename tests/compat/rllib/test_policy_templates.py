@@ -293,9 +293,9 @@ def test_a_target_follows_its_model():
     TorchPolicy.__init__(policy, SEEN, ACTIONS, CONFIG, model=model, loss=score, action_distribution_class=None)
     policy.target_model = target
     mixins.TargetNetworkMixin.__init__(policy)
-    far = sum(float((a - b).abs().sum()) for a, b in zip(model.parameters(), target.parameters()))
+    far = sum((a - b).detach().abs().sum().item() for a, b in zip(model.parameters(), target.parameters()))
     policy.update_target(0.5)
-    half = sum(float((a - b).abs().sum()) for a, b in zip(model.parameters(), target.parameters()))
+    half = sum((a - b).detach().abs().sum().item() for a, b in zip(model.parameters(), target.parameters()))
     assert half == pytest.approx(far / 2, rel=1e-4)
     policy.update_target()
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), target.parameters()))

@@ -97,7 +97,7 @@ class ClippedRewards(BatchHook):
     def __init__(self, bound: float | None) -> None:
         self.bound = bound
 
-    def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
         """Returns a rollout with smaller rewards."""
         reward = rollout.reward.sign() if self.bound is None else rollout.reward.clamp(-self.bound, self.bound)
         return replace(rollout, reward=reward)
@@ -132,7 +132,7 @@ class LearnHook(BatchHook):
     def _policy(self) -> Any:
         return self.trainer.policy_facades[self.name]
 
-    def played(self, learner: Algorithm[Any], rollouts: Mapping[str, Rollout]) -> None:
+    def take_down(self, learner: Algorithm[Any], rollouts: Mapping[str, Rollout]) -> None:
         """Takes down the trajectories that were played; a policy of a script looks at its own itself."""
         self.rollouts = rollouts
         rollout = rollouts[self.name]
@@ -166,8 +166,16 @@ class LearnHook(BatchHook):
                         found[hook.seat(other.slot)[1]] = (hook._policy, other.batch)
         return found
 
-    def before_targets(self, learner: Algorithm[Any], rollout: Rollout) -> Rollout:
-        """Tells of trajectories whose targets come later, and of everything that was played."""
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
+        """Tells of trajectories whose targets come later, and of everything that was played. The hook of the first policy
+        that learns has those of all policies take down their trajectories.
+        """
+        if self.rollouts is not rollouts:
+            learners = self.trainer.rookery.learners
+            for name in rollouts:
+                for hook in learners[name].hooks:
+                    if isinstance(hook, LearnHook):
+                        hook.take_down(learners[name], rollouts)
         self._rollout = rollout
         with_targets = hasattr(learner, "look_at") or (hasattr(learner, "targets") and learner.replay is None)
         if self._wanted["on_postprocess_trajectory"] and not with_targets:

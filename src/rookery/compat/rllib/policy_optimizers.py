@@ -95,7 +95,7 @@ class PolicyAdam:
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """Sets all gradients to 0."""
-        self.stepped.write_gradient(torch.zeros_like(self.stepped.flat.data))
+        self.stepped.flat.grad.zero_()
 
     def step(self, closure: Any = None) -> None:
         """Steps along the gradients that are there, unless they are not finite."""

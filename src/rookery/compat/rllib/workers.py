@@ -10,6 +10,7 @@ from rookery.compat.rllib.minibatches import do_minibatch_sgd
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rookery.compat.rllib.trajectories import Reading, trajectories
+from rookery.core.batch import Rollout
 from rookery.core.errors import ConfigError
 
 MOST_STEPS = 1_000_000_000
@@ -222,14 +223,12 @@ class RolloutWorker:
             self._trainer.welcome()
             sample = run.pool.sample(MOST_STEPS)
             run.count_played(sample)
-        for name in sample.rollouts:
-            run.learners[name].show_played(sample.rollouts)
-        return {name: self._postprocessed(name, rollout) for name, rollout in sample.rollouts.items()}
+        return {name: self._postprocessed(name, sample.rollouts) for name in sample.rollouts}
 
-    def _postprocessed(self, name: str, rollout: Any) -> SampleBatch:
+    def _postprocessed(self, name: str, rollouts: Mapping[str, Rollout]) -> SampleBatch:
         """The trajectories of a policy, as it wants to learn them."""
         learner, policy = self._trainer.rookery.learners[name], self.policy_map[name]
-        rollout = learner.before_targets(rollout)
+        rollout = learner.before_targets(rollouts[name], rollouts)
         if hasattr(learner, "postprocessed"):
             found: SampleBatch = learner.postprocessed(rollout)
             return found
