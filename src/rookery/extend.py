@@ -3,10 +3,11 @@
 Every name here is public: it keeps its name and its meaning from one version to the next. `docs/how-to/` shows the use.
 """
 
-from rookery.algorithms.actor_critic import ActorCritic, ValueColumn, advantage_targets
+from rookery.algorithms.actor_critic import ActorCritic, advantage_targets
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, BatchHook, Row
 from rookery.algorithms.ppo import ppo_loss
-from rookery.core.batch import Demand, Minibatch, Rollout, Transitions
+from rookery.algorithms.rewarding import add_signals
+from rookery.core.batch import Decisions, Demand, Minibatch, Rollout, Transitions
 from rookery.core.flat import Flat, flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.native import best_build
@@ -45,6 +46,9 @@ from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.replay import Replay, ReplaySettings
 from rookery.rollout.hooks import EpisodeListener
+from rookery.signals.learned import LearnedConfig, LearnedSignal
+from rookery.signals.rewards import SignalsConfig
+from rookery.signals.signal import RewardSignal, SignalConfig, ValueColumn
 from rookery.tune.scheduler import Action, Scheduler, SchedulerConfig
 
 __all__ = [
@@ -57,6 +61,7 @@ __all__ = [
     "AtStart",
     "BatchHook",
     "ClosedForm",
+    "Decisions",
     "Demand",
     "Distribution",
     "EpisodeListener",
@@ -67,6 +72,8 @@ __all__ = [
     "HeadSpec",
     "Inputs",
     "Kind",
+    "LearnedConfig",
+    "LearnedSignal",
     "Means",
     "Metrics",
     "Minibatch",
@@ -84,6 +91,7 @@ __all__ = [
     "ReplayBuffer",
     "ReplayConfig",
     "ReplaySettings",
+    "RewardSignal",
     "Role",
     "Rollout",
     "Row",
@@ -93,6 +101,8 @@ __all__ = [
     "SchedulerConfig",
     "SeedPlan",
     "Settings",
+    "SignalConfig",
+    "SignalsConfig",
     "Stateful",
     "Step",
     "Streams",
@@ -102,6 +112,7 @@ __all__ = [
     "Transitions",
     "ValueColumn",
     "VectorEnv",
+    "add_signals",
     "advantage_targets",
     "apply_gradients",
     "attach",

@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from rookery.algorithms.actor_critic import (
     ActorCritic,
-    ValueColumn,
     advantage_targets,
     importance_metrics,
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
@@ -31,6 +31,8 @@ from rookery.models.heads import Outputs
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
+from rookery.signals.rewards import SignalsConfig
+from rookery.signals.signal import ValueColumn
 from rookery.signals.value_scale import ValueScale
 
 
@@ -66,6 +68,8 @@ class A2CConfig(AlgorithmConfig):
     """Decay of RMSprop's mean square."""
     rms_eps: PositiveFloat = 1e-5
     """Added to RMSprop's mean square, inside the root."""
+    signals: SignalsConfig = field(default_factory=SignalsConfig)
+    """What rewards the policy beside the environment."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """The networks."""
 
@@ -126,7 +130,7 @@ def a2c_gradient(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> OutputGr
 class A2C(Algorithm[A2CConfig]):
     """The algorithm: `training_step` is one round of Algorithm S3 of the paper, all actors in step."""
 
-    saved = ("net", "optimizer", "return_scale", "value_scale")
+    saved = ("net", "optimizer", "signals", "return_scale", "value_scale")
     fixed = ("forward",)
     corrects_staleness = True
     learns_memory = True
@@ -136,7 +140,8 @@ class A2C(Algorithm[A2CConfig]):
     def __init__(self, policy: Policy, cfg: A2CConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
-        self.net = ActorCritic(policy, cfg.model, generator)
+        self.signals = add_signals(self, cfg.signals)
+        self.net = ActorCritic(policy, cfg.model, generator, columns=len(self.columns))
         self.optimizer = RMSprop(flatten(self.net.parts), alpha=cfg.rms_alpha, eps=cfg.rms_eps)
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
@@ -147,6 +152,15 @@ class A2C(Algorithm[A2CConfig]):
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
 
+    @property
+    def columns(self) -> tuple[ValueColumn, ...]:
+        """The reward signals whose values are learned, that of the environment first."""
+        return self.signals.columns(self.cfg.gamma)
+
+    def summary(self) -> Row:
+        """Reports what signals have given and learned."""
+        return self.signals.summary()
+
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then one gradient step on all rows."""
         cfg = self.now()
@@ -154,8 +168,8 @@ class A2C(Algorithm[A2CConfig]):
         data = advantage_targets(
             self.forward,
             rollout,
-            reward / self.value_scale.unit,
-            (ValueColumn(cfg.gamma),),
+            self.signals.rewards(rollout, reward) / self.value_scale.unit,
+            self.columns,
             gae_lambda=cfg.gae_lambda,
             stale=self.staleness > 0,
         )

@@ -21,6 +21,7 @@ from rookery.models.recall import put_together, rows_of
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
+from rookery.signals.signal import ValueColumn
 
 RHO_BAR = 2.0
 """Largest importance weight of a decision. It decides what is learned, so it should hardly ever cut: between the
@@ -120,19 +121,6 @@ def _inputs(batch: Minibatch) -> Inputs:
 
 
 @dataclass(frozen=True)
-class ValueColumn:
-    """A reward signal as its values are learned.
-
-    Attributes:
-        gamma: Discount of its rewards.
-        strength: What its advantages count in the policy's loss.
-    """
-
-    gamma: float
-    strength: float = 1.0
-
-
-@dataclass(frozen=True)
 class RolloutValues:
     """Holds what the networks say about a rollout before an update.
 
@@ -184,6 +172,28 @@ def following_values(rollout: Rollout, value: Tensor, last_value: Tensor, final_
     if final_value is not None:
         next_value[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = final_value
     return next_value.masked_fill_(rollout.terminated.unsqueeze(-1), 0.0)
+
+
+def beyond_episodes(
+    rollout: Rollout, value: Tensor, next_value: Tensor, ended: Tensor, columns: Sequence[ValueColumn]
+) -> tuple[Tensor, Tensor]:
+    """Gives what came after each decision, and where sums stop, both ``[T, F, S]``, where returns of some signals go on
+    through the ends of episodes: the next episode's first value follows. Where a fragment ends with an episode nobody
+    knows that one; the value of the decision itself stands for it.
+
+    Args:
+        rollout: The experience.
+        value: ``[T, F, S]`` of the observations that were decided on.
+        next_value: ``[T, F, S]`` within episodes.
+        ended: ``[T, F, 1]`` where they end, or fragments do.
+        columns: The S signals.
+    """
+    goes_on = torch.tensor([not column.episodic for column in columns], device=value.device)
+    over = (rollout.terminated | rollout.truncated).unsqueeze(-1)
+    last = rollout.last.unsqueeze(-1)
+    onward = torch.where(last, value, following(value, value[-1]))
+    next_value = torch.where(goes_on & over, onward, next_value)
+    return next_value, torch.where(goes_on, last, ended)
 
 
 def _values_along(
@@ -273,17 +283,19 @@ def advantage_targets(
     only = columns[0] if len(columns) == 1 else None
     gamma = only.gamma if only else value.new_tensor([column.gamma for column in columns])
     ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
-    sequences = memory = None
+    next_value, sequences, memory = seen.next_value, None, None
+    if not all(column.episodic for column in columns):
+        next_value, ended = beyond_episodes(rollout, value, next_value, ended, columns)
     if policy.memory is not None:
         sequences, kept = rollout.sequences()
         memory = policy.learned(kept)
     if stale:
         logp = logp_now(forward, rollout, obs, sequences, memory)
         ratio = (logp - rollout.logp).exp()
-        played = reward, value, seen.next_value, ended, ratio.unsqueeze(-1)
+        played = reward, value, next_value, ended, ratio.unsqueeze(-1)
         advantage, target = vtrace(*played, gamma=gamma, gae_lambda=gae_lambda, rho_bar=RHO_BAR, c_bar=C_BAR)
     else:
-        advantage = gae(reward, value, seen.next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
+        advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
         target = advantage + value
     if only and only.strength == 1:
         advantage = advantage.squeeze(-1)

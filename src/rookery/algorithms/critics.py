@@ -35,6 +35,7 @@ from rookery.native.critics import action_values
 from rookery.native.forward import Forward, NetworkKernels, attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import ReplaySettings
+from rookery.signals.rewards import SignalsConfig
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 BatchT = TypeVar("BatchT", bound="StateAction")
@@ -66,6 +67,8 @@ class CriticSettings(ReplaySettings):
     """How far target networks follow when they do."""
     critic: Structural[CriticConfig] = field(default_factory=CriticConfig)
     """The critics."""
+    signals: SignalsConfig = field(default_factory=SignalsConfig)
+    """What rewards the policy beside the environment."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from rookery.algorithms.critics import (
     target_of,
 )
 from rookery.algorithms.experience import Experience
+from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Rollout, TensorTree, Transitions
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
@@ -92,7 +93,7 @@ def actor_loss(q: Tensor, rows: Transitions, cfg: DDPGConfig) -> tuple[Tensor, M
 class DDPG(Algorithm[DDPGConfig]):
     """Learns critics and an actor from replay: `learn` is the inner loop of Algorithm 1."""
 
-    saved = ("critics", "actor_target", "actor_optimizer", "rng", "replay")
+    saved = ("critics", "actor_target", "actor_optimizer", "rng", "replay", "signals")
     fixed = ("actor", "target_forward", "_actor_target_data")
     corrects_staleness = True  # whose play it is does not matter
     replay: Replay
@@ -100,6 +101,7 @@ class DDPG(Algorithm[DDPGConfig]):
     def __init__(self, policy: Policy, cfg: DDPGConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         self.replay = Replay(policy, cfg, streams, name)
+        self.signals = add_signals(self, cfg.signals)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_target, self._actor_target_data = target_of(policy)
@@ -133,7 +135,7 @@ class DDPG(Algorithm[DDPGConfig]):
     def summary(self) -> Row:
         """Reports the gradient steps since the last call."""
         skipped = self.check_finite(self.actor_optimizer) + self.check_finite(self.critics.optimizer)
-        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **self.signals.summary()}
 
     def learn_critics(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """Makes a gradient step towards the value of what the target actor would do next."""

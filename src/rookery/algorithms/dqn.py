@@ -28,6 +28,7 @@ from rookery.algorithms.q_values import (
     played,
     values_of,
 )
+from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Rollout, TensorTree, Transitions, flat
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
@@ -53,6 +54,7 @@ from rookery.native.td import TDRows
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay, ReplaySettings
+from rookery.signals.rewards import SignalsConfig
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     """The target network."""
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     """How actions are tried out."""
+    signals: SignalsConfig = field(default_factory=SignalsConfig)
+    """What rewards the policy beside the environment."""
 
     @property
     def target_every(self) -> int:
@@ -141,7 +145,7 @@ class DQN(Algorithm[DQNConfig]):
         replay: What was played, and the pace of learning.
     """
 
-    saved = ("target_net", "optimizer", "exploration", "rng", "replay")
+    saved = ("target_net", "optimizer", "exploration", "rng", "replay", "signals")
     fixed = ("net", "forward", "target_data", "target_forward", "estimate")
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
@@ -153,6 +157,7 @@ class DQN(Algorithm[DQNConfig]):
         head = policy.head
         assert isinstance(head, QHead)
         self.replay = Replay(policy, cfg, streams, name)
+        self.signals = add_signals(self, cfg.signals)
         self.rng = streams.generator(Role.LEARNER, name)
         self.net = QNetwork(head, policy.trunk, policy.memory, cfg.model)
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=cfg.adam_eps)
@@ -285,7 +290,7 @@ class DQN(Algorithm[DQNConfig]):
         """Reports the gradient steps since the last call, and how actions are tried out."""
         skipped = self.check_finite(self.optimizer)
         row = {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
-        return {**row, "lr": self.now().lr, **self.exploration.metrics}
+        return {**row, "lr": self.now().lr, **self.exploration.metrics, **self.signals.summary()}
 
 
 def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:

@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from rookery.algorithms.actor_critic import (
     ActorCritic,
-    ValueColumn,
     advantage_targets,
     importance_metrics,
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
@@ -33,6 +33,8 @@ from rookery.native.forward import attach
 from rookery.native.ppo import ppo_kernel
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
+from rookery.signals.rewards import SignalsConfig
+from rookery.signals.signal import ValueColumn
 from rookery.signals.value_scale import ValueScale
 
 
@@ -89,6 +91,8 @@ class PPOConfig(AlgorithmConfig):
     """
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
+    signals: SignalsConfig = field(default_factory=SignalsConfig)
+    """What rewards the policy beside the environment."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """The networks."""
 
@@ -207,7 +211,7 @@ def standardized(data: Minibatch) -> Minibatch:
 class PPO(Algorithm[PPOConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
-    saved = ("net", "optimizer", "return_scale", "value_scale", "rng", "kl_coef")
+    saved = ("net", "optimizer", "signals", "return_scale", "value_scale", "rng", "kl_coef")
     fixed = ("forward",)
     corrects_staleness = True
     learns_memory = True
@@ -216,6 +220,7 @@ class PPO(Algorithm[PPOConfig]):
 
     def __init__(self, policy: Policy, cfg: PPOConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
+        self.signals = add_signals(self, cfg.signals)
         self.net = self.make_net()
         self.optimizer = self.make_optimizer()
         self.forward = attach(self.net)
@@ -227,8 +232,8 @@ class PPO(Algorithm[PPOConfig]):
 
     @property
     def columns(self) -> Sequence[ValueColumn]:
-        """The reward signals whose values are learned: that of the environment; a subclass may add others."""
-        return (ValueColumn(self.cfg.gamma),)
+        """The reward signals whose values are learned, that of the environment first; a subclass may add others."""
+        return self.signals.columns(self.cfg.gamma)
 
     def make_net(self) -> ActorCritic:
         """Builds the networks; a subclass may build others."""
@@ -278,10 +283,14 @@ class PPO(Algorithm[PPOConfig]):
             "updates": self.updates,
         }
 
+    def summary(self) -> Row:
+        """Reports what signals have given and learned."""
+        return self.signals.summary()
+
     def rewards(self, rollout: Rollout) -> Tensor:
         """Gives the rewards of a rollout, ``[T, F, S]``, a column for each of `columns`, the environment's first."""
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
-        return reward.unsqueeze(-1)
+        return self.signals.rewards(rollout, reward)
 
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> Minibatch:

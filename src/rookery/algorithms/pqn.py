@@ -17,6 +17,7 @@ from torch import Tensor
 from rookery.algorithms.actor_critic import following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.q_values import QBatch, QNetwork, only_played, played, values_of
+from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
@@ -30,6 +31,7 @@ from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
+from rookery.signals.rewards import SignalsConfig
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class PQNConfig(AlgorithmConfig):
     """Longest gradient; longer ones are scaled down. None = any."""
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
+    signals: SignalsConfig = field(default_factory=SignalsConfig)
+    """What rewards the policy beside the environment."""
     model: ModelConfig = field(default_factory=lambda: ModelConfig(activation="relu", layer_norm=True))
     """The network."""
 
@@ -85,7 +89,7 @@ def pqn_gradient(values: Tensor, batch: QBatch, cfg: Any) -> OutputGradients:
 class PQN(Algorithm[PQNConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
-    saved = ("optimizer", "rng")
+    saved = ("optimizer", "rng", "signals")
     fixed = ("net", "forward")
     corrects_staleness = True  # its targets take no account of whose play it was, old or new
     loss = staticmethod(pqn_loss)
@@ -93,6 +97,7 @@ class PQN(Algorithm[PQNConfig]):
 
     def __init__(self, policy: Policy, cfg: PQNConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
+        self.signals = add_signals(self, cfg.signals)
         assert isinstance(policy.head, QHead)
         self.net = QNetwork(policy.head, policy.trunk, None, cfg.model)
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=cfg.adam_eps)
@@ -109,6 +114,10 @@ class PQN(Algorithm[PQNConfig]):
     def rows_per_step(self) -> int:
         """Returns the size of a minibatch."""
         return self.cfg.minibatch_size
+
+    def summary(self) -> Row:
+        """Reports what signals have given and learned."""
+        return self.signals.summary()
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.errors import TrainingError
 from rookery.core.flat import flatten
@@ -38,6 +39,7 @@ from rookery.models.distributions import Distribution
 from rookery.models.structure import Structure
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
+from rookery.signals.rewards import SignalsConfig
 
 FRAGMENT = 128
 """Decisions in a row of one slot in the rollout. It decides about memory alone: episodes are put together again."""
@@ -66,6 +68,8 @@ class ReinforceConfig(AlgorithmConfig):
     """Longest gradient; longer ones are scaled down. None = any."""
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
+    signals: SignalsConfig = field(default_factory=SignalsConfig)
+    """What rewards the policy beside the environment."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """The network."""
 
@@ -159,13 +163,14 @@ class Scorer:
 class Reinforce(Algorithm[ReinforceConfig]):
     """The algorithm: `training_step` keeps what has no end yet and makes one gradient step on what has."""
 
-    saved = ("optimizer", "kept", "dropped")
+    saved = ("optimizer", "kept", "dropped", "signals")
     fixed = ("forward",)
     loss = staticmethod(reinforce_loss)
     closed_form = ClosedForm(reinforce_loss, reinforce_gradient)
 
     def __init__(self, policy: Policy, cfg: ReinforceConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
+        self.signals = add_signals(self, cfg.signals)
         self.forward = attach(Scorer(policy))
         self.optimizer = Adam(flatten([policy.head, policy.trunk]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.kept: dict[str, Any] = {}
@@ -177,6 +182,10 @@ class Reinforce(Algorithm[ReinforceConfig]):
     def demand(self) -> Demand:
         """`batch_size` decisions an update."""
         return Demand(FRAGMENT, self.cfg.batch_size)
+
+    def summary(self) -> Row:
+        """Reports what signals have given and learned."""
+        return self.signals.summary()
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update from the episodes that are over now; none if there are no such."""

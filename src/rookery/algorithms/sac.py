@@ -31,6 +31,7 @@ from rookery.algorithms.critics import (
     named,
 )
 from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
+from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
@@ -254,7 +255,7 @@ class Temperature(nn.Module):
 class SAC(Algorithm[SACConfig]):
     """Learns critics, an actor and a temperature from replay: `learn` is the inner loop of Algorithm 1."""
 
-    saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng", "replay")
+    saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng", "replay", "signals")
     fixed = ("actor",)
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
@@ -264,6 +265,7 @@ class SAC(Algorithm[SACConfig]):
         super().__init__(policy, cfg, streams, name)
         self._check_actions()
         self.replay = Replay(policy, cfg, streams, name)
+        self.signals = add_signals(self, cfg.signals)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_optimizer = self._adam(policy)
@@ -308,7 +310,7 @@ class SAC(Algorithm[SACConfig]):
         """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
         cfg = self.now()
         for _ in range(gradient_steps):
-            rows, alpha = self.before_update(self.experience(cfg)), self.alpha(cfg)
+            rows, alpha = self.experience(cfg), self.alpha(cfg)
             metrics = (self.learn_discrete if cfg.discrete else self.learn_continuous)(rows, alpha, cfg)
             self.replay.update_priorities(rows.row, metrics.pop("priority"), rows.fragment)
             entropy = metrics["entropy"]
@@ -329,7 +331,7 @@ class SAC(Algorithm[SACConfig]):
         """Reports the gradient steps since the last call."""
         several = (self.actor_optimizer, self.critics.optimizer, self.temperature_optimizer)
         skipped = sum(self.check_finite(optimizer) for optimizer in several if optimizer is not None)
-        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **self.signals.summary()}
 
     def alpha(self, cfg: SACConfig) -> Tensor:
         """Returns the temperature now."""
@@ -341,11 +343,13 @@ class SAC(Algorithm[SACConfig]):
         """Draws what a gradient step learns from: decisions, or sequences of them for a policy that remembers."""
         window: dict[str, Any] = {"n_step": cfg.n_step, "gamma": cfg.gamma}
         if not self.policy.memory_size:
-            return Experience(**vars(self.replay.sample(cfg.batch_size, **window, beta=cfg.replay.beta)))
+            drawn = self.before_update(self.replay.sample(cfg.batch_size, **window, beta=cfg.replay.beta))
+            return Experience(**vars(drawn))
         burn_in = cfg.replay.burn_in
         length = burn_in + cfg.model.memory.sequence_length
-        drawn = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
-        return sequence_experience(self.policy, drawn.rollout, drawn.row, drawn.weight, burn_in=burn_in, **window)
+        found = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)
+        found = self.before_update(found)
+        return sequence_experience(self.policy, found.rollout, found.row, found.weight, burn_in=burn_in, **window)
 
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""

@@ -378,7 +378,55 @@ class Transitions:
         return self if self.reward.device == device else _mapped(self, lambda _, tensor: tensor.to(device))
 
 
-Record = TypeVar("Record", bound=Rollout | Minibatch | Transitions)
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions, one a row, with what was seen next; all fields ``[N, ...]``.
+
+    Attributes:
+        obs: Raw observations decided on.
+        action: What was done, as it is stored.
+        next_obs: Raw observations after it, the final one where the episode was truncated.
+        terminated: Whether the episode has no future after it; what was seen then is not known, and `next_obs` means
+            nothing.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    next_obs: TensorTree
+    terminated: Tensor
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def at(self, rows: Tensor) -> Self:
+        """Gives the decisions of these numbers, int64 ``[n]``."""
+        return _mapped(self, lambda _, tensor: tensor.index_select(0, rows))
+
+    def to(self, device: torch.device) -> Self:
+        """Gives the same decisions with all tensors on `device`."""
+        return self if self.action.device == device else _mapped(self, lambda _, tensor: tensor.to(device))
+
+    def shuffled(self, size: int, rng: np.random.Generator, share: float = 1.0) -> Iterator[Self]:
+        """Gives the rows in random order, in near-equal parts of at most `size` rows; of a share only so many."""
+        count = max(round(share * len(self)), 1)
+        order = torch.from_numpy(rng.permutation(len(self))[:count]).to(self.action.device)
+        return map(self.at, order.tensor_split(-(-count // size)))
+
+
+@dataclass(frozen=True)
+class WindowSteps(Decisions):
+    """The decisions of windows of n steps, one by one.
+
+    Attributes:
+        window: ``[N]`` int64, which window a decision is of.
+        discount: ``[N]`` what a reward of it counts at the start of its window.
+    """
+
+    window: Tensor
+    discount: Tensor
+
+
+Record = TypeVar("Record", bound=Rollout | Minibatch | Transitions | Decisions)
 
 
 def _mapped(record: Record, function: Callable[[str, Tensor], Tensor]) -> Record:

@@ -32,6 +32,7 @@ class Role(IntEnum):
     EVALUATION = 6
     REPLAY = 7
     TUNE = 8
+    SIGNAL = 9
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from rookery.core.batch import Rollout, TensorTree, Transitions
+from rookery.core.batch import Rollout, TensorTree, Transitions, WindowSteps
 from rookery.core.errors import RookeryError
 from rookery.core.settings import (
     AtStart,
@@ -406,6 +406,33 @@ class ReplayBuffer(Stateful):
             discount=torch.from_numpy(discount),
             weight=weight,
             row=torch.from_numpy(serial),
+        )
+
+    def steps(self, row: Tensor, *, n_step: int, gamma: float) -> WindowSteps:
+        """Gives the decisions that windows consist of.
+
+        Args:
+            row: ``[N]`` serial numbers of the rows at which windows begin, as in `Transitions.row`.
+            n_step: The most decisions in a window.
+            gamma: Discount of a step.
+        """
+        rows = row.numpy() % self.capacity
+        window, discount = np.arange(len(rows)), np.ones(len(rows), np.float32)
+        parts = [(rows, window, discount)]
+        for _ in range(n_step - 1):
+            following = self.after.take(rows)
+            goes_on = (following != rows) & (following < self.capacity)
+            rows, window, discount = following[goes_on], window[goes_on], discount[goes_on] * np.float32(gamma)
+            parts.append((rows, window, discount))
+        rows, window, discount = (np.concatenate(column) for column in zip(*parts, strict=True))
+        following = self.after.take(rows)
+        return WindowSteps(
+            obs=tensors(self.observations.gather_rows(rows)),
+            action=torch.from_numpy(self.action.take(rows, axis=0)),
+            next_obs=tensors(self.observations.gather(following)),
+            terminated=torch.from_numpy(following == rows),
+            window=torch.from_numpy(window),
+            discount=torch.from_numpy(discount),
         )
 
     def _draw(self, number: int, beta: float) -> tuple[np.ndarray, np.ndarray, Tensor | None]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.batch import Rollout, Transitions
+from rookery.core.batch import Rollout, Transitions, WindowSteps
 from rookery.core.errors import ConfigError
 from rookery.core.state import Stateful
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig, SampledSequences
@@ -90,6 +90,18 @@ class Mixture(Stateful):
         parts = self._draw(number, lambda buffer, n: buffer.sample_sequences(n, length=length, beta=beta))
         weight, row = (_joined([getattr(part, name) for part in parts]) for name in ("weight", "row"))
         return SampledSequences(_joined_rollouts([part.rollout for part in parts]), weight, row)
+
+    def steps(self, row: Tensor, *, n_step: int, gamma: float) -> WindowSteps:
+        """Decisions that windows consist of, see `ReplayBuffer.steps`; in the order of buffers."""
+        source, serial = row.div(SOURCE, rounding_mode="floor"), row.remainder(SOURCE)
+        parts = []
+        for number, buffer in enumerate(self.buffers):
+            mine = (source == number).nonzero().squeeze(1)
+            if len(mine):
+                found = buffer.steps(serial[mine], n_step=n_step, gamma=gamma)
+                parts.append(replace(found, window=mine[found.window]))
+        names = WindowSteps.__dataclass_fields__
+        return WindowSteps(**{name: _joined([getattr(part, name) for part in parts]) for name in names})
 
     def _draw(self, number: int, draw: Callable[[ReplayBuffer, int], DrawnT]) -> list[DrawnT]:
         """Draws so many in all, from each buffer its part, and numbers rows as those of this buffer."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from rookery.core.batch import Demand, Rollout, Transitions
+from rookery.core.batch import Demand, Rollout, Transitions, WindowSteps
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Means, Metrics
@@ -138,6 +138,10 @@ class Replay(Stateful):
         if self.policy.normalizer is None:
             return rows
         return replace(rows, obs=self.policy.normalize(rows.obs), next_obs=self.policy.normalize(rows.next_obs))
+
+    def steps(self, rows: Transitions) -> WindowSteps:
+        """Gives the decisions that the windows of a batch consist of, raw, on the networks' device."""
+        return self.buffer.steps(rows.row.cpu(), n_step=self.cfg.n_step, gamma=self.cfg.gamma).to(self.device)
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
         """Draws sequences, on the networks' device; see `ReplayBuffer.sample_sequences`."""

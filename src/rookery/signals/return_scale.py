@@ -22,22 +22,29 @@ class ReturnScale(Stateful):
 
     Args:
         gamma: Discount of the return whose spread is measured.
+        clip: Largest size of a scaled reward; None = any.
     """
 
     saved = ("statistics", "running")
-    fixed = ("gamma",)
+    fixed = ("gamma", "clip")
 
-    def __init__(self, gamma: float) -> None:
+    def __init__(self, gamma: float, clip: float | None = CLIP) -> None:
         self.gamma = gamma
+        self.clip = clip
         self.statistics = RunningMeanStd(())
         self.running = np.zeros(0)
 
     def __call__(self, rollout: Rollout) -> Tensor:
-        """Takes the rollout into the statistics and returns its rewards ``[T, F]``, scaled and clipped to +-10."""
+        """Takes the rollout into the statistics and returns its rewards ``[T, F]``, scaled and clipped."""
         returns = self._discounted(rollout)
         self.statistics.update(torch.from_numpy(returns[rollout.valid.numpy(force=True)]))
-        deviation = float(torch.sqrt(self.statistics.var + 1e-8))
-        return (rollout.reward / deviation).clamp(-CLIP, CLIP)
+        reward = rollout.reward / self.deviation
+        return reward if self.clip is None else reward.clamp(-self.clip, self.clip)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of returns so far."""
+        return float(torch.sqrt(self.statistics.var + 1e-8))
 
     def _discounted(self, rollout: Rollout) -> np.ndarray:
         """The discounted sum of rewards up to each decision, ``[T, F]``, carried on from a slot's earlier fragments."""

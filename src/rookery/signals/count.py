@@ -1,0 +1,93 @@
+"""Counting (Tang et al. 2017, arXiv:1611.04717): a state is worth the more the more rarely it was seen.
+
+Observations count as one if random projections of them have equal signs (SimHash, eq. 2 of the paper); with many
+projections only equal observations, and very near ones, do. The reward is one over the root of the count (eq. 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from annotated_types import Interval
+from torch import Tensor, nn
+
+from rookery.core.batch import Decisions, TensorTree
+from rookery.core.device import device_of
+from rookery.core.seeding import Streams
+from rookery.core.settings import Structural
+from rookery.models.build import ModelConfig, build_trunk
+from rookery.policies.normalize import ObsNormalizer
+from rookery.policies.policy import Policy
+from rookery.signals.signal import RewardSignal, SignalConfig
+
+
+@dataclass(frozen=True)
+class CountConfig(SignalConfig):
+    """Settings of counting."""
+
+    signal: ClassVar[str] = "rookery.signals.count:Count"
+
+    bits: Structural[Annotated[int, Interval(ge=1, le=62)]] = 32
+    """Random projections: with fewer of them more observations count as one."""
+
+
+class Count(RewardSignal[CountConfig]):
+    """Rewards what is seen after a decision by one over the root of how often it was seen.
+
+    Attributes:
+        normalizer: Running mean and standard deviation of observations before the first count, which stay.
+        trunk: Lays observations out as numbers.
+        projection: ``[numbers, bits]``.
+        codes: ``[C]`` int64, all codes that were seen, ascending.
+        counts: ``[C]`` int64, how often.
+    """
+
+    episodic = False
+    saved = ("normalizer", "trunk", "projection", "codes", "counts")
+    fixed = ("powers",)
+
+    def __init__(self, policy: Policy, cfg: CountConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        generator, device = self.generator(streams), device_of(policy)
+        self.normalizer = ObsNormalizer(policy.obs_spec, 10.0, policy.model.entities).to(device)
+        self.trunk: nn.Module = build_trunk(self.normalizer.spec, ModelConfig(hidden=()), generator=generator).to(
+            device
+        )
+        width = self.trunk.num_features
+        assert isinstance(width, int)
+        self.projection = torch.randn(width, cfg.bits, generator=generator).to(device)
+        self.powers = (2 ** torch.arange(cfg.bits)).to(device)
+        self.codes = np.zeros(0, np.int64)
+        self.counts = np.zeros(0, np.int64)
+
+    @torch.no_grad()
+    def code(self, obs: TensorTree) -> np.ndarray:
+        """Gives a whole number for each of the raw observations, ``[N]`` int64."""
+        signs = self.trunk(self.normalizer(obs)) @ self.projection > 0
+        codes: np.ndarray = (signs * self.powers).sum(1).cpu().numpy()
+        return codes
+
+    def observe(self, played: Decisions) -> None:
+        """Counts what was seen after decisions."""
+        if not len(self.codes):
+            self.normalizer.update(played.obs)
+        found = self.code(played.next_obs)[~played.terminated.cpu().numpy()]
+        self.codes, place = np.unique(np.concatenate((self.codes, found)), return_inverse=True)
+        weight = np.concatenate((self.counts, np.ones(len(found), np.int64)))
+        self.counts = np.bincount(place, weight, len(self.codes)).astype(np.int64)
+
+    def reward(self, seen: Decisions) -> Tensor:
+        """Gives one over the root of the count, ``[N]``; 0 where the episode terminated."""
+        codes = self.code(seen.next_obs)
+        at = np.minimum(np.searchsorted(self.codes, codes), max(len(self.codes) - 1, 0))
+        there = self.codes[at] == codes if len(self.codes) else np.zeros(len(codes), bool)
+        count = np.where(there, self.counts[at], 1) if len(self.codes) else np.ones(len(codes), np.int64)
+        reward = torch.from_numpy(count.astype(np.float32) ** -0.5).to(seen.terminated.device)
+        return reward.masked_fill(seen.terminated, 0.0)
+
+    def summary(self) -> dict[str, float | int | None]:
+        """Says how many different observations were seen."""
+        return {"seen": len(self.codes)}

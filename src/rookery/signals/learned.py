@@ -1,0 +1,81 @@
+"""What signals that learn have in common: networks of their own, an optimizer, and how much they learn of an update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from torch import Tensor
+
+from rookery.core.batch import Decisions
+from rookery.core.metrics import Means, Metrics
+from rookery.core.optim import Adam, gradient_step
+from rookery.core.seeding import Streams
+from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Structural
+from rookery.core.spaces import ObsSpec
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy
+from rookery.signals.signal import Report, RewardSignal, SignalConfig
+
+
+@dataclass(frozen=True)
+class LearnedConfig(SignalConfig):
+    """What can be set of every signal that learns."""
+
+    lr: PositiveFloat = 3e-4
+    """Learning rate of its Adam."""
+    max_grad_norm: PositiveFloat | None = None
+    """Longest gradient; longer ones are scaled down. None = any."""
+    epochs: PositiveInt = 1
+    """Passes over what was played, in an update that learns from it."""
+    minibatch_size: PositiveInt = 256
+    """Decisions in one of its gradient steps, at most."""
+    share: Fraction = 1.0
+    """Part of the decisions that it learns from, drawn anew in each pass."""
+    model: Structural[ModelConfig] = field(default_factory=ModelConfig)
+    """Its networks; memories and what concerns actions have no meaning."""
+
+
+LearnedT = TypeVar("LearnedT", bound=LearnedConfig)
+
+
+class LearnedSignal(RewardSignal[LearnedT]):
+    """Base of signals that learn by gradient steps, each on some decisions.
+
+    A subclass sets `optimizer` and defines `step`.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("means", "optimizer")
+    optimizer: Adam
+
+    def __init__(self, policy: Policy, cfg: LearnedT, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        self.means = Means()
+        """What gradient steps have measured since the last `summary`."""
+
+    def step(self, seen: Decisions) -> Metrics:
+        """Makes one gradient step; returns what its loss measured."""
+        raise NotImplementedError
+
+    def improve(
+        self, forward: Callable[[Any], Any], loss: Callable[..., tuple[Tensor, Metrics]], batch: Any
+    ) -> Metrics:
+        """Makes a gradient step on a loss; arguments as of `gradient_step`."""
+        return gradient_step(forward, loss, batch, self.optimizer, self.cfg)
+
+    def learn(self, seen: Decisions) -> None:
+        """Makes the gradient steps of an update."""
+        for _ in range(self.cfg.epochs):
+            for part in seen.shuffled(self.cfg.minibatch_size, self.rng, self.cfg.share):
+                self.means.add(self.step(part))
+
+    def summary(self) -> Report:
+        """Returns the means of what gradient steps measured."""
+        row, self.means = self.means.result(), Means()
+        return dict(row)
+
+
+def seen_by(policy: Policy) -> ObsSpec:
+    """Gives the layout of observations as `Policy.normalize` returns them."""
+    return policy.obs_spec if policy.normalizer is None else policy.normalizer.spec

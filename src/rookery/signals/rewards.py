@@ -1,0 +1,179 @@
+"""The reward signals of one policy: its environment's reward and all others, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor
+
+from rookery.core.batch import Decisions, Rollout
+from rookery.core.config import Polymorphic
+from rookery.core.metrics import Means
+from rookery.core.seeding import Streams
+from rookery.core.settings import NonNegative, Settings, Structural
+from rookery.core.state import Stateful
+from rookery.core.trust import CodeKind
+from rookery.policies.policy import Policy
+from rookery.signals.count import CountConfig
+from rookery.signals.curiosity import CuriosityConfig
+from rookery.signals.gail import GAILConfig
+from rookery.signals.return_scale import ReturnScale
+from rookery.signals.rnd import RNDConfig
+from rookery.signals.signal import Report, RewardSignal, SignalConfig, ValueColumn, decisions_of
+
+SIGNAL = CodeKind(
+    "a reward signal (a class of rookery.extend.RewardSignal)", lambda found: issubclass(found, RewardSignal)
+)
+
+
+@dataclass(frozen=True)
+class ExtrinsicConfig(Settings):
+    """What the environment's own reward counts; its discount is `gamma` of the algorithm."""
+
+    strength: NonNegative = 1.0
+    """What it counts beside other signals; 0 = it is reported, and nothing is learned from it."""
+
+
+@dataclass(frozen=True)
+class SignalsConfig(Settings):
+    """What rewards a policy: the environment, and whatever else is named here (docs/how-to/explore.md)."""
+
+    extrinsic: ExtrinsicConfig = field(default_factory=ExtrinsicConfig)
+    """The environment's reward."""
+    rnd: Structural[RNDConfig | None] = None
+    """Novelty, as random network distillation measures it; none = no such signal."""
+    curiosity: Structural[CuriosityConfig | None] = None
+    """Surprise at what actions lead to; none = no such signal."""
+    count: Structural[CountConfig | None] = None
+    """Rarity of what is seen; none = no such signal."""
+    gail: Structural[GAILConfig | None] = None
+    """Likeness to demonstrations; none = no such signal."""
+    own: Structural[Annotated[dict[str, Any], Polymorphic()]] = field(default_factory=dict)
+    """Signals of your own by name: settings that derive from `SignalConfig`, or ``{name: my.module:MyConfig, ...}``."""
+    combine: Literal["sum", "mean"] = "sum"
+    """How advantages (or, without values of their own, rewards) of several signals make one: ``mean`` divides their sum
+    by how many there are, as ML-Agents does.
+    """
+
+    @property
+    def others(self) -> dict[str, SignalConfig]:
+        """The signals beside the environment's reward, by name."""
+        named = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in {**named, **self.own}.items() if isinstance(value, SignalConfig)}
+
+
+class RewardSignals(Stateful):
+    """Rewards the decisions of one policy by all of its signals.
+
+    Args:
+        cfg: Settings.
+        policy: The policy.
+        streams: The run's random streams.
+        name: The policy's name.
+
+    Attributes:
+        others: The signals beside the environment's reward, by name.
+        scales: Running standard deviations of the returns of those whose rewards are scaled, by name.
+    """
+
+    saved = ("others", "scales", "means")
+    fixed = ("cfg", "_seen")
+
+    def __init__(self, cfg: SignalsConfig, policy: Policy, streams: Streams, name: str) -> None:
+        self.cfg = cfg
+        self.others: dict[str, RewardSignal[Any]] = {}
+        self.scales: dict[str, ReturnScale] = {}
+        self.means = Means()
+        self._seen: Decisions | None = None
+        for key, settings in cfg.others.items():
+            make: type[RewardSignal[Any]] = SIGNAL.find(settings.signal)
+            self.others[key] = make(policy, settings, streams, f"{name}/{key}")
+            if getattr(settings, "scale", False):
+                self.scales[key] = ReturnScale(settings.gamma, clip=None)
+
+    def __bool__(self) -> bool:
+        """Whether anything but the environment rewards."""
+        return bool(self.others)
+
+    @property
+    def unit(self) -> float:
+        """What strengths are divided by."""
+        return 1.0 + len(self.others) if self.cfg.combine == "mean" else 1.0
+
+    def columns(self, gamma: float) -> tuple[ValueColumn, ...]:
+        """Gives the signals as their values are learned, the environment's first.
+
+        Args:
+            gamma: Discount of the environment's reward.
+        """
+        own = ValueColumn(gamma, self.cfg.extrinsic.strength / self.unit)
+        signals = self.others.values()
+        return own, *(ValueColumn(one.cfg.gamma, one.cfg.strength / self.unit, one.episodic) for one in signals)
+
+    def rewards(self, rollout: Rollout, extrinsic: Tensor) -> Tensor:
+        """Gives the rewards of what was just played, ``[T, F, S]``, a column for each of `columns`; running statistics
+        move.
+
+        Args:
+            rollout: What was played.
+            extrinsic: ``[T, F]`` the environment's rewards as they are learned from.
+        """
+        found = [extrinsic]
+        if self.others:
+            seen = self._seen = decisions_of(rollout)
+            for name, signal in self.others.items():
+                signal.observe(seen)
+                reward = laid_out(signal.reward(seen), rollout)
+                self.means.add({f"{name}_reward": reward[rollout.valid]})
+                scale = self.scales.get(name)
+                found.append(reward if scale is None else scale(_along(rollout, reward, signal.episodic)))
+        return torch.stack(found, -1)
+
+    def learn(self) -> None:
+        """Lets signals learn from what they have rewarded last."""
+        if self._seen is not None:
+            for signal in self.others.values():
+                signal.learn(self._seen)
+        self._seen = None
+
+    def observe(self, rollout: Rollout) -> None:
+        """Takes what goes into replay into running statistics."""
+        if self.others:
+            self.rewards(rollout, rollout.reward)
+            self._seen = None
+
+    def again(self, seen: Decisions) -> Tensor:
+        """Gives the rewards ``[N]`` of all signals but the environment's, by strength, as they stand now."""
+        total = torch.zeros(len(seen), device=seen.terminated.device)
+        for name, signal in self.others.items():
+            reward = signal.reward(seen)
+            scale = self.scales.get(name)
+            factor = signal.cfg.strength / self.unit
+            total += reward * (factor if scale is None else factor / scale.deviation)
+        return total
+
+    def summary(self) -> Report:
+        """Returns what there is to know about all since the last call."""
+        row: Report = dict(self.means.result())
+        self.means = Means()
+        for name, signal in self.others.items():
+            row |= {f"{name}_{key}": value for key, value in signal.summary().items()}
+        return row
+
+
+def laid_out(reward: Tensor, rollout: Rollout) -> Tensor:
+    """Gives rewards ``[N]`` of the valid decisions of a rollout as ``[T, F]``, 0 elsewhere."""
+    rows, shape = rollout.valid_rows(), rollout.reward.shape
+    if rows is None:
+        return reward.view(shape)
+    return reward.new_zeros(shape.numel()).index_copy(0, rows, reward).view(shape)
+
+
+def _along(rollout: Rollout, reward: Tensor, episodic: bool) -> Rollout:
+    """A rollout with other rewards, whose returns go on through ends of episodes if they are to."""
+    if episodic:
+        return replace(rollout, reward=reward)
+    never = torch.zeros_like(rollout.terminated)
+    return replace(rollout, reward=reward, terminated=never, truncated=never, first=torch.zeros_like(rollout.first))

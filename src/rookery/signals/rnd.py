@@ -1,0 +1,144 @@
+"""Random network distillation (Burda et al. 2018, arXiv:1810.12894): what a network cannot predict yet is new.
+
+A network of random weights, which never learns, maps what is seen to features; another one learns to predict these. Its
+error is small where it has often been, and large where it has not. The reward is that error, of what is seen after a
+decision, over the running standard deviation of its returns; these go on through the ends of episodes (section 2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from rookery.core.batch import Decisions, TensorTree
+from rookery.core.device import device_of
+from rookery.core.flat import flatten
+from rookery.core.metrics import Metrics
+from rookery.core.optim import Adam
+from rookery.core.seeding import Streams
+from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Structural
+from rookery.core.spaces import ObsSpec
+from rookery.models.build import ModelConfig, build_trunk
+from rookery.models.layers import HIDDEN_GAIN, linear
+from rookery.models.structure import Inputs, Structure, Tower
+from rookery.native.forward import attach
+from rookery.policies.normalize import ObsNormalizer
+from rookery.policies.policy import Policy
+from rookery.signals.learned import LearnedConfig, LearnedSignal
+
+CLIP = 5.0
+"""Largest size of a normalized number, in standard deviations (section 2.4)."""
+
+
+@dataclass(frozen=True)
+class RNDConfig(LearnedConfig):
+    """Settings of random network distillation."""
+
+    signal: ClassVar[str] = "rookery.signals.rnd:RND"
+
+    lr: PositiveFloat = 1e-4
+    share: Fraction = 0.25
+    scale: bool = True
+    """Whether rewards are divided by the running standard deviation of their returns."""
+    num_features: Structural[PositiveInt] = 64
+    """Numbers that are predicted."""
+    model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
+
+
+@dataclass(frozen=True)
+class FeatureBatch:
+    """What the predictor learns from: observations ``[N, ...]`` as it takes them, and features ``[N, F]``."""
+
+    obs: TensorTree
+    target: Tensor
+
+
+class FeatureNet(nn.Module):
+    """Maps observations to features.
+
+    Args:
+        obs: Layout of the observations.
+        cfg: Settings of the trunk.
+        num_features: F.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, obs: ObsSpec, cfg: ModelConfig, num_features: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.model = cfg
+        self.trunk = build_trunk(obs, cfg, generator=generator)
+        width = self.trunk.num_features
+        assert isinstance(width, int)
+        self.last = linear(width, num_features, gain=HIDDEN_GAIN, generator=generator)
+
+    def forward(self, batch: FeatureBatch) -> Tensor:
+        """Features ``[N, F]``."""
+        return self.features(batch.obs)
+
+    def features(self, obs: TensorTree) -> Tensor:
+        """Features ``[N, F]`` of observations ``[N, ...]``."""
+        found: Tensor = self.last(self.trunk(obs))
+        return found
+
+    def structure(self) -> Structure:
+        """Declares what `forward` computes."""
+        return Structure((Tower(self.trunk, (self.last,)),), self.model, _inputs, _outputs)
+
+
+def _inputs(batch: FeatureBatch) -> Inputs:
+    return Inputs(batch.obs)
+
+
+def _outputs(parts: list[Tensor], batch: FeatureBatch) -> Tensor:
+    return parts[0]
+
+
+def prediction_loss(features: Tensor, batch: FeatureBatch, cfg: RNDConfig) -> tuple[Tensor, Metrics]:
+    """The mean squared error of predicted features."""
+    loss = (features - batch.target).square().mean()
+    return loss, {"loss": loss.detach()}
+
+
+class RND(LearnedSignal[RNDConfig]):
+    """Rewards what is seen after a decision by how badly its random features are predicted.
+
+    Attributes:
+        normalizer: Running mean and standard deviation of observations.
+        target: The network of random weights.
+        predictor: The network that learns.
+    """
+
+    episodic = False
+    saved = ("normalizer", "target", "predictor")
+    fixed = ("forward",)
+
+    def __init__(self, policy: Policy, cfg: RNDConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        generator, device = self.generator(streams), device_of(policy)
+        self.normalizer = ObsNormalizer(policy.obs_spec, CLIP, policy.model.entities).to(device)
+        layout = self.normalizer.spec, cfg.model, cfg.num_features, generator
+        self.target = FeatureNet(*layout).to(device).requires_grad_(False)
+        self.predictor = FeatureNet(*layout).to(device)
+        self.optimizer = Adam(flatten([self.predictor]), betas=(0.9, 0.999), eps=1e-8)
+        self.forward = attach(self.predictor)
+
+    def observe(self, played: Decisions) -> None:
+        """Takes observations into the running statistics."""
+        self.normalizer.update(played.obs)
+
+    @torch.no_grad()
+    def reward(self, seen: Decisions) -> Tensor:
+        """Gives the mean squared error of predicted features, ``[N]``; 0 where the episode terminated."""
+        obs = self.normalizer(seen.next_obs)
+        error = self.target.features(obs) - self.predictor.features(obs)
+        return error.square().mean(1).masked_fill(seen.terminated, 0.0)
+
+    def step(self, seen: Decisions) -> Metrics:
+        """Lets the predictor learn the features of what was decided on."""
+        with torch.no_grad():
+            obs = self.normalizer(seen.obs)
+            target = self.target.features(obs)
+        return self.improve(self.forward, prediction_loss, FeatureBatch(obs, target))
