@@ -60,13 +60,14 @@ class Rewarding(BatchHook):
         signals = self.signals
         extrinsic = signals.cfg.extrinsic.strength / signals.unit
         if isinstance(batch, SampledSequences):
-            seen, rollout = decisions_of(batch.rollout), batch.rollout
+            seen: Decisions = decisions_of(batch.rollout)
+            rollout = batch.rollout
             reward = extrinsic * rollout.reward + laid_out(signals.again(seen), rollout)
             batch = replace(batch, rollout=replace(rollout, reward=reward))
         elif isinstance(batch, Transitions):
             assert learner.replay is not None
             steps = learner.replay.steps(batch)
-            seen: Decisions = steps
+            seen = steps
             earned = signals.again(steps) * steps.discount
             summed = torch.zeros_like(batch.reward).index_add_(0, steps.window, earned)
             batch = replace(batch, reward=extrinsic * batch.reward + summed)

@@ -6,20 +6,25 @@ before are written; the other segments get a second name in its directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.core.errors import RookeryError
+from rookery.core.device import device_of
+from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.files import Content, FileError, last_good, mapped_files, read_manifest, with_last_good
 from rookery.core.state import Stateful
-from rookery.replay.buffer import ReplayBuffer
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
+from rookery.replay.demonstrations import StoredDemonstrations
 from rookery.replay.mixture import Mixture
 from rookery.replay.replay import Replay
 from rookery.replay.segments import (
     FACTS,
     Segment,
+    Spaces,
     StoredReplay,
     check_spaces,
     copy_rows,
@@ -117,6 +122,8 @@ def load_sources(policy: str, learner: Algorithm[Any], note: Note) -> None:
         FileError: If there is no such memory, or it is broken.
         SpaceError: If its spaces are others.
     """
+    for imitator, sources in imitators(learner):
+        imitator.imitate(*demonstrations(sources, policy, learner, imitator.rng, note))
     if learner.replay is None:
         return
     memory, cfg = learner.replay.own, learner.replay.own.cfg
@@ -127,6 +134,61 @@ def load_sources(policy: str, learner: Algorithm[Any], note: Note) -> None:
         learner.replay.buffer = Mixture(memory, others, tuple(cfg.mix.values()), [stored.mark for stored in found])
         for stored, share in zip(found, cfg.mix.values(), strict=True):
             note(f"policies.{policy}.replay.mix: {share:.0%} of each batch from {len(stored):,} decisions of {stored}")
+
+
+class Imitator(Protocol):
+    """Learns from demonstrations."""
+
+    rng: np.random.Generator
+
+    def imitate(self, demonstrations: StoredDemonstrations, mark: str) -> None:
+        """Takes them, and a text that is another one if they are others."""
+        ...
+
+
+def imitators(learner: Algorithm[Any]) -> Iterator[tuple[Imitator, tuple[str, ...]]]:
+    """Gives the parts of a learner that want demonstrations, each with where they lie."""
+    signals = getattr(learner, "signals", None)
+    for part in () if signals is None else signals.others.values():
+        if hasattr(part, "imitate"):
+            yield part, part.cfg.replay
+
+
+def demonstrations(
+    sources: Sequence[str], policy: str, learner: Algorithm[Any], rng: np.random.Generator, note: Note
+) -> tuple[StoredDemonstrations, str]:
+    """Reads demonstrations for a policy; gives them and a text that is another one if they are others.
+
+    Args:
+        sources: Runs, checkpoints or replay directories.
+        policy: Name of the policy.
+        learner: Who learns it.
+        rng: Decides what is drawn.
+        note: Function that is given a line about what was read.
+
+    Raises:
+        ConfigError: If no source is named, or there is nothing in them.
+        FileError: If there is no such replay, or it is broken.
+        SpaceError: If its spaces are others.
+    """
+    if not sources:
+        raise ConfigError(
+            f"policies.{policy}: it is to imitate, and nobody says whom: set replay to the directory of a run or of a "
+            "replay (rookery replay record makes one, rookery replay import reads others' files)"
+        )
+    one = learner.policy
+    found = [find_replay(source, policy) for source in sources]
+    for stored in found:
+        check_spaces(stored, Spaces(one.obs_spec, one.action_spec), f"policy {policy!r}")
+    count = sum(len(stored) for stored in found)
+    if not count:
+        raise ConfigError(f"policies.{policy}: there are no decisions in {', '.join(sources)}")
+    cfg = ReplayConfig(capacity=count)
+    memory = ReplayBuffer(one.obs_spec, one.action_spec, cfg, rng, memory_size=0, memory_every=1)
+    for stored in found:
+        copy_rows(stored, memory)
+        note(f"policies.{policy}: {len(stored):,} decisions of {stored} to imitate")
+    return StoredDemonstrations(memory, rng, device_of(one)), " ".join(stored.mark for stored in found)
 
 
 def _copy_sources(policy: str, memory: ReplayBuffer, note: Note) -> None:
