@@ -179,7 +179,8 @@ def demonstrations(
     one = learner.policy
     found = [find_replay(source, policy) for source in sources]
     for stored in found:
-        check_spaces(stored, Spaces(one.obs_spec, one.action_spec), f"policy {policy!r}")
+        wanted = Spaces(one.obs_spec, one.action_spec, stored.spaces.memory_size)
+        check_spaces(stored, wanted, f"policy {policy!r}")
     count = sum(len(stored) for stored in found)
     if not count:
         raise ConfigError(f"policies.{policy}: there are no decisions in {', '.join(sources)}")
