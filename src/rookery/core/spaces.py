@@ -442,8 +442,8 @@ class ActionSpec:
     def from_env(self, action: Any) -> np.ndarray:
         """The stored actions ``[N, *shape]`` for the environment's own ``[N, *space.shape]``; `to_env` gives them back.
 
-        A number that has two bounds is stored in units of half its range, as closely as float32 can, and not beyond
-        the bounds. For a composite: N dicts or tuples.
+        A number that has two bounds is stored in units of half its range, as closely as float32 can (exactly where that
+        is a power of two around 0), and not beyond the bounds. For a composite: N dicts or tuples.
 
         Raises:
             SpaceError: If one does not fit the space; says which, counted from 0.
@@ -469,25 +469,11 @@ class ActionSpec:
         if bad.any():
             row = int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
             raise SpaceError(f"action {row} is {np.asarray(action)[row]}, which is not in {self.space}")
-        return array.astype(self.dtype) if self.kind != "box" else self._in_units(array, np.asarray(action))
-
-    def _in_units(self, flat: np.ndarray, given: np.ndarray) -> np.ndarray:
-        """Numbers ``[N, elements]`` in units of half their range where there is one, rounded so that `to_env` gives
-        what was given if any float32 does.
-        """
-        _, _, scaled, center, half = (part.ravel() for part in self._bounds)
-        safe = np.where(half == 0, 1.0, half)
-        exact = np.where(scaled, np.clip((flat - center) / safe, -1.0, 1.0), flat)
-        stored = exact.astype(np.float32)
-        wanted = given.reshape(flat.shape).astype(self.space.dtype)
-        for near in (-np.inf, np.inf):
-            wrong = self.to_env(stored).reshape(flat.shape) != wanted
-            if not wrong.any():
-                break
-            other = np.where(wrong, np.nextafter(stored, np.float32(near)), stored).astype(np.float32)
-            right = self.to_env(other).reshape(flat.shape) == wanted
-            stored = np.where(wrong & right, other, stored)
-        return stored
+        if self.kind == "box":
+            _, _, scaled, center, half = (part.ravel() for part in self._bounds)
+            in_units = np.clip((array - center) / np.where(half == 0, 1.0, half), -1.0, 1.0)
+            array = np.where(scaled, in_units, array)
+        return array.astype(self.dtype)
 
     def _composed(self, action: np.ndarray) -> np.ndarray:
         """Dicts and tuples ``[N]`` of vectors ``[N, elements]``."""

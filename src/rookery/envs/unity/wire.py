@@ -241,7 +241,7 @@ def read_delimited(message: type[M], content: memoryview, place: int) -> tuple[M
     size, start = read_varint(content, place)
     if start + size > len(content):
         raise WireError(
-            f"byte {place:,}: a {message.__name__} of {size:,} bytes begins, and {len(content) - start:,} are left"
+            f"byte {place:,}: {message.__name__} of {size:,} bytes begins, and {len(content) - start:,} are left"
         )
     try:
         return from_bytes(message, content[start : start + size]), start + size

@@ -98,6 +98,7 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Reco
     made_of = Spaces(obs_spec(obs_space(first.observations), action.space, info_mask=masked), action, 0)
     if wanted is not None and (wanted.obs != made_of.obs or wanted.action != action):
         raise SpaceError(f"{file}: holds {made_of}, and {wanted} are wanted")
+    made_of = made_of if wanted is None else Spaces(wanted.obs, wanted.action, 0)
     agents: dict[int, OpenEpisode] = {}
     episodes: list[RecordedEpisode] = []
     for row, pair in enumerate(demo.pairs):
@@ -166,8 +167,7 @@ def obs_space(observations: Sequence[ObservationProto]) -> spaces.Space[Any]:
 
 def _seen(info: AgentInfoProto, made_of: Spaces) -> Tree:
     """What an agent saw, ``[1, ...]`` by leaf path."""
-    space = made_of.obs.space
-    names = list(space.spaces) if isinstance(space, spaces.Dict) else ["obs"]
+    names = [leaf.path for leaf in made_of.obs.leaves if leaf.kind != "mask"]
     if len(info.observations) != len(names):
         raise SpaceError(f"{len(info.observations)} observations, and the first row has {len(names)}")
     leaves = {leaf.path: leaf for leaf in made_of.obs.leaves}
