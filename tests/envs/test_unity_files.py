@@ -29,8 +29,8 @@ WALKS = base64.b64decode(
     "AUIEZ29hbBIJMgQAAIA/OgEBTwpCPQAAAEBAAUgBUAhaAwABAGoYCgECIgoKCAAAAEEAABBBMgEBQgRyYXlzahYKAQEiBgoEAACAQTIBATgBQgRn"
     "b2FsEgkyBAAAAAA6AQA="
 )
-"""A demonstration of two episodes that Google's own implementation has written by Unity's descriptions: two sensors, one
-number and one of three choices to decide on, the second of which is forbidden.
+"""A demonstration of two episodes that Google's own implementation has written by Unity's descriptions: two sensors,
+one number and one of three choices to decide on, the second of which is forbidden.
 """
 
 

@@ -156,11 +156,11 @@ class WindowKeys:
         pygame = self._pygame
         clock, passed = pygame.time.Clock(), 0.0
         while True:
-            for event in pygame.event.get():
+            while (event := pygame.event.poll()).type != pygame.NOEVENT:
                 if event.type == pygame.QUIT:
                     return QUIT
                 if event.type == pygame.KEYDOWN:
-                    return self._names.get(event.key) or pygame.key.name(event.key)
+                    return self._names.get(event.key) or str(pygame.key.name(event.key))
             if seconds is not None and passed >= seconds:
                 return self._held()
             passed += clock.tick(100) / 1000
@@ -283,7 +283,8 @@ class Keyboard:
             EpisodeDiscarded: If the person gives the episode up.
             RecordingEnded: If the person has had enough.
         """
-        self.source.show(self.lines(obs), self.picture())
+        picture = self.picture()
+        self.source.show(self.lines(obs, picture is not None), picture)
         while True:
             key = self.source.read(None if self.idle is None else self.seconds)
             if key is None:
@@ -317,18 +318,13 @@ class Keyboard:
             actions.setdefault(shown(action), []).append(key)
         return ", ".join(f"{' or '.join(keys)} = {action}" for action, keys in actions.items())
 
-    def lines(self, obs: Any) -> str:
-        """What is shown below the picture."""
-        found = [] if self.picture_is_drawn else [shown(obs)]
+    def lines(self, obs: Any, is_drawn: bool) -> str:
+        """What is shown below the picture, or in its place where none `is_drawn`."""
+        found = [] if is_drawn else [shown(obs)]
         if self.recorder is not None:
             now = self.recorder.standing()
             found.append(f"episode {self.episode}, step {now.length}, return {now.total:.6g}")
         return "\n".join([*found, f"{self.legend()}; {DISCARD} discards, {QUIT} ends"])
-
-    @property
-    def picture_is_drawn(self) -> bool:
-        """Whether there is a picture of what is seen."""
-        return self.picture() is not None
 
     def picture(self) -> np.ndarray | None:
         """A picture of the environment as it stands; None if it draws none."""
