@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rookery.cli.replay_import import import_files
+from rookery.cli.replay_places import check_free, sources, write
 from rookery.cli.replay_record import record
-from rookery.cli.runs import find_run
 from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def export(
 
     rookery replay export runs/CartPole-v1-dqn-s3 -o replays/pole
     """
+    from rookery.core.files import make_folder
     from rookery.replay.formats.names import MINARI, SUFFIXES, export_stored, format_of
     from rookery.replay.transfer import columns, linked
 
@@ -114,52 +115,10 @@ def export(
     elif path.exists() and not (force and path.is_file()):
         raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
     else:
+        make_folder(path.parent)
         with typer.progressbar(length=len(found[0]) * len(columns(found[0])), label="numbers", file=sys.stderr) as bar:
             export_stored(found[0], out, format_of(out, None), name=name, advance=bar.update)
     typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {', '.join(map(str, found))}")
-
-
-def sources(words: Sequence[str]) -> list[StoredReplay]:
-    """Returns the stored replay buffers that are meant; a place without a policy stands for all in it."""
-    from rookery.core.files import split_name
-    from rookery.replay.segments import find_replay, stored_replays
-
-    found: list[StoredReplay] = []
-    for word in words:
-        place, policy = split_name(word)
-        if not place.exists():
-            place = find_run(place)
-        found += [find_replay(f"{place}:{policy}")] if policy else stored_replays(place).values()
-    return found
-
-
-def check_free(out: Path, force: bool) -> None:
-    """Makes sure that a directory can be written.
-
-    Raises:
-        ConfigError: If something is there that may not be replaced.
-    """
-    from rookery.core.files import FileError
-    from rookery.replay.segments import stored_replays
-
-    if not out.exists():
-        return
-    if not force:
-        raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
-    try:
-        is_replay = out.is_dir() and bool(stored_replays(out)) and not (out / "state.json").exists()
-    except FileError:
-        is_replay = False
-    if not is_replay or not (out / "manifest.json").is_file():
-        raise ConfigError(f"--force: {out} is no directory of replay buffers, so it is not replaced; give another")
-
-
-def write(out: Path, files: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Makes a replay directory, or replaces one that `check_free` let pass."""
-    from rookery.core.files import make_folder, write_directory
-
-    make_folder(out.parent)
-    write_directory(out, files, facts, replace=True)
 
 
 def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:

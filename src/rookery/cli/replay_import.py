@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli.replay_places import check_free, sources
 from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ def import_files(
 
     rookery replay import ExpertPyramid.demo -o demos/pyramid
     """
-    from rookery.cli.replay import check_free
     from rookery.replay.formats.columns import Wanted
     from rookery.replay.formats.names import read_recordings
     from rookery.replay.recording import MISSING, write_recordings
@@ -89,8 +89,6 @@ def wanted_spaces(env: str | None, like: str | None) -> Spaces | None:
     if env is not None and like is not None:
         raise ConfigError("--env and --like both say what the spaces are: leave one of them out")
     if like is not None:
-        from rookery.cli.replay import sources
-
         found = sources([like])
         if len(found) > 1:
             raise ConfigError(f"--like {like}: has several replay buffers; say which, as in {found[0]}")

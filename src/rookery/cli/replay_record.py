@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rookery.cli.evaluate import MaxEpisodeSteps
+from rookery.cli.replay_places import check_free
 from rookery.cli.runs import TrustedCode, find_saved
 from rookery.core.errors import ConfigError
 from rookery.core.layers import import_object, override_layer
@@ -62,7 +63,6 @@ def record(
 
     rookery replay record CartPole-v1 --from runs/CartPole-v1-ppo-s3 --episodes 20 -o demos/pole
     """
-    from rookery.cli.replay import check_free
     from rookery.core.config import resolve
     from rookery.training.recording import EpisodeRecorder, RecordedReplay, prepared, record_episodes
     from rookery.training.settings import EnvConfig
@@ -71,27 +71,40 @@ def record(
     env, settings = split_words(what or [])
     layer = override_layer([text.removeprefix("env.") for text in settings], "command line")
     config = resolve(EnvConfig, [layer]).config.config
-    decide = None if source == KEYBOARD else function_of(source)
-    keyboard = None
-    if source == KEYBOARD:
-        keyboard = decide = PromisedKeyboard()
-    played: Any = find_saved(Path(source), checkpoint) if decide is None else decide
-    if decide is not None and env is None:
-        raise ConfigError("command line: no environment is named, as in rookery replay record CartPole-v1 --from ...")
-    with prepared(env, played, config, trust_code, render=keyboard is not None) as (copy, policies, mapping):
+    player = player_of(source, checkpoint, env)
+    by_hand = isinstance(player, PromisedKeyboard)
+    with prepared(env, player, config, trust_code, render=by_hand) as (copy, policies, mapping):
         recorder = EpisodeRecorder(
             copy, policies, mapping, seed=seed, deterministic=not stochastic, limit=max_episode_steps
         )
-        kept = RecordedReplay(policies, () if decide is None else ("logp",))
-        wanted = at_least(min_return)
-        if keyboard is None:
-            most = None if min_return is None else 100 * episodes
-            record_episodes(recorder, kept, episodes, wanted=wanted, note=typer.echo, most=most)
+        kept = RecordedReplay(policies, ("logp",) if callable(player) else ())
+        if isinstance(player, PromisedKeyboard):
+            play_by_hand(player, recorder, kept, episodes, view, key or [], idle, 1 / steps_per_second)
         else:
-            play_by_hand(keyboard, recorder, kept, episodes, view, key or [], idle, 1 / steps_per_second)
+            most = None if min_return is None else 100 * episodes
+            record_episodes(recorder, kept, episodes, wanted=at_least(min_return), note=typer.echo, most=most)
     kept.write(out, replace=force)
-    count = sum(len(pieces) for pieces in kept.lengths().values())
-    typer.echo(f"{out}: {sum(map(sum, kept.lengths().values())):,} decisions in {count:,} recorded episodes")
+    decisions = sum(map(sum, kept.lengths().values()))
+    typer.echo(f"{out}: {decisions:,} decisions in {len(kept.results):,} recorded episodes")
+
+
+def player_of(source: str, checkpoint: str, env: str | None) -> Any:
+    """Finds who plays: a keyboard, a function, or the checkpoint of a run.
+
+    Args:
+        source: What the user says.
+        checkpoint: Which checkpoint of a run.
+        env: The environment that was named, if one was.
+
+    Raises:
+        ConfigError: If there is no such run or function, or one that has no environment of its own has none.
+    """
+    player = PromisedKeyboard() if source == KEYBOARD else function_of(source)
+    if player is None:
+        return find_saved(Path(source), checkpoint)
+    if env is None:
+        raise ConfigError("command line: no environment is named, as in rookery replay record CartPole-v1 --from ...")
+    return player
 
 
 def at_least(min_return: float | None) -> Callable[[Any], bool]:

@@ -32,6 +32,7 @@ from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.prepare import make_copies
+from rookery.training.trainer import Trainer
 
 FRAGMENT = 256
 """Decisions of a fragment, after which what was decided is taken from the worker."""
@@ -458,8 +459,6 @@ def prepared(
         with closing(copy):
             yield copy, policies, mapping
         return
-    from rookery.training.trainer import Trainer  # which is large, and not needed for functions
-
     with Trainer.load(source, trust_code=trust_code, console="quiet") as trainer:
         cfg = trainer.config.env
         same = env is None or env_name(env) == env_name(cfg.name)

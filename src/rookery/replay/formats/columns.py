@@ -55,7 +55,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Table:
+class ColumnTable:
     """Columns of N rows.
 
     Attributes:
@@ -140,7 +140,7 @@ def _usual(role: str, aliases: Sequence[str], names: Sequence[str]) -> dict[str,
 # --- from rows to episodes --------------------------------------------------------------------------------------------
 
 
-def recording_of_table(table: Table, wanted: Spaces | None) -> Recording:
+def recording_of_table(table: ColumnTable, wanted: Spaces | None) -> Recording:
     """Makes episodes of rows.
 
     Args:
@@ -175,7 +175,7 @@ def recording_of_table(table: Table, wanted: Spaces | None) -> Recording:
     return Recording(made_of, tuple(episodes))
 
 
-def episodes_in(table: Table, ends: np.ndarray) -> list[np.ndarray]:
+def episodes_in(table: ColumnTable, ends: np.ndarray) -> list[np.ndarray]:
     """The rows of each episode, ``[n]`` each, in the order in which episodes begin.
 
     Args:
@@ -196,12 +196,13 @@ def episodes_in(table: Table, ends: np.ndarray) -> list[np.ndarray]:
     return np.split(order, np.flatnonzero(breaks)[1:])
 
 
-def guessed_spaces(table: Table) -> Spaces:
+def guessed_spaces(table: ColumnTable) -> Spaces:
     """What rows are made of, going by their numbers: whole ones are categories where they are actions, or the only
-    thing that is seen; bytes are pictures or the like; others have no bounds.
+    number that is seen; bytes are pictures or the like; others have no bounds.
     """
     seen = {role.partition("/")[2]: array for role, array in table.columns.items() if role.partition("/")[0] == "obs"}
-    inside = {path: _guessed(array, len(seen) == 1) for path, array in seen.items() if path != MASK}
+    only = len(seen) == 1 and all(array.ndim == 1 for array in seen.values())
+    inside = {path: _guessed(array, only) for path, array in seen.items() if path != MASK}
     action = action_spec(_guessed(table.columns["action"], True))
     space = inside[""] if set(inside) == {""} else spaces.Dict({path: part for path, part in inside.items() if path})
     return Spaces(obs_spec(space, action.space, info_mask=MASK in seen), action, 0)
@@ -217,11 +218,11 @@ def _guessed(array: np.ndarray, whole_are_categories: bool) -> spaces.Space[Any]
     return spaces.Box(-np.inf, np.inf, array.shape[1:] or (1,), np.float32)
 
 
-def _has(table: Table, role: str) -> bool:
+def _has(table: ColumnTable, role: str) -> bool:
     return any(known.partition("/")[0] == role for known in table.columns)
 
 
-def _tree(table: Table, role: str, spec: ObsSpec) -> Tree:
+def _tree(table: ColumnTable, role: str, spec: ObsSpec) -> Tree:
     """The observations of all rows, by leaf path.
 
     Raises:
@@ -237,7 +238,7 @@ def _tree(table: Table, role: str, spec: ObsSpec) -> Tree:
     return tree
 
 
-def stored_leaf(table: Table, name: str, leaf: Leaf) -> np.ndarray:
+def stored_leaf(table: ColumnTable, name: str, leaf: Leaf) -> np.ndarray:
     """A column of observations as it is stored, ``[N, ...]``.
 
     Raises:
@@ -265,7 +266,7 @@ def stored_leaf(table: Table, name: str, leaf: Leaf) -> np.ndarray:
     return shaped.astype(leaf.dtype)
 
 
-def check_rows(table: Table, spec: ObsSpec, tree: Tree) -> None:
+def check_rows(table: ColumnTable, spec: ObsSpec, tree: Tree) -> None:
     """Looks for observations that are not in the space.
 
     Raises:
@@ -278,7 +279,7 @@ def check_rows(table: Table, spec: ObsSpec, tree: Tree) -> None:
             raise table.bad(row, problem)
 
 
-def _actions(table: Table, made_of: Spaces) -> np.ndarray:
+def _actions(table: ColumnTable, made_of: Spaces) -> np.ndarray:
     """The actions of all rows as they are stored."""
     array, space = table.columns["action"], made_of.action.space
     if made_of.action.kind == "composite":
@@ -306,7 +307,7 @@ def _actions(table: Table, made_of: Spaces) -> np.ndarray:
         raise
 
 
-def _plain(table: Table, name: str) -> np.ndarray | None:
+def _plain(table: ColumnTable, name: str) -> np.ndarray | None:
     """A column of one number a row as float32 ``[N]``; None if there is none."""
     if name not in table.columns:
         return None
@@ -320,7 +321,7 @@ def _plain(table: Table, name: str) -> np.ndarray | None:
     return array[:, 0].astype(np.float32)
 
 
-def _flags(table: Table, name: str) -> np.ndarray:
+def _flags(table: ColumnTable, name: str) -> np.ndarray:
     """A column of yes or no ``[N]``; all no if there is none."""
     if name not in table.columns:
         return np.zeros(len(table), bool)

@@ -11,7 +11,14 @@ import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, write_file
-from rookery.replay.formats.columns import Table, Wanted, columns_of, find_columns, flat_columns, recording_of_table
+from rookery.replay.formats.columns import (
+    ColumnTable,
+    Wanted,
+    columns_of,
+    find_columns,
+    flat_columns,
+    recording_of_table,
+)
 from rookery.replay.recording import Recording
 
 WORDS = {"true": 1, "false": 0, "": np.nan}
@@ -49,7 +56,7 @@ def read_csv(path: Path, wanted: Wanted) -> dict[str, Recording]:
     for role, mine in find_columns(str(path), names, wanted.columns).items():
         parts = [numbers(path, name, [row[places[name]] for row in rows], role == "episode") for name in mine]
         columns[role] = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-    return {wanted.policy: recording_of_table(Table(str(path), columns, row_name), wanted.spaces)}
+    return {wanted.policy: recording_of_table(ColumnTable(str(path), columns, row_name), wanted.spaces)}
 
 
 def numbers(path: Path, name: str, texts: Sequence[str], any_text: bool) -> np.ndarray:

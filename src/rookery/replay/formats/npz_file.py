@@ -10,7 +10,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
-from rookery.replay.formats.columns import Table, Wanted, find_columns, recording_of_table
+from rookery.replay.formats.columns import ColumnTable, Wanted, find_columns, recording_of_table
 from rookery.replay.pieces import BY_ROW
 from rookery.replay.recording import RecordedEpisode, Recording
 from rookery.replay.segments import Spaces
@@ -44,7 +44,7 @@ def read_npz(path: Path, wanted: Wanted) -> dict[str, Recording]:
         role, length = next(iter(uneven.items()))
         raise ConfigError(f"{path}: {role} has {length:,} rows, and action {number:,}")
     found = {role: array[:number] for role, array in found.items()}  # Stable-Baselines writes one observation more
-    return {wanted.policy: recording_of_table(Table(str(path), found), wanted.spaces)}
+    return {wanted.policy: recording_of_table(ColumnTable(str(path), found), wanted.spaces)}
 
 
 def _side_by_side(arrays: list[np.ndarray]) -> np.ndarray:

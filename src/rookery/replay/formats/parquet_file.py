@@ -11,7 +11,14 @@ import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError
-from rookery.replay.formats.columns import Table, Wanted, columns_of, find_columns, flat_columns, recording_of_table
+from rookery.replay.formats.columns import (
+    ColumnTable,
+    Wanted,
+    columns_of,
+    find_columns,
+    flat_columns,
+    recording_of_table,
+)
 from rookery.replay.recording import Recording
 from rookery.replay.segments import Spaces
 
@@ -55,7 +62,7 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
         parts = [_array(path, name, table.column(name).to_pylist(), role == "episode") for name in mine]
         joined = [part.reshape(len(part), -1) for part in parts]
         columns[role] = parts[0] if len(parts) == 1 else np.concatenate(joined, axis=1)
-    return {wanted.policy: recording_of_table(Table(str(path), columns), made_of)}
+    return {wanted.policy: recording_of_table(ColumnTable(str(path), columns), made_of)}
 
 
 def _array(path: Path, name: str, values: list[Any], any_text: bool) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError, write_file
-from rookery.replay.formats.columns import Table, Wanted, columns_of, find_columns, recording_of_table
+from rookery.replay.formats.columns import ColumnTable, Wanted, columns_of, find_columns, recording_of_table
 from rookery.replay.formats.packed import unpack, unpack_trusted
 from rookery.replay.recording import Recording
 
@@ -121,7 +121,7 @@ def _recording(path: Path, batches: list[dict[str, np.ndarray]], wanted: Wanted)
     columns = {role: joined[mine[0]] for role, mine in find_columns(str(path), list(joined), given).items()}
     if "episode" in columns and "agent_index" in joined:
         columns["episode"] = np.stack((columns["episode"], joined["agent_index"]), axis=1)
-    return recording_of_table(Table(str(path), columns), wanted.spaces)
+    return recording_of_table(ColumnTable(str(path), columns), wanted.spaces)
 
 
 def write_rllib(recording: Recording, path: Path) -> None:
