@@ -30,7 +30,7 @@ from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext
-from rookery.compat.rllib.key_functions import A2C_KIND, PPO_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery.compat.rllib.key_functions import A2C_KIND, PPO_KIND, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
@@ -47,6 +47,7 @@ from rookery.compat.rllib.results import (
     summarized,
 )
 from rookery.compat.rllib.script_policies import ScriptLearning, ScriptPolicyConfig, settings_of
+from rookery.compat.rllib.script_q_models import q_settings
 from rookery.compat.rllib.shared_weights import Shared, put_together, remember
 from rookery.compat.rllib.torch_policy import TorchPolicy
 from rookery.compat.rllib.trainable import Trainable
@@ -278,6 +279,9 @@ class Trainer(Trainable):
                 f"policies.{name}.model.memory.previous_reward": False,
                 f"policies.{name}.model.module_config": {"make": network_factory(options), "options": options},
             }
+            if self.algorithm in Q_KIND:
+                found = q_settings(self.algorithm, own, options)
+                values |= {f"policies.{name}.{setting}": value for setting, value in found.items()}
             layers.append(Layer(f"policy {name}: custom_model", values))
         return layers
 
