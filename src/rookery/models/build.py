@@ -38,6 +38,7 @@ from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear, orthogonal
 from rookery.models.memory import Memory, MemoryConfig, build_memory
 from rookery.models.pictures import ImageEncoder, image_layout
 from rookery.models.pieces import Pieces
+from rookery.models.recall import PREVIOUS
 
 NETWORK = CodeKind(
     "a network (a class of torch.nn.Module, or a function that makes one)",
@@ -479,11 +480,15 @@ class CustomTrunk(nn.Module):
 
     An entry ``action_mask`` of observations is left out, since the policy's head applies it, unless the module has an
     attribute `sees_mask` that is true: it then gets the flags, ``[N, choices]`` bool, and the head applies them, too.
+
+    With an attribute `sees_previous` that is true it is called with ``previous=`` too: the last action and reward by
+    leaf path (`models/recall.py:PREVIOUS`), as far as `MemoryConfig` asks for them.
     """
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:
         super().__init__()
         sees_mask = bool(getattr(module, "sees_mask", False))
+        self._previous = [leaf.path for leaf in obs.leaves if leaf.path in PREVIOUS and _sees_previous(module)]
         self.leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask" or sees_mask}
         self.layout = _layout(obs.space, "", self.leaves)
         self.module = module
@@ -502,7 +507,10 @@ class CustomTrunk(nn.Module):
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path; and the memory after, if it has one
         and is given what it remembers.
         """
-        return self.module(self._nested(self.layout, obs), *memory)
+        seen = self._nested(self.layout, obs)
+        if self._previous:
+            return self.module(seen, *memory, previous={path: obs[path] for path in self._previous})
+        return self.module(seen, *memory)
 
     def _nested(self, layout: Any, obs: TensorTree) -> Any:
         if isinstance(layout, dict):
@@ -618,6 +626,10 @@ class CustomCriticTrunk(nn.Module):
         return features
 
 
+def _sees_previous(module: Any) -> bool:
+    return bool(getattr(module, "sees_previous", False))
+
+
 def _layout(space: spaces.Space[Any], path: str, leaves: Mapping[str, Leaf]) -> Any:
     """Dicts and tuples as in the space, with leaf paths where the arrays go and None for parts that have none."""
     prefix = f"{path}/" if path else ""
@@ -728,6 +740,7 @@ def _check_recall(cfg: ModelConfig) -> None:
     """Refuses to widen what a custom model sees."""
     asked = cfg.memory
     widened = {"previous_action": asked.previous_action, "previous_reward": asked.previous_reward}
+    widened = {} if _sees_previous(cfg.module) else widened
     told = [name for name, given in {**widened, "frames": asked.frames > 1}.items() if given]
     if told:
         raise ConfigError(

@@ -201,6 +201,8 @@ class ScriptNetwork(nn.Module):
 
     num_values = 1
     sees_mask = True
+    columns: Mapping[str, Any] = {}
+    """Further columns of the model's input."""
 
     def __init__(
         self,
@@ -299,7 +301,7 @@ class ScriptNetwork(nn.Module):
         given = SampleBatch({"obs": rows})
         given.is_training = learns
         if self.native:
-            outputs, after = self.model({"obs": rows, "is_training": learns}, list(state), lengths)
+            outputs, after = self.model({**self.columns, "obs": rows, "is_training": learns}, list(state), lengths)
             return outputs, after, {}
         if state:  # models that are no ModelV2 find their memory among the columns
             given |= {f"state_in_{number}": part for number, part in enumerate(state)}

@@ -52,6 +52,7 @@ from rookery.compat.rllib.shared_weights import Shared, put_together, remember
 from rookery.compat.rllib.torch_policy import TorchPolicy
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning.resources import PlacementGroupFactory
+from rookery.compat.rllib.viewing_models import ViewingNetwork, looks_back
 from rookery.compat.rllib.workers import WorkerSet
 from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer
@@ -269,14 +270,15 @@ class Trainer(Trainable):
             config = kind(policy_class=cls, config=own, **settings_of(own))
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
         if custom_model(options) is not None:
+            looks = self.algorithm in (*PPO_KIND, *A2C_KIND) and looks_back(options)
             values = {
-                f"policies.{name}.model.module": ScriptNetwork,
+                f"policies.{name}.model.module": ViewingNetwork if looks else ScriptNetwork,
                 f"policies.{name}.model.gives": "outputs",
                 f"policies.{name}.model.hidden": (),
                 f"policies.{name}.model.memory.kind": "none",  # what it remembers is the model's own state
                 f"policies.{name}.model.memory.frames": 1,
-                f"policies.{name}.model.memory.previous_action": False,
-                f"policies.{name}.model.memory.previous_reward": False,
+                f"policies.{name}.model.memory.previous_action": looks,
+                f"policies.{name}.model.memory.previous_reward": looks,
                 f"policies.{name}.model.module_config": {"make": network_factory(options), "options": options},
             }
             if self.algorithm in Q_KIND:
