@@ -162,3 +162,9 @@ def test_actions_that_a_model_rules_out_are_never_taken():
 def test_noisy_layers_are_not_for_models_of_scripts():
     with pytest.raises(ConfigError, match="noisy = True: .*custom_model"):
         made(noisy=True)
+
+
+def test_sac_says_what_takes_models():
+    trainer = finder.module("ray.rllib.agents.sac").SACTrainer
+    with pytest.raises(ConfigError, match=r"model.custom_model = .*: the networks of SAC are made by settings"):
+        trainer(config={"env": "Pendulum-v0", "num_workers": 0, "model": {"custom_model": Line}})

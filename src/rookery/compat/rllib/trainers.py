@@ -30,7 +30,7 @@ from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext
-from rookery.compat.rllib.key_functions import A2C_KIND, PPO_KIND, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery.compat.rllib.key_functions import A2C_KIND, DDPG_KIND, PPO_KIND, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
@@ -270,6 +270,12 @@ class Trainer(Trainable):
             config = kind(policy_class=cls, config=own, **settings_of(own))
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
         if custom_model(options) is not None:
+            if self.algorithm in ("SAC", *DDPG_KIND):
+                raise ConfigError(
+                    f"rllib config: model.custom_model = {options['custom_model']!r}: the networks of {self.algorithm} "
+                    "are made by settings, actor and critics alike; leave it out, or use PPO, A2C, PG or DQN, or "
+                    "rookery's own algorithm with model.module (docs/how-to/own-model.md)"
+                )
             looks = self.algorithm in (*PPO_KIND, *A2C_KIND) and looks_back(options)
             values = {
                 f"policies.{name}.model.module": ViewingNetwork if looks else ScriptNetwork,
