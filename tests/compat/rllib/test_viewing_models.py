@@ -145,6 +145,16 @@ def test_what_is_yet_to_come_cannot_be_seen():
         A2CTrainer(config={**SMALL, "env": Diary, "model": {"custom_model": Seer}})
 
 
+def test_obs_are_those_of_now():
+    class Stacks(Looks):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.view_requirements["obs"] = ViewRequirement("obs", shift="-3:0")
+
+    with pytest.raises(ConfigError, match=r"Stacks: view_requirements\['obs'\] is -3:0: .* a name of their own"):
+        A2CTrainer(config={**SMALL, "env": Diary, "model": {"custom_model": Stacks}})
+
+
 def test_models_that_speak_of_views_are_known():
     assert looks_back({"custom_model": TorchFrameStackingCartPoleModel})
     assert looks_back({"custom_model": Looks})

@@ -80,6 +80,11 @@ class ViewingNetwork(ScriptNetwork):
         for name, view in getattr(self.model, "view_requirements", {}).items():
             column = view.data_col or name
             shifts, is_range = view.shifts()
+            if name == "obs" and (shifts, is_range) != ([0], False):
+                raise ConfigError(
+                    f"model {type(self.model).__name__}: view_requirements['obs'] is {view.shift}: obs is what is seen "
+                    "now; give earlier rows a name of their own, ViewRequirement('obs', shift='-3:0')"
+                )
             if not view.used_for_compute_actions or name == "obs" or column.startswith("state_"):
                 continue
             newest = 0 if column == "obs" else -1
