@@ -191,7 +191,8 @@ MULTIAGENT = [
     kept("multiagent.policies_to_train", "Policies that learn; None = all. A function is asked once for each."),
     *by(f.lanes, "multiagent.count_steps_by", f"{A}batch_size",
         "env_steps or agent_steps: what train_batch_size counts."),
-    *refused("multiagent.observation_fn", "let the environment return what each policy is to see"),
+    kept("multiagent.observation_fn", "A function (agent_obs, worker, base_env, policies, episode) that rewrites what "
+         "the agents see in each step."),
     *refused("multiagent.replay_mode", "each policy replays its own decisions; use 'independent'"),
 ]  # fmt: skip
 

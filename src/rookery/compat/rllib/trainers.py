@@ -30,10 +30,12 @@ from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext
+from rookery.compat.rllib.exploring import ExplorationHook, apart, exploration_layers, explorer_of
 from rookery.compat.rllib.key_functions import A2C_KIND, PPO_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
+from rookery.compat.rllib.observing import rewriting
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
 from rookery.compat.rllib.policy_templates import class_for
 from rookery.compat.rllib.preprocessors import get_preprocessor
@@ -140,7 +142,8 @@ class Trainer(Trainable):
         if env is None:
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
         self._known = todays_of(env)
-        self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0))
+        observe = (given.get("multiagent") or {}).get("observation_fn")
+        self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0), observe is not None)
         self._stage: tuple[EnvMaker, Any] = self.env_maker, None  # where is played now: training, or an evaluation
         first = None if self._known is not None else self.env_maker.first()
         self.is_multi_agent = first is not None and self.env_maker.is_multi_agent
@@ -167,6 +170,8 @@ class Trainer(Trainable):
         self.policy_facades: dict[str, Policy] = {}
         self._hooked: list[str] = []
         self.workers = WorkerSet(self)
+        if observe is not None:
+            self.env_maker.rewrite = rewriting(self, observe)
         self.rookery = self._make_rookery()
         self.agent_ids.env = self.rookery.env
         self._stage = self.env_maker, self.rookery.env
@@ -191,6 +196,9 @@ class Trainer(Trainable):
             clip = {**self.config, **self.translation.policies[name].config}["clip_rewards"]
             if clip:
                 learner.hooks.append(ClippedRewards(None if clip is True else float(clip)))
+            explorer = explorer_of(learner.policy)
+            if explorer is not None:
+                learner.hooks.append(ExplorationHook(functools.partial(self.policy_facades.get, name), explorer))
             if wanted:
                 learner.hooks.append(LearnHook(self, name, settings_of(self.config)["cut_after"] if scripted else None))
 
@@ -241,6 +249,7 @@ class Trainer(Trainable):
         for name, entry in told.policies.items():
             policies[name] = {} if entry.trained else {"frozen": True}
             layers += self._policy_layers(name, entry)
+        layers += exploration_layers(told, self.policy_configs, layers)
         return rookery.Trainer(
             self.env_maker.for_rookery() if self._known is None else self._known.id,
             config=[*layers, Layer("trainer", {"logging.console": "quiet"})],
@@ -254,7 +263,7 @@ class Trainer(Trainable):
         """Whether callbacks are told of something by which they can get hold of environments."""
         moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
         told = any(overrides(self.callbacks, moment) for moment in moments)
-        return told or self.config["env_task_fn"] is not None
+        return told or self.config["env_task_fn"] is not None or self.env_maker.rewritten
 
     def _policy_layers(self, name: str, entry: Any) -> list[Layer]:
         """What a policy has that is more than values: a model, or an algorithm of the script's."""
@@ -280,6 +289,18 @@ class Trainer(Trainable):
             }
             layers.append(Layer(f"policy {name}: custom_model", values))
         return layers
+
+    @property
+    def policy_configs(self) -> dict[str, dict[str, Any]]:
+        """The configuration of each policy, whole."""
+        entries = self.translation.policies.items()
+        return {name: merge_trainer_configs(self.config, entry.config, True) for name, entry in entries}
+
+    @property
+    def explorers(self) -> dict[str, Any]:
+        """The explorations of the script by policy, of those that Rookery learns."""
+        found = {name: explorer_of(policy) for name, policy in self.rookery.policies.items()}
+        return {name: each for name, each in found.items() if each is not None}
 
     @property
     def assigned(self) -> dict[int, dict[int, dict[str, str]]]:
@@ -426,7 +447,10 @@ class Trainer(Trainable):
         config = with_settings(run.config, maker, env_config)
         noted = NotedMapping.apart(self._mapping)
         try:
-            with closing(make_copies(config, min(count, config.evaluation.num_envs))) as env:
+            with (
+                apart(run.policies),
+                closing(make_copies(config, min(count, config.evaluation.num_envs))) as env,
+            ):
                 self._stage = maker or self.env_maker, env
                 played = bounded(run, env, count, deterministic, listeners=book.listeners())
                 played.play()
