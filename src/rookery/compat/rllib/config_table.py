@@ -85,7 +85,7 @@ R = "algorithm.replay."
 ONE_PROCESS = "sampling and learning share this process, and helpers are chosen by a short measurement"
 TENSORFLOW = "networks are torch's, whatever framework is named"
 NO_RAY = "nothing is scheduled on a cluster here"
-OFFLINE = "it says how recorded experience is read or written, which input and output decide"
+OFFLINE = "it says how recorded experience is read, and nothing is read here"
 
 SAMPLING = [
     *by(f.lanes, "num_workers num_envs_per_worker", "sampling.num_envs",
@@ -179,9 +179,11 @@ REPORTING = [
     *refused("extra_python_environs_for_driver extra_python_environs_for_worker",
              "there are no other processes to start: set the variables before this one starts"),
     *refused("input", "experience is played here; rookery learn RUN learns from a replay that was recorded"),
-    *refused("output", "write batches from on_postprocess_trajectory with a JsonWriter, or use rookery replay export"),
-    *ignored("input_evaluation postprocess_inputs shuffle_buffer_size output_compress_columns output_max_file_size",
-             OFFLINE),
+    kept("output", "A directory, or 'logdir', that what is played is written to, in lines of JSON; or a function of an "
+         "IOContext that gives an OutputWriter."),
+    kept("output_compress_columns", "Columns that are packed there."),
+    kept("output_max_file_size", "Bytes after which another file begins there."),
+    *ignored("input_evaluation postprocess_inputs shuffle_buffer_size", OFFLINE),
 ]  # fmt: skip
 
 MULTIAGENT = [

@@ -39,6 +39,7 @@ from rookery.compat.rllib.observing import rewriting
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
 from rookery.compat.rllib.policy_templates import class_for
 from rookery.compat.rllib.preprocessors import get_preprocessor
+from rookery.compat.rllib.recording import Recorder, writer_of
 from rookery.compat.rllib.results import (
     EndedEpisode,
     EpisodeWindow,
@@ -169,6 +170,7 @@ class Trainer(Trainable):
         self.book = EpisodeBook(self.callbacks, self)
         self.policy_facades: dict[str, Policy] = {}
         self._hooked: list[str] = []
+        self._writer = writer_of(self.config, self.logdir)
         self.workers = WorkerSet(self)
         if observe is not None:
             self.env_maker.rewrite = rewriting(self, observe)
@@ -199,6 +201,8 @@ class Trainer(Trainable):
             explorer = explorer_of(learner.policy)
             if explorer is not None:
                 learner.hooks.append(ExplorationHook(functools.partial(self.policy_facades.get, name), explorer))
+            if self._writer is not None:
+                learner.hooks.append(Recorder(self, name, self._writer))
             if wanted:
                 learner.hooks.append(LearnHook(self, name, settings_of(self.config)["cut_after"] if scripted else None))
 
