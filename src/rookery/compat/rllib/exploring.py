@@ -32,7 +32,7 @@ from rookery.compat.rllib.action_distributions import (
 from rookery.compat.rllib.batches import columns_of, pieces_of
 from rookery.compat.rllib.chance import Chance
 from rookery.compat.rllib.explorations import Exploration
-from rookery.compat.rllib.policies import DefaultModel, LearnedPolicy, as_arrays, script_network
+from rookery.compat.rllib.policies import DefaultModel, as_arrays, script_network
 from rookery.compat.rllib.policy_exploration import own_exploration
 from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.core.batch import Rollout, TensorTree
@@ -130,8 +130,8 @@ class ExploringPolicy(Actor):
         super().__init__(obs, action, model, name, generator=generator, head=head)
         if action.kind not in ("discrete", "multi_discrete", "box"):
             raise ConfigError(
-                f"rllib config: exploration_config.type: policy {name!r}: an exploration of your own chooses actions of "
-                f"Discrete, MultiDiscrete and Box spaces, not of {action.space}"
+                f"rllib config: exploration_config.type: policy {name!r}: an exploration of your own chooses actions "
+                f"of Discrete, MultiDiscrete and Box spaces, not of {action.space}"
             )
         network = script_network(self)
         rows = RowPreprocessor(obs.space, config.get("model"))
@@ -154,7 +154,9 @@ class ExploringPolicy(Actor):
         spec, num = self.action_spec, len(features)
         array = np.asarray(as_arrays(chosen)).reshape(num, *spec.shape)
         action = torch.as_tensor(array.astype(spec.dtype), device=features.device)
-        logp = torch.zeros(num) if told is None else torch.as_tensor(np.asarray(as_arrays(told), np.float32)).reshape(num)
+        logp = (
+            torch.zeros(num) if told is None else torch.as_tensor(np.asarray(as_arrays(told), np.float32)).reshape(num)
+        )
         if not deterministic:
             self.explorer.timestep += num
         if memory is not None:
@@ -221,14 +223,14 @@ def made(config: Mapping[str, Any], space: Any, model: Any) -> Any:
     )  # fmt: skip
     if not isinstance(found, Exploration):
         raise ConfigError(
-            f"rllib config: exploration_config.type = {kind.__name__}: must derive from Exploration "
+            f"rllib config: exploration_config.type = {kind!r}: must derive from Exploration "
             "(ray.rllib.utils.exploration.exploration)"
         )
-    if list(found.get_exploration_optimizer([])) and kind.get_exploration_optimizer is not (
+    if list(found.get_exploration_optimizer([])) and type(found).get_exploration_optimizer is not (
         Exploration.get_exploration_optimizer
     ):
         raise ConfigError(
-            f"{kind.__name__}.get_exploration_optimizer: the loss is Rookery's own, and has no term of an exploration: "
+            f"{type(found).__name__}.get_exploration_optimizer: the loss is Rookery's own, and has no term of an exploration: "
             "let it learn in postprocess_trajectory, and return the optimizers as they are"
         )
     return found
@@ -240,9 +242,7 @@ def made(config: Mapping[str, Any], space: Any, model: Any) -> Any:
 def _with_exploration(base: type[AlgorithmConfig], title: str) -> type[AlgorithmConfig]:
     """A settings class with one field more, whose policies a script's exploration plays."""
 
-    def build_policy(
-        self: Any, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator
-    ) -> Actor:
+    def build_policy(self: Any, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
         """Builds the policy that is to learn; see `AlgorithmConfig.build_policy`."""
         if self.exploring is None:
             return base.build_policy(self, obs, action, name, generator)
@@ -255,7 +255,7 @@ def _with_exploration(base: type[AlgorithmConfig], title: str) -> type[Algorithm
         "__doc__": f"Settings of {base.__name__}, with the configuration of a policy that explores by a class of a "
         "script (``exploring``).",
     }  # fmt: skip
-    made: type[AlgorithmConfig] = dataclass(frozen=True)(type(base)(title, (base,), body))
+    made: type[AlgorithmConfig] = dataclass(frozen=True)(type(base)(title, (base,), body))  # type: ignore[misc]
     return made
 
 
@@ -306,7 +306,7 @@ class ExplorationHook(BatchHook):
         explorer: The exploration.
     """
 
-    def __init__(self, face: Callable[[], LearnedPolicy], explorer: Explorer) -> None:
+    def __init__(self, face: Callable[[], Any], explorer: Explorer) -> None:
         self._face, self._explorer = face, explorer
         method = type(explorer.exploration).postprocess_trajectory
         self._looks = method is not Exploration.postprocess_trajectory

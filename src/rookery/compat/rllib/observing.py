@@ -56,8 +56,6 @@ def rewriting(trainer: Any, function: Callable[..., dict[Any, Any]]) -> Rewrite:
         episode = None if begins else trainer.book.running.get(lane)
         if episode is None:
             episode = MultiAgentEpisode(lane, policies, lambda agent: trainer.policy_of(lane, 0, agent), worker)
-        return function(
-            agent_obs=obs, worker=worker, base_env=worker.base_env, policies=policies, episode=episode
-        )
+        return function(agent_obs=obs, worker=worker, base_env=worker.base_env, policies=policies, episode=episode)
 
     return rewrite
