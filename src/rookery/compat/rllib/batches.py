@@ -174,8 +174,8 @@ class LearnHook(BatchHook):
         return found
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Tells of trajectories whose targets come later, and of everything that was played. The hook of the first
-        policy that learns has those of all policies take down their trajectories.
+        """Tells of trajectories whose targets come later, and of everything that was played. The first policy's
+        hook has those of all policies take down their trajectories.
         """
         if self.rollouts is not rollouts:
             learners = self.trainer.rookery.learners
