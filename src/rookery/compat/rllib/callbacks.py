@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from rookery.compat.rllib.episodes import MultiAgentEpisode
+from rookery.compat.rllib.explorations import Exploration
 from rookery.compat.rllib.policy_exploration import own_exploration
 from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError, nearest
@@ -182,9 +183,7 @@ class EpisodeBook:
 
     def listeners(self) -> list[Callback]:
         """Returns what hears of episodes: at their ends always, at other moments where callbacks want it."""
-        from rookery.compat.rllib.exploring import ExplorationListener  # which tells explorations of episodes as here
-
-        found: list[Callback] = [ExplorationListener(self)] if self.explores else []
+        found: list[Callback] = [_ExplorationListener(self)] if self.explores else []
         found.append(_EndListener(self))
         if overrides(self.callbacks, "on_episode_step"):
             found.append(_StepListener(self))
@@ -329,3 +328,32 @@ class _EndListener(Callback):
         if self.tells:
             book.tell("on_episode_end", known, policies=book.trainer.policy_facades)
         book.end(known)
+
+
+class _ExplorationListener(Callback):
+    """Tells explorations of the starts and ends of episodes.
+
+    Args:
+        book: The episodes, as callbacks know them.
+    """
+
+    def __init__(self, book: Any) -> None:
+        self.book = book
+
+    def on_episode_start(self, episode: Episode) -> None:
+        """Tells of the start of an episode, before callbacks hear of it."""
+        self.book.running.pop(episode.lane, None)
+        self._tell("on_episode_start", episode)
+
+    def on_episode_end(self, episode: Episode) -> None:
+        """Tells of the end of an episode."""
+        self._tell("on_episode_end", episode)
+
+    def _tell(self, moment: str, episode: Episode) -> None:
+        trainer = self.book.trainer
+        known = self.book.of(episode)
+        for policy in trainer.policy_facades.values():
+            exploration = getattr(policy, "exploration", None)
+            if isinstance(exploration, Exploration):
+                environment = trainer.workers.local_worker().base_env
+                getattr(exploration, moment)(policy, environment=environment, episode=known)

@@ -45,8 +45,6 @@ from rookery.models.heads import ActionHead, GivenActionHead, HeadSpec
 from rookery.models.q_head import QHead
 from rookery.models.squashed import SquashedHead
 from rookery.policies.policy import Policy as Actor
-from rookery.rollout.hooks import Episode
-from rookery.training.callbacks import Callback
 
 NOT_ALLOWED = -3.0e38
 """Stands for the value of an action that is not allowed, as `FLOAT_MIN` did."""
@@ -230,8 +228,8 @@ def made(config: Mapping[str, Any], space: Any, model: Any) -> Any:
         Exploration.get_exploration_optimizer
     ):
         raise ConfigError(
-            f"{type(found).__name__}.get_exploration_optimizer: the loss is Rookery's own, and has no term of an exploration: "
-            "let it learn in postprocess_trajectory, and return the optimizers as they are"
+            f"{type(found).__name__}.get_exploration_optimizer: the loss is Rookery's own, and has no term of an "
+            "exploration: let it learn in postprocess_trajectory, and return the optimizers as they are"
         )
     return found
 
@@ -323,35 +321,6 @@ class ExplorationHook(BatchHook):
             rewards = np.asarray(as_arrays((batch if given is None else given)["rewards"]))
             reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(rewards, dtype=reward.dtype)
         return replace(rollout, reward=reward)
-
-
-class ExplorationListener(Callback):
-    """Tells explorations of the starts and ends of episodes.
-
-    Args:
-        book: The episodes, as callbacks know them.
-    """
-
-    def __init__(self, book: Any) -> None:
-        self.book = book
-
-    def on_episode_start(self, episode: Episode) -> None:
-        """Tells of the start of an episode, before callbacks hear of it."""
-        self.book.running.pop(episode.lane, None)
-        self._tell("on_episode_start", episode)
-
-    def on_episode_end(self, episode: Episode) -> None:
-        """Tells of the end of an episode."""
-        self._tell("on_episode_end", episode)
-
-    def _tell(self, moment: str, episode: Episode) -> None:
-        trainer = self.book.trainer
-        known = self.book.of(episode)
-        for policy in trainer.policy_facades.values():
-            exploration = getattr(policy, "exploration", None)
-            if isinstance(exploration, Exploration):
-                environment = trainer.workers.local_worker().base_env
-                getattr(exploration, moment)(policy, environment=environment, episode=known)
 
 
 @contextmanager
