@@ -420,12 +420,13 @@ class ActorHandle(metaclass=_OrTheirs):
         kind: Its class.
         args: Arguments of its constructor.
         kwargs: Likewise, by name.
+        shown: The class of the object, where `kind` is a function that gives it.
     """
 
     is_theirs = staticmethod(joined_ray.is_actor)
 
-    def __init__(self, kind: type, args: Any, kwargs: Any) -> None:
-        self._kind = kind
+    def __init__(self, kind: type, args: Any, kwargs: Any, shown: type | None = None) -> None:
+        self._kind = shown or kind
         self._gone = ""
         self._actor_id = secrets.token_hex(12)
         made = _called(f"{kind.__name__}.__init__", _Holder(kind), args, kwargs, None)
@@ -465,6 +466,11 @@ class ActorHandle(metaclass=_OrTheirs):
 
     def __repr__(self) -> str:
         return f"Actor({self._kind.__name__}, {self._actor_id})"
+
+
+def handle_of(held: Any) -> ActorHandle:
+    """Returns an actor in this process that is an object which there is already."""
+    return ActorHandle(lambda: held, (), {}, type(held))  # type: ignore[arg-type]
 
 
 class _Holder:
