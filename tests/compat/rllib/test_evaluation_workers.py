@@ -39,13 +39,15 @@ def test_each_worker_plays_in_an_environment_of_its_own():
             ray.get(worker.foreach_env_with_context.remote(lambda env, context: (context.worker_index, context["x"])))
             for worker in workers.remote_workers()
         ]
-        told["again"] = batches[0][1]["actions"].tolist(), batches[1][1]["actions"].tolist()
         episodes, rest = collect_episodes(remote_workers=workers.remote_workers(), timeout_seconds=9)
         assert not rest
         return {**summarize_episodes(episodes), "foo": 1}
 
     result = trained(
-        evaluate, env=SimpleCorridor, env_config={"corridor_length": 10, "x": 3}, evaluation_config={"env_config": {"x": 4}}
+        evaluate,
+        env=SimpleCorridor,
+        env_config={"corridor_length": 10, "x": 3},
+        evaluation_config={"env_config": {"x": 4}},
     )
     assert result["evaluation"]["episodes_this_iter"] == 6 and result["evaluation"]["foo"] == 1
     assert result["evaluation"]["episode_reward_mean"] == 1.0

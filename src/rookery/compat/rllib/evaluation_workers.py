@@ -115,7 +115,8 @@ class EvaluationWorker(workers.RolloutWorker):
 
     @property
     def _envs(self) -> list[Any]:
-        return self._maker.played(self._env)
+        found: list[Any] = self._maker.played(self._env)
+        return found
 
     @property
     def env(self) -> Any:
@@ -125,7 +126,7 @@ class EvaluationWorker(workers.RolloutWorker):
     @property
     def num_workers(self) -> int:
         """The number of workers that are called with ``.remote``."""
-        return self._maker.num_workers
+        return int(self._maker.num_workers)
 
     @property
     def policy_config(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class CartPoleWithRemoteParamServer(CartPoleEnv):
         self.env_config = env_config
         self._storage = ray_core.get_actor(env_config.get("param_server", SERVER))
 
-    def reset(self) -> Any:
+    def reset(self) -> Any:  # type: ignore[override]
         """Starts an episode with the mass that the actor says."""
         obs = super().reset()
         params = ray_core.get(self._storage.get_params.remote(self.np_random))

@@ -17,7 +17,9 @@ def collect_episodes(
 ) -> tuple[list[Any], list[Any]]:
     """Returns the episodes that have ended since the last call, and an empty list: nothing is still on its way."""
     found = [] if local_worker is None else list(local_worker.get_metrics())
-    for ended in ray_core.get([worker.get_metrics.remote() for worker in remote_workers or ()], timeout=timeout_seconds):
+    for ended in ray_core.get(
+        [worker.get_metrics.remote() for worker in remote_workers or ()], timeout=timeout_seconds
+    ):
         found += ended
     return found, []
 

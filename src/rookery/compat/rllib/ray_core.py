@@ -25,7 +25,6 @@ from rookery.compat.rllib.ray_exceptions import RayActorError, RayTaskError
 from rookery.compat.rllib.trainable import node_ip
 from rookery.compat.rllib.tuning.experiment import use_machine
 from rookery.compat.rllib.tuning.reporters import say
-from rookery.core.errors import ConfigError
 from rookery.core.processor import usable_cores
 from rookery.tune.executors.processes import visible_gpus
 
@@ -132,11 +131,11 @@ def init(
 def _context() -> ClientContext:
     """The facts that Ray returned; those about processes that do not exist are None."""
     ip = node_ip()
-    here = dict(
-        node_ip_address=ip, raylet_ip_address=ip, redis_address=None, object_store_address=None,
-        raylet_socket_name=None, webui_url=None, session_dir=None, metrics_export_port=None, node_id=_NODE,
+    elsewhere = (
+        "redis_address", "object_store_address", "raylet_socket_name", "webui_url", "session_dir", "metrics_export_port",
     )  # fmt: skip
-    return ClientContext({**here, **_Ray.info})
+    here = {"node_ip_address": ip, "raylet_ip_address": ip, "node_id": _NODE}
+    return ClientContext({**dict.fromkeys(elsewhere), **here, **_Ray.info})
 
 
 _NODE = secrets.token_hex(28)
@@ -462,7 +461,9 @@ class ActorHandle(metaclass=_OrTheirs):
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError(f"the actor {self._kind.__name__} lives in the script's process, which other processes cannot ask")
+        raise TypeError(
+            f"the actor {self._kind.__name__} lives in the script's process, which other processes cannot ask"
+        )
 
     def __repr__(self) -> str:
         return f"Actor({self._kind.__name__}, {self._actor_id})"

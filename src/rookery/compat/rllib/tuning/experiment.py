@@ -431,7 +431,9 @@ def make_executor(setup: Setup, job: TrainableOf2021, cfg: TuneConfig) -> Execut
     if cfg.max_concurrent == 1 or usable_cores() < 2 * setup.cpus:
         return HereExecutor(job)
     if actors := _Machine.actors():
-        say(f"trials run one after the other in this process: the actor {actors[0]!r} lives here, and trials may ask it")
+        say(
+            f"trials run one after the other in this process: the actor {actors[0]!r} lives here, and trials may ask it"
+        )
         return HereExecutor(job)
     try:
         return ProcessExecutor(job, setup.cpus, setup.gpus, cfg.max_concurrent)
