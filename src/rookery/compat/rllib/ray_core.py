@@ -132,7 +132,8 @@ def _context() -> ClientContext:
     """The facts that Ray returned; those about processes that do not exist are None."""
     ip = node_ip()
     elsewhere = (
-        "redis_address", "object_store_address", "raylet_socket_name", "webui_url", "session_dir", "metrics_export_port",
+        "redis_address", "object_store_address", "raylet_socket_name", "webui_url", "session_dir",
+        "metrics_export_port",
     )  # fmt: skip
     here = {"node_ip_address": ip, "raylet_ip_address": ip, "node_id": _NODE}
     return ClientContext({**dict.fromkeys(elsewhere), **here, **_Ray.info})

@@ -72,7 +72,7 @@ class _Machine:
     actors: Callable[[], list[str]] = staticmethod(list)
 
 
-def use_machine(local_mode: bool, num_cpus: float | None, actors: Callable[[], list[str]]) -> None:
+def use_machine(local_mode: bool, num_cpus: float | None, actors: Callable[[], list[str]] = list) -> None:
     """Notes what ``ray.init`` was told.
 
     Args:
