@@ -163,7 +163,7 @@ EVALUATION = [
         "Episodes of an evaluation, and whether their actions are drawn."),
     kept("evaluation_config", "Keys that differ while policies are evaluated, such as env_config."),
     kept("custom_eval_function", "A function (trainer, workers) that evaluates instead."),
-    *ignored("evaluation_num_workers", "evaluation has copies of its own in this process; it starts with the interval"),
+    kept("evaluation_num_workers", "Workers that a custom_eval_function gets; above 0 it sets an interval of 1."),
     *ignored("evaluation_parallel_to_training", "an evaluation comes between two iterations"),
     *ignored("in_evaluation", "it marks their workers; nothing reads it here"),
 ]  # fmt: skip

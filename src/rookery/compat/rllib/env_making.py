@@ -79,12 +79,14 @@ class EnvMaker:
         made: The script's own objects that were made in this process.
         spaces: Spaces that a configuration gives to policies.
         mapping: Agent to policy, where there are several.
+        worker_index: Number of the worker that environments are told; None = 1, or 0 where no workers are asked for.
     """
 
     def __init__(self, env: Any, config: Mapping[str, Any], num_workers: int = 0, rewritten: bool = False) -> None:
         self.creator = creator_of(env)
         self.name = env_name(env)
         self.config, self.num_workers = dict(config), num_workers
+        self.worker_index: int | None = None
         self.made: list[Any] = []
         self.rewritten = rewritten
         self.rewrite: Rewrite | None = None
@@ -128,11 +130,15 @@ class EnvMaker:
     def own(self, config: Mapping[str, Any] | None = None) -> Any:
         """Returns a copy as the script makes it."""
         given = self.config if config is None else config
-        worker = int(self.num_workers > 0)
-        context = EnvContext(given, worker_index=worker, vector_index=len(self.made), num_workers=self.num_workers)
-        made = self.creator(context)
+        made = self.creator(self.context(len(self.made), given))
         self.made.append(made)
         return made
+
+    def context(self, number: int, config: Mapping[str, Any] | None = None) -> EnvContext:
+        """Returns the settings of a copy, with which worker it is said to be of."""
+        worker = int(self.num_workers > 0) if self.worker_index is None else self.worker_index
+        given = self.config if config is None else config
+        return EnvContext(given, worker_index=worker, vector_index=number, num_workers=self.num_workers)
 
     def first(self) -> Any:
         """Returns the first copy, which the next call gives away."""

@@ -30,6 +30,7 @@ from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext
+from rookery.compat.rllib.evaluation_workers import EvaluationWorkers
 from rookery.compat.rllib.exploring import ExplorationHook, apart, exploration_layers, explorer_of
 from rookery.compat.rllib.key_functions import A2C_KIND, DDPG_KIND, PPO_KIND, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
@@ -439,22 +440,31 @@ class Trainer(Trainable):
         """Plays episodes to measure, exploring unless ``evaluation_config`` says otherwise; nothing is learned."""
         told = self.translation.evaluation
         if told["custom_function"] is not None:
-            return {"evaluation": told["custom_function"](self, self.workers)}
+            return {"evaluation": told["custom_function"](self, self.evaluation_workers)}
         count = int(told["episodes"])
         book = EpisodeBook(self.callbacks, self)
         played = self._measured(book, count, not told["explore"])
-        of_lane: dict[int, list[Any]] = {}
-        for each in book.take():
-            of_lane.setdefault(each.env_id, []).append(each)
-        episodes = [
-            as_measured(each, of_lane.get(each.lane, []))
-            for each in sorted(played.finished, key=lambda each: each.index * played.env.num_lanes + each.lane)
-        ]
+        episodes = self.measured_episodes(played, book)
         steps = sum(each.length for each in episodes)
         spent = performance({}, steps)["sampler_perf"]
         return {
             "evaluation": {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
         }
+
+    @functools.cached_property
+    def evaluation_workers(self) -> EvaluationWorkers:
+        """The workers that evaluate, for functions of scripts; they are made when they are first asked for."""
+        return EvaluationWorkers(self)
+
+    def measured_episodes(self, played: BoundedEpisodes, book: EpisodeBook) -> list[EndedEpisode]:
+        """Returns the episodes of an evaluation in their order, with what callbacks have noted of them."""
+        of_lane: dict[int, list[Any]] = {}
+        for each in book.take():
+            of_lane.setdefault(each.env_id, []).append(each)
+        return [
+            as_measured(each, of_lane.get(each.lane, []))
+            for each in sorted(played.finished, key=lambda each: each.index * played.env.num_lanes + each.lane)
+        ]
 
     def _measured(self, book: EpisodeBook, count: int, deterministic: bool) -> BoundedEpisodes:
         """Plays so many episodes in copies of their own, of which callbacks are told as of others."""
@@ -636,6 +646,8 @@ class Trainer(Trainable):
 
     def cleanup(self) -> None:
         """Frees the environments."""
+        if "evaluation_workers" in self.__dict__:
+            self.evaluation_workers.stop()
         if hasattr(self, "rookery"):
             self.rookery.close()
 
