@@ -85,7 +85,7 @@ R = "algorithm.replay."
 ONE_PROCESS = "sampling and learning share this process, and helpers are chosen by a short measurement"
 TENSORFLOW = "networks are torch's, whatever framework is named"
 NO_RAY = "nothing is scheduled on a cluster here"
-OFFLINE = "it says how recorded experience is read or written, which input and output decide"
+OFFLINE = "it says how recorded experience is read, and nothing is read here"
 
 SAMPLING = [
     *by(f.lanes, "num_workers num_envs_per_worker", "sampling.num_envs",
@@ -163,7 +163,7 @@ EVALUATION = [
         "Episodes of an evaluation, and whether their actions are drawn."),
     kept("evaluation_config", "Keys that differ while policies are evaluated, such as env_config."),
     kept("custom_eval_function", "A function (trainer, workers) that evaluates instead."),
-    *ignored("evaluation_num_workers", "evaluation has copies of its own in this process; it starts with the interval"),
+    kept("evaluation_num_workers", "Workers that a custom_eval_function gets; above 0 it sets an interval of 1."),
     *ignored("evaluation_parallel_to_training", "an evaluation comes between two iterations"),
     *ignored("in_evaluation", "it marks their workers; nothing reads it here"),
 ]  # fmt: skip
@@ -179,9 +179,11 @@ REPORTING = [
     *refused("extra_python_environs_for_driver extra_python_environs_for_worker",
              "there are no other processes to start: set the variables before this one starts"),
     *refused("input", "experience is played here; rookery learn RUN learns from a replay that was recorded"),
-    *refused("output", "write batches from on_postprocess_trajectory with a JsonWriter, or use rookery replay export"),
-    *ignored("input_evaluation postprocess_inputs shuffle_buffer_size output_compress_columns output_max_file_size",
-             OFFLINE),
+    kept("output", "A directory, or 'logdir', that what is played is written to, in lines of JSON; or a function of an "
+         "IOContext that gives an OutputWriter."),
+    kept("output_compress_columns", "Columns that are packed there."),
+    kept("output_max_file_size", "Bytes after which another file begins there."),
+    *ignored("input_evaluation postprocess_inputs shuffle_buffer_size", OFFLINE),
 ]  # fmt: skip
 
 MULTIAGENT = [
@@ -191,7 +193,8 @@ MULTIAGENT = [
     kept("multiagent.policies_to_train", "Policies that learn; None = all. A function is asked once for each."),
     *by(f.lanes, "multiagent.count_steps_by", f"{A}batch_size",
         "env_steps or agent_steps: what train_batch_size counts."),
-    *refused("multiagent.observation_fn", "let the environment return what each policy is to see"),
+    kept("multiagent.observation_fn", "A function (agent_obs, worker, base_env, policies, episode) that rewrites what "
+         "the agents see in each step."),
     *refused("multiagent.replay_mode", "each policy replays its own decisions; use 'independent'"),
 ]  # fmt: skip
 

@@ -18,6 +18,7 @@ import torch
 from rookery.compat.rllib.default_networks import FUNCTIONS
 from rookery.compat.rllib.defaults import DEPRECATED_VALUE
 from rookery.compat.rllib.episode_ends import EndlessTask, Horizon
+from rookery.compat.rllib.policy_exploration import own_exploration
 from rookery.core.errors import nearest
 from rookery.core.processor import usable_cores
 from rookery.core.schedules import Linear, Piecewise
@@ -523,7 +524,9 @@ def q_exploration(reader: Reader) -> Values:
         f"{path}temperature": 1.0,
         f"{path}noisy_std": reader.number("sigma0") if reader.algorithm != "SimpleQ" else 0.5,
     }
-    if kind == "EpsilonGreedy":
+    if kind == OWN_EXPLORATION:
+        pass  # it is asked, and nothing else tries anything out
+    elif kind == "EpsilonGreedy":
         values[f"{path}epsilon"] = epsilon(reader)
     elif kind in ("SoftQ", "StochasticSampling"):
         values[f"{path}kind"] = "boltzmann"
@@ -599,8 +602,8 @@ GONE_EXPLORATIONS: dict[str, str] = {
     "PerWorkerEpsilonGreedy": "all copies of the environment explore alike here; use EpsilonGreedy",
     "PerWorkerGaussianNoise": "all copies of the environment explore alike here; use GaussianNoise",
     "PerWorkerOrnsteinUhlenbeckNoise": "all copies of the environment explore alike here; use OrnsteinUhlenbeckNoise",
-    "Curiosity": "there is no reward for surprise yet; add one in a wrapper around the environment",
-    "RE3": "there is no reward for novelty yet; add one in a wrapper around the environment",
+    "Curiosity": "there is no reward for surprise yet; add one in postprocess_trajectory of an Exploration of your own",
+    "RE3": "there is no reward for novelty yet; add one in postprocess_trajectory of an Exploration of your own",
     "SlateEpsilonGreedy": "there are no slates; use EpsilonGreedy",
     "SlateSoftQ": "there are no slates; use SoftQ",
     "ThompsonSampling": "there are no bandits",
@@ -609,8 +612,14 @@ GONE_EXPLORATIONS: dict[str, str] = {
 """Types of exploration that are not here, and what to use."""
 
 
+OWN_EXPLORATION = "a class of the script"
+"""The type of exploration where the script has written it."""
+
+
 def exploration_type(reader: Reader) -> str:
     """Gives the type of exploration by its bare name."""
+    if own_exploration(reader.config) is not None:
+        return OWN_EXPLORATION
     kind = reader.get("exploration_config.type")
     name = getattr(kind, "__name__", None) or str(kind or "StochasticSampling")
     return str(name).replace(":", ".").rpartition(".")[2]
@@ -634,6 +643,8 @@ def refuse_exploration(reader: Reader, kind: str, use: str) -> None:
 def drawn_exploration(reader: Reader) -> Values:
     """PPO, A2C and PG draw from their own distribution."""
     kind = exploration_type(reader)
+    if kind == OWN_EXPLORATION:
+        return {}
     if kind != "StochasticSampling":
         refuse_exploration(reader, kind, "StochasticSampling, which draws from the policy's own distribution")
     elif exploration_number(reader, "random_timesteps"):
@@ -648,7 +659,10 @@ def critic_exploration(reader: Reader) -> Values:
     values: Values = {f"{path}kind": "white", f"{path}theta": 0.15}
     known = {"SAC": ("StochasticSampling",)}.get(reader.algorithm, ("GaussianNoise", "OrnsteinUhlenbeckNoise"))
     if kind not in known:
-        refuse_exploration(reader, kind, " or ".join(known))
+        if kind != OWN_EXPLORATION:
+            refuse_exploration(reader, kind, " or ".join(known))
+        elif reader.algorithm != "SAC":
+            values[f"{path}std"] = 0.0
         return values | {"algorithm.learning_starts": starts}
     values["algorithm.learning_starts"] = max(starts, int(exploration_number(reader, "random_timesteps")))
     if kind == "StochasticSampling":
