@@ -251,12 +251,14 @@ def fixed_of(cls: type, name: str) -> Fixed | None:
 
 
 def paths_of(cls: type) -> list[str]:
-    """Gives the paths of the fields of a config class, and of those of settings in it whose class is known."""
+    """Gives the paths of the fields of a config class, and of those of settings in it whose class is known; of sections
+    that may be missing only their own.
+    """
     found: list[str] = []
     for name in fields_of(cls):
         inner = settings_class(hints_of(cls)[name])
         found.append(name)
-        if inner is not None and "__dataclass_fields__" in vars(inner):
+        if inner is not None and "__dataclass_fields__" in vars(inner) and not optional(hints_of(cls)[name]):
             found += [f"{name}.{path}" for path in paths_of(inner)]
     return found
 
