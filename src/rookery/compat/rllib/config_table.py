@@ -327,11 +327,18 @@ CRITIC_KEYS = [
 ]  # fmt: skip
 
 
+CURIOSITY = {
+    "eta": "strength", "lr": "lr", "beta": "forward_share", "feature_dim": "num_features",
+    "forward_net_hiddens": "hidden", "feature_net_config": "model.hidden model.activation",
+}  # fmt: skip
+"""Keys of the exploration by curiosity, and the settings of the signal that they are."""
+
+
 def _exploration() -> list[Row]:
     """Rows of every key of every type of exploration, by kind of algorithm."""
     rows: list[Row] = []
     kinds = (
-        ((*f.ON_POLICY, "PG"), f.drawn_exploration, ("StochasticSampling",), ""),
+        ((*f.ON_POLICY, "PG"), f.drawn_exploration, ("StochasticSampling", "Curiosity"), ""),
         (f.Q_KIND, f.q_exploration, ("EpsilonGreedy", "SoftQ", "StochasticSampling", "Random", "ParameterNoise"),
          f"{X}kind {X}epsilon {X}temperature"),
         (("SAC",), f.critic_exploration, ("StochasticSampling",), f"{A}learning_starts"),
@@ -347,6 +354,12 @@ def _exploration() -> list[Row]:
                     rows += refused(key, "noise adapts until actions differ as wanted; leave it out", only)
                 elif name == "random_timesteps" and function in (f.drawn_exploration,):
                     rows += refused(key, "what is learned from is the policy's own play; use 0", only)
+                elif kind == "Curiosity" and name in CURIOSITY:
+                    there = " ".join(f"{A}signals.curiosity.{path}" for path in CURIOSITY[name].split())
+                    rows += by(function, key, there, "The reward for surprise, a signal with values of its own.", only)
+                elif kind == "Curiosity":
+                    why = "both models have one hidden layer, with relu; leave it out"
+                    rows += refused(key, why, only, fine=f.CURIOSITY_FINE[name])
                 elif kind == "StochasticSampling" and function is f.q_exploration:
                     rows += refused(key, "random play ends with learning_starts; use 0", only)
                 else:
