@@ -87,6 +87,17 @@ def test_what_cannot_be_recorded_is_refused(rookery, scripts, words, problem, mo
     assert not (tmp_path / "demos").exists()
 
 
+def test_what_is_kept_is_written_after_ctrl_c(rookery, scripts, tmp_path):
+    text = "\n\nsteps = []\n\n\ndef tired(obs):\n    steps.append(obs)\n    if len(steps) == 50:\n"
+    text += "        raise KeyboardInterrupt\n    return lean(obs)\n"
+    (tmp_path / "tired_scripts.py").write_text(LEAN + text)
+    words = ["--from", "tired_scripts:tired", "--max-episode-steps", 20, "-o", "demos"]
+    code, out, _ = rookery("replay", "record", "CartPole-v1", *words)
+    assert code == 130
+    assert out.splitlines()[-1] == "demos: 40 decisions in 2 recorded episodes"
+    assert [len(episode) for episode in recording_of(find_replay("demos")).episodes] == [20, 20]
+
+
 def test_an_environment_is_needed_and_one_is_enough(rookery, scripts):
     code, _, err = rookery("replay", "record", "--from", f"{scripts}:lean", "-o", "demos")
     assert (code, err.startswith("error: command line: no environment is named")) == (2, True)

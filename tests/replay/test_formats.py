@@ -14,7 +14,16 @@ from recordings import CHOICE, CHOICES, HYBRID, PARTS, POINT, THROTTLE, UNIT, as
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
-from rookery.envs.unity.demo_file import read_demo
+from rookery.envs.unity.demo_file import read_demo, write_demo
+from rookery.envs.unity.messages import (
+    ActionSpecProto,
+    AgentActionProto,
+    AgentInfoActionPairProto,
+    AgentInfoProto,
+    BrainParametersProto,
+    FloatData,
+    ObservationProto,
+)
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.names import export_stored, format_of, read_recordings
 from rookery.replay.recording import write_recordings
@@ -134,6 +143,60 @@ def test_several_files_and_folders_are_read_one_after_the_other(tmp_path):
     exported(tmp_path, recording(PARTS, UNIT), "unity", "part2")
     with pytest.raises(SpaceError, match=r"part2.demo: holds observations Dict"):
         read(tmp_path)
+
+
+def demo_of(path, rows, brain):
+    """A demonstration of one sensor with one number: (id, number, reward, ended, cut, action) in each row."""
+    pairs = []
+    for agent, seen, reward, ended, cut, action in rows:
+        shown = ObservationProto((1,), float_data=FloatData((seen,)))
+        info = AgentInfoProto(reward, ended, cut, agent, observations=(shown,))
+        pairs.append(AgentInfoActionPairProto(info, action))
+    write_demo(path, "made", brain, pairs)
+    return path
+
+
+def test_agents_that_take_turns_in_a_demonstration_have_episodes_of_their_own(tmp_path):
+    brain = BrainParametersProto(brain_name="Two?team=1", action_spec=ActionSpecProto(0, 1, (3,)))
+    did = [AgentActionProto(discrete_actions=(number,)) for number in range(3)]
+    rows = [(1, 1.0, 9.0, False, False, did[1]), (2, 10.0, 9.0, False, False, did[2]),
+            (1, 2.0, 0.5, False, False, did[0]), (2, 11.0, 0.25, True, False, did[0]),
+            (1, 3.0, 0.75, False, False, did[2]), (3, 30.0, 0.0, False, False, did[1])]  # fmt: skip
+    found = read(demo_of(tmp_path / "two.demo", rows, brain), policy="Two")
+    over, running = found.episodes
+    assert (over.obs["obs"].tolist(), over.reward.tolist(), over.terminated) == ([[10.0]], [0.25], True)
+    assert (running.obs["obs"].tolist(), running.reward.tolist()) == ([[1.0], [2.0]], [0.5, 0.75])
+    assert (running.terminated, running.truncated, running.last_obs["obs"].tolist()) == (False, False, [[3.0]])
+    assert running.action.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(("kind", "space"), [(0, spaces.Discrete(3)), (1, spaces.Box(-1, 1, (3,), np.float32))])
+def test_demonstrations_of_old_players_are_read(tmp_path, kind, space):
+    brain = BrainParametersProto((3,), (), kind, "Old")
+    did = AgentActionProto(vector_actions_deprecated=(0.5, 0.0, -1.0) if kind else (2.0,))
+    rows = [(0, 1.0, 0.0, False, False, did), (0, 2.0, 1.0, True, True, did)]
+    found = read(demo_of(tmp_path / "old.demo", rows, brain), policy="Old")
+    assert found.spaces.action.space == space
+    assert found.episodes[0].action.tolist() == ([[0.5, 0.0, -1.0]] if kind else [2])
+    assert found.episodes[0].truncated and found.episodes[0].last_obs["obs"].tolist() == [[2.0]]
+
+
+def test_rows_of_a_demonstration_that_cannot_be_used_are_named(tmp_path):
+    brain = BrainParametersProto(brain_name="Odd", action_spec=ActionSpecProto(0, 1, (3,)))
+    good, wrong = AgentActionProto(discrete_actions=(1,)), AgentActionProto(discrete_actions=(7,))
+    start, end = (0, 1.0, 0.0, False, False, good), (0, 1.0, 1.0, True, False, good)
+    for row, problem in (
+        ((0, np.nan, 1.0, False, False, good), "row 2: obs: non-finite observation nan"),
+        ((0, 1.0, np.nan, False, False, good), "row 2: the reward is nan"),
+        ((0, 1.0, 1.0, False, False, wrong), r"row 2: action 0 is 7, which is not in Discrete\(3\)"),
+        ((0, 1.0, 1.0, False, False, AgentActionProto()), "row 2: 0 numbers and 0 choices were decided, where 0 and 1"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            read(demo_of(tmp_path / "odd.demo", [start, row, end], brain), policy="Odd")
+    with pytest.raises(FileError, match="behaviour 'Odd' has no actions"):
+        read(demo_of(tmp_path / "odd.demo", [start, end], BrainParametersProto(brain_name="Odd")), policy="Odd")
+    with pytest.raises(FileError, match="holds no rows"):
+        read(demo_of(tmp_path / "odd.demo", [], brain), policy="Odd")
 
 
 # --- other people's tables --------------------------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from rookery.cli.replay_places import check_free
 from rookery.cli.runs import TrustedCode, find_saved
 from rookery.core.errors import ConfigError
 from rookery.core.layers import import_object, override_layer
+
+if TYPE_CHECKING:
+    from rookery.training.recording import RecordedReplay
 
 KEYBOARD = "keyboard"
 
@@ -73,19 +76,32 @@ def record(
     config = resolve(EnvConfig, [layer]).config.config
     player = player_of(source, checkpoint, env)
     by_hand = isinstance(player, PromisedKeyboard)
-    with prepared(env, player, config, trust_code, render=by_hand) as (copy, policies, mapping):
-        recorder = EpisodeRecorder(
-            copy, policies, mapping, seed=seed, deterministic=not stochastic, limit=max_episode_steps
-        )
+    with prepared(env, player, config, trust_code, render=by_hand) as (copy, policies, mapping, limit):
+        limit = limit if max_episode_steps is None else max_episode_steps
+        recorder = EpisodeRecorder(copy, policies, mapping, seed=seed, deterministic=not stochastic, limit=limit)
         kept = RecordedReplay(policies, ("logp",) if callable(player) else ())
-        if isinstance(player, PromisedKeyboard):
-            play_by_hand(player, recorder, kept, episodes, view, key or [], idle, 1 / steps_per_second)
-        else:
-            most = None if min_return is None else 100 * episodes
-            record_episodes(recorder, kept, episodes, wanted=at_least(min_return), note=typer.echo, most=most)
-    kept.write(out, replace=force)
-    decisions = sum(map(sum, kept.lengths().values()))
-    typer.echo(f"{out}: {decisions:,} decisions in {len(kept.results):,} recorded episodes")
+        with kept_whatever_comes(kept, out, force):
+            if isinstance(player, PromisedKeyboard):
+                play_by_hand(player, recorder, kept, episodes, view, key or [], idle, 1 / steps_per_second)
+            else:
+                most = None if min_return is None else 100 * episodes
+                record_episodes(recorder, kept, episodes, wanted=at_least(min_return), note=typer.echo, most=most)
+
+
+@contextmanager
+def kept_whatever_comes(kept: RecordedReplay, out: Path, force: bool) -> Iterator[None]:
+    """Writes the episodes that are kept at the end, and also after Ctrl-C, which then ends the command."""
+    stopped = False
+    try:
+        yield
+    except KeyboardInterrupt:
+        stopped = True
+    if kept.results or not stopped:
+        kept.write(out, replace=force)
+        decisions = sum(map(sum, kept.lengths().values()))
+        typer.echo(f"{out}: {decisions:,} decisions in {len(kept.results):,} recorded episodes")
+    if stopped:
+        raise typer.Exit(130)
 
 
 def player_of(source: str, checkpoint: str, env: str | None) -> Any:

@@ -32,6 +32,7 @@ from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.prepare import make_copies
+from rookery.training.settings import EvaluationConfig
 from rookery.training.trainer import Trainer
 
 FRAGMENT = 256
@@ -414,7 +415,8 @@ def record_replay(
         env_config: Keyword arguments of the environment's constructor.
         seed: Names the episodes, and the numbers that actions are drawn with.
         deterministic: Whether policies play their most likely actions.
-        max_episode_steps: Steps after which an episode counts as truncated; None = the environment's own limit.
+        max_episode_steps: Steps after which an episode counts as truncated; None = as evaluation.max_episode_steps of
+            the run says, or that setting's default.
         trust_code: As of `Trainer.load`.
         force: Whether a directory that is there is replaced.
 
@@ -428,10 +430,9 @@ def record_replay(
     place = Path(out)
     if place.exists() and not force:
         raise ConfigError(f"{place}: exists; give force=True to replace it, or another name")
-    with prepared(env, source, env_config or {}, trust_code) as (copy, policies, mapping):
-        recorder = EpisodeRecorder(
-            copy, policies, mapping, seed=seed, deterministic=deterministic, limit=max_episode_steps
-        )
+    with prepared(env, source, env_config or {}, trust_code) as (copy, policies, mapping, limit):
+        limit = limit if max_episode_steps is None else max_episode_steps
+        recorder = EpisodeRecorder(copy, policies, mapping, seed=seed, deterministic=deterministic, limit=limit)
         kept = RecordedReplay(policies, ("logp",) if callable(source) else ())
         record_episodes(recorder, kept, episodes)
     kept.write(place, replace=force)
@@ -441,8 +442,8 @@ def record_replay(
 @contextmanager
 def prepared(
     env: Any, source: str | Path | Decide, env_config: Mapping[str, Any], trust_code: TrustCode, *, render: bool = False
-) -> Iterator[tuple[VectorEnv, Mapping[str, Policy], PolicyMapping]]:
-    """Makes one copy of an environment, and who plays in it.
+) -> Iterator[tuple[VectorEnv, Mapping[str, Policy], PolicyMapping, int]]:
+    """Makes one copy of an environment and who plays in it, and says after how many steps its episodes are cut.
 
     Args:
         env: As of `record_replay`, like the others.
@@ -457,7 +458,7 @@ def prepared(
         copy = make_env(env, env_config, (), 1, "serial", render=render)
         policies, mapping = function_policies(copy, source)
         with closing(copy):
-            yield copy, policies, mapping
+            yield copy, policies, mapping, EvaluationConfig().max_episode_steps
         return
     with Trainer.load(source, trust_code=trust_code, console="quiet") as trainer:
         cfg = trainer.config.env
@@ -469,4 +470,4 @@ def prepared(
         else:
             copy = make_env(env, env_config, (), 1, "serial")
         with closing(copy):
-            yield copy, trainer.policies, trainer.mapping
+            yield copy, trainer.policies, trainer.mapping, trainer.config.evaluation.max_episode_steps

@@ -50,12 +50,12 @@ class OpenEpisode:
 
     Attributes:
         seen: What the agent saw at each decision.
-        actions: What the agent decided.
+        actions: What the agent decided, ``[1, ...]`` as it is stored.
         rewards: What the agent earned up to each row after the first.
     """
 
     seen: list[Tree] = field(default_factory=list)
-    actions: list[Any] = field(default_factory=list)
+    actions: list[np.ndarray] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
 
 
@@ -108,6 +108,7 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Reco
         try:
             seen = _seen(info, made_of)
             decided = None if info.ended else _decided(pair.action_info or AgentActionProto(), action)
+            stored = None if decided is None else action.from_env([decided])
         except (SpaceError, WireError, ValueError) as error:
             raise ConfigError(f"{file}: row {row + 1}: {error}") from None
         if not np.isfinite(info.reward + info.group_reward):
@@ -115,19 +116,19 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Reco
         one = agents.setdefault(info.id, OpenEpisode())
         if one.seen:
             one.rewards.append(info.reward + info.group_reward)
-        if decided is not None:
+        if stored is not None:
             one.seen.append(seen)
-            one.actions.append(decided)
+            one.actions.append(stored)
         elif one.seen:
             cut = info.max_step_reached
-            episodes.append(_episode(one, made_of, not cut, cut, seen if cut else None))
+            episodes.append(_episode(one, not cut, cut, seen if cut else None))
         if info.ended:
             del agents[info.id]
     for one in agents.values():
         if len(one.seen) > 1:  # the recording stopped: what came of the last decision is not known
             last = one.seen.pop()
             one.actions.pop()
-            episodes.append(_episode(one, made_of, False, False, last))
+            episodes.append(_episode(one, False, False, last))
     return Recording(made_of, tuple(episodes))
 
 
@@ -212,13 +213,10 @@ def _decided(said: AgentActionProto, spec: ActionSpec) -> Any:
     return numbers if spec.kind == "box" else choices[0] if spec.kind == "discrete" else choices
 
 
-def _episode(
-    one: OpenEpisode, made_of: Spaces, terminated: bool, truncated: bool, last: Tree | None
-) -> RecordedEpisode:
-    composite = made_of.action.kind == "composite"
+def _episode(one: OpenEpisode, terminated: bool, truncated: bool, last: Tree | None) -> RecordedEpisode:
     return RecordedEpisode(
         {path: np.concatenate([seen[path] for seen in one.seen]) for path in one.seen[0]},
-        made_of.action.from_env(one.actions if composite else np.array(one.actions)),
+        np.concatenate(one.actions),
         np.array(one.rewards, np.float32),
         None,
         terminated,
