@@ -84,6 +84,10 @@ STOPPED_ANYWHERE = [
     "random mapping, serial",
     "iterations of fixed length",
     "by actions",
+    "drawn parameters",
+    "lessons, by actions",
+    "lessons, with resets",
+    "lessons, batched",
     "turns, late agents",
     "tictactoe",
     "memory",
@@ -99,8 +103,8 @@ STOPPED_ANYWHERE = [
 """Cases that are stopped at several steps, not half way alone."""
 
 HALF_WAY = [
-    "a frozen policy", "a2c", "by its own word", "composite actions", "frozen lake", "ppo with a penalty", "reinforce",
-    "td3",
+    "a frozen policy", "a2c", "by its own word", "composite actions", "drawn parameters", "frozen lake",
+    "lessons, batched", "lessons, played ahead", "ppo with a penalty", "reinforce", "td3",
 ]  # fmt: skip
 """In ``make test``, with others for the other steps."""
 
@@ -146,7 +150,7 @@ def interrupted_at(trainer, step, ending=False):
     "name",
     slow_except(
         "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
-        "dqn, prioritized, by actions", "resting", "ppo and dqn",
+        "dqn, prioritized, by actions", "resting", "ppo and dqn", "lessons, by actions", "lessons, with resets",
         of=STOPPED_ANYWHERE,
     ),
 )  # fmt: skip

@@ -54,6 +54,7 @@ OURS = {
     "CueCorridor": "rookery.tasks.memory_tasks:CueCorridor",
     "TwoCues": "rookery.tasks.memory_tasks:TwoCues",
     "Sorter": "rookery.tasks.sorter:Sorter",
+    "WallCurriculum": "rookery.tasks.wall_curriculum:WallCurriculum",
 }
 """Import paths of the environments that come with Rookery, by short name."""
 
