@@ -51,7 +51,12 @@ def random_return(point: dict[str, float], episodes: int) -> float:
 
 def train(parameters: dict[str, Any], seed: int, steps: int, folder: Path) -> Path:
     """Trains once and returns the checkpoint."""
-    settings = {"env.parameters": parameters, "stop.env_steps": steps, "logging.console": "quiet"}
+    settings = {
+        "env.parameters": parameters,
+        "stop.env_steps": steps,
+        "algorithm.lr": {"start": 1e-3, "end": 0.0},
+        "logging.console": "quiet",
+    }
     with Trainer("Pendulum-v1", "ppo", preset="auto", config=settings, seed=seed, num_envs=4, helpers=0) as trainer:
         trainer.train()
         return trainer.save(folder)
@@ -111,8 +116,8 @@ def write(
         "",
         f"`python benchmarks/randomize.py --seeds {options.seeds} --steps {options.steps}`",
         "",
-        f"Pendulum-v1, PPO with its preset, {options.steps:,} env steps, {options.seeds} seeds. Drawn: {ranges}, uniform,",
-        "for every episode; fixed: 1, 1 and 10, which is the control. The policy does not observe the parameters. Measured",
+        f"Pendulum-v1, PPO with its preset and a learning rate that falls to 0, {options.steps:,} env steps, {options.seeds} seeds.",
+        f"Drawn: {ranges}, uniform, for every episode; fixed: 1, 1 and 10, which is the control. The policy does not observe the parameters. Measured",
         f"on a fixed grid, {EPISODES} episodes a point: inside the ranges " + "; ".join(f"{k} {v}" for k, v in shown.items())
         + " (27 points), outside " + "; ".join(f"{k} {v}" for k, v in far.items()) + " (8 points).",
         "Score: (return - random) / (nominal - random), with the best return of all runs at the usual values as nominal, and",

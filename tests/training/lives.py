@@ -310,7 +310,7 @@ CASES = {
     "lessons, played ahead": {"env": Windy, "config": {**WINDS, "sampling.staleness": 1}},
     "lessons, batched": {
         "env": "WallCurriculum",
-        "env_config": {"max_steps": 12},
+        "env_config": {"max_steps": 13},
         "config": {
             "curriculum.wall_height": {"lessons": [0, 1.0, 3.0], "threshold": -0.2, "min_episodes": 3},
             "env.parameters.block_distance": {"sampler": "intervals", "intervals": [[0, 1], [3, 5]]},
