@@ -1,7 +1,8 @@
-"""A task that is only learned with lessons: ``curriculum.py [--seeds 3] [--steps 150000]``; writes benchmarks/results/curriculum.md.
+"""A task that is only learned with lessons: ``curriculum.py [--seeds 3] [--steps 150000]``.
 
 WallCurriculum, learned by PPO with its defaults: with the wall as high and the block as far as they are by default (the
 control), with both drawn from all their values, and with lessons. Measured on the last lesson, which is the default.
+Writes benchmarks/results/curriculum.md.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import tempfile
 from pathlib import Path
 from statistics import median
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -88,9 +90,13 @@ def main() -> None:
         "",
         f"`python benchmarks/curriculum.py --seeds {options.seeds} --steps {options.steps}`",
         "",
-        f"WallCurriculum, PPO with its defaults, 16 copies, {options.steps:,} env steps, {options.seeds} seeds; greedy return of",
-        "100 episodes of the whole task (a wall of 4, the block 16 columns away). The best is 0.884; random actions get",
-        f"{score:.3f} and reach the goal in {goals} of 2,000 episodes. Solved is {SOLVED} or more.",
+        fill(
+            f"WallCurriculum, PPO with its defaults, 16 copies, {options.steps:,} env steps, {options.seeds} seeds; "
+            "greedy return of 100 episodes of the whole task (a wall of 4, the block 16 columns away). The best is "
+            f"0.884 on average; random actions get {score:.3f} and reach the goal in {goals} of 2,000 episodes. Solved "
+            f"is {SOLVED} or more.",
+            120,
+        ),
         "",
         "| trained on | return, each seed | median | last lesson began (env steps), each seed |",
         "|---|---|---|---|",

@@ -1,9 +1,10 @@
-"""Generalization by drawn parameters: ``randomize.py [--seeds 3] [--steps 400000]``; writes benchmarks/results/randomize.md.
+"""Generalization by drawn parameters: ``randomize.py [--seeds 3] [--steps 400000]``.
 
-Pendulum-v1, learned by PPO with its preset: once with mass, length and gravity at their usual values (the control), once
-with all three drawn for every episode. Both are then measured on the same fixed grid of values, none of which a drawn
-episode is likely to have had: inside the ranges, and outside. The score is (return - random) / (nominal - random), where
-nominal is the best return at the usual values of all runs, and random that of random actions at the point of the grid.
+Pendulum-v1, learned by PPO: once with mass, length and gravity at their usual values (the control), once with all three
+drawn for every episode. Both are then measured on the same fixed grid of values, none of which a drawn episode is
+likely to have had: inside the ranges, and outside. The score is (return - random) / (nominal - random), where nominal
+is the best return at the usual values of all runs, and random that of random actions at the point of the grid. Writes
+benchmarks/results/randomize.md.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import itertools
 import tempfile
 from pathlib import Path
 from statistics import fmean, median
+from textwrap import fill
 from typing import Any
 
 import gymnasium
@@ -109,19 +111,25 @@ def write(
 ) -> None:
     """Writes the page."""
     ranges = ", ".join(f"{name} from {low:g} to {high:g}" for name, (low, high) in RANGES.items())
-    shown = {name: ", ".join(f"{value:g}" for value in values) for name, values in INSIDE.items()}
-    far = {name: ", ".join(f"{value:g}" for value in values) for name, values in OUTSIDE.items()}
+    shown, far = (
+        "; ".join(f"{name} {', '.join(f'{value:g}' for value in values)}" for name, values in grid.items())
+        for grid in (INSIDE, OUTSIDE)
+    )
     lines = [
         "# Drawn parameters",
         "",
         f"`python benchmarks/randomize.py --seeds {options.seeds} --steps {options.steps}`",
         "",
-        f"Pendulum-v1, PPO with its preset and a learning rate that falls to 0, {options.steps:,} env steps, {options.seeds} seeds.",
-        f"Drawn: {ranges}, uniform, for every episode; fixed: 1, 1 and 10, which is the control. The policy does not observe the parameters. Measured",
-        f"on a fixed grid, {EPISODES} episodes a point: inside the ranges " + "; ".join(f"{k} {v}" for k, v in shown.items())
-        + " (27 points), outside " + "; ".join(f"{k} {v}" for k, v in far.items()) + " (8 points).",
-        "Score: (return - random) / (nominal - random), with the best return of all runs at the usual values as nominal, and",
-        "that of random actions at the same point as random. Where the pendulum is lighter than usual, more than 1 is possible.",
+        fill(
+            f"Pendulum-v1, PPO with its preset and a learning rate that falls to 0, {options.steps:,} env steps, "
+            f"{options.seeds} seeds. Drawn: {ranges}, uniform, for every episode; fixed: 1, 1 and 10, which is the "
+            "control. The policy does not observe the parameters. Measured on a fixed grid, "
+            f"{EPISODES} episodes a point: inside the ranges {shown} (27 points), outside {far} (8 points). "
+            "Score: (return - random) / (nominal - random), with the best return of all runs at the usual values as "
+            "nominal, and that of random actions at the same point as random. Where the pendulum is lighter than "
+            "usual, more than 1 is possible.",
+            120,
+        ),
         "",
         "| trained on | measured | score, each seed | median | worst point, each seed | return at the usual values |",
         "|---|---|---|---|---|---|",

@@ -24,7 +24,8 @@ def refused(env="Pendulum-v1", **config):
 
 def test_what_cannot_be_drawn_is_refused_with_its_path_and_a_way_out():
     assert refused(**{"env.parameters.mas": 2.0}) == (
-        "code: env.parameters.mas: Pendulum-v1 has no such parameter; did you mean 'mass'?; it has gravity, mass, length"
+        "code: env.parameters.mas: Pendulum-v1 has no such parameter; did you mean 'mass'?; "
+        "it has gravity, mass, length"
     )
     assert "sampler 'unifrom' is unknown; did you mean 'uniform'?" in refused(
         **{"env.parameters.mass": {"sampler": "unifrom"}}

@@ -162,9 +162,7 @@ def has_single_copies(
     if _plays_many(found) or implementation == "batched":
         return False
     settings = dict(config or {})
-    return implementation != "auto" or bool(
-        _why_no_twin(_twin(env, found), wrappers, num_lanes, settings, parameters)
-    )
+    return implementation != "auto" or bool(_why_no_twin(_twin(env, found), wrappers, num_lanes, settings, parameters))
 
 
 def twin_without(

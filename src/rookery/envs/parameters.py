@@ -1,4 +1,4 @@
-"""Parameters of environments: what an environment says that it has, how a copy is given values, and which an episode has.
+"""Parameters of environments: what an environment says that it has, how a copy is given values, and whose they are.
 
 An environment declares its parameters in an attribute, by name:
 

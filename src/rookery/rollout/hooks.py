@@ -168,9 +168,7 @@ class EpisodeListeners(Stateful):
     saved = ("episodes",)
     fixed = ("env", "plan", "every_step", "_told")
 
-    def __init__(
-        self, env: VectorEnv, listeners: Sequence[EpisodeListener], plan: SeedPlan | None = None
-    ) -> None:
+    def __init__(self, env: VectorEnv, listeners: Sequence[EpisodeListener], plan: SeedPlan | None = None) -> None:
         self.env, self.plan = env, plan
         self._told = {name: [one for one in listeners if name in moments_of(one)] for name in MOMENTS}
         self.every_step = bool(self._told["on_episode_step"])

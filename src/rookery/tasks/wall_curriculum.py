@@ -3,12 +3,12 @@
 After the task WallJump of ML-Agents, seen from the side and in columns. The explorer starts in any column left of the
 wall and wants to get to the last one. It moves by a column (0 left, 1 right), jumps (2), and picks up or sets down the
 block where it stands (3). A jump carries it two columns to the right. Right before the wall it gets over a wall of
-height `JUMP`, and from on top of the block, which has to stand there, over one `BLOCK` higher; whoever carries the block
-cannot jump. A step costs `STEP_COST`, the goal pays 1 and terminates; after `max_steps` an episode is truncated.
+height `JUMP`, and from on top of the block, which has to stand there, over one `BLOCK` higher; whoever carries the
+block cannot jump. A step costs `STEP_COST`, the goal pays 1 and terminates; after `max_steps` an episode is truncated.
 
-Two parameters say how hard that is: ``wall_height``, and ``block_distance``, the columns between the block and the place
-where it is needed. With the values of both as they are by default a random explorer never comes to the goal, so there
-is nothing to learn from; with a low wall any jump is enough. `BatchedWallCurriculum` gives the same numbers, bit for
+Two parameters say how hard that is: ``wall_height``, and ``block_distance``, the columns between the block and where
+it is needed. With the values of both as they are by default a random explorer never comes to the goal, so there is
+nothing to learn from; with a low wall any jump is enough. `BatchedWallCurriculum` gives the same numbers, bit for
 bit, as one `WallCurriculum` a lane with the same seeds, parameters and actions.
 
 Known scores with the default parameters: random actions -0.4 (no goal in 40,960 episodes), best 0.884 on average.

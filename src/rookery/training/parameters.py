@@ -185,5 +185,3 @@ def evaluation_plan(
         return streams.generator(Role.PARAMETERS, episode * lanes + lane, name)
 
     return EpisodePlan(lambda lane, episode: by_number(*dealt(lane, episode)), draws, rng, lessons)
-
-

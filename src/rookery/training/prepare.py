@@ -183,11 +183,9 @@ def prepare(
             layers.insert(0, Layer("measured", choice.measured))
         check_copies(second, lambda lanes: make_copies(second.config, lanes))
         env = make_copies(second.config, second.config.sampling.num_envs, choice)
-        asked = (second.config.env.name, second.config.env.config, second.config.env.wrappers, env.num_lanes)
-        without_twin = ""
-        if names := parameter_names(second.config):
-            without_twin = twin_without(*asked, names)
-        notes.extend((*filter(None, [without_twin, choice.reason]), *env.notes))
+        cfg = second.config.env
+        one_by_one = twin_without(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
+        notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
         layers.append(Layer("default", {"policies.main": {}}))
