@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 
 from rookery.core.errors import EnvError, nearest
 from rookery.envs.base import SeedPlan
@@ -211,8 +212,6 @@ def _numbers_of(maker: Any, settings: Mapping[str, Any]) -> dict[str, float]:
         given = {**maker.kwargs, **given}
         entry = maker.entry_point
         if isinstance(entry, str):
-            from gymnasium.envs.registration import load_env_creator
-
             try:
                 entry = load_env_creator(entry)
             except Exception:  # building it has said what is missing

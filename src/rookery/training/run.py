@@ -266,6 +266,12 @@ class Run(Stateful):
         standing = self.curriculum.judge(result, self.horizon, self.note, self.pool.change_lessons)
         return replace(result, lessons=standing) if standing else result
 
+    def tell_time(self, name: str, rollout: Rollout) -> None:
+        """Tells a learner how far the run is, and how far its policy is with a rollout that it takes now."""
+        learner = self.learners[name]
+        learner.env_steps, learner.horizon = self.env_steps, self.horizon
+        learner.decisions = self.decisions.get(name, 0) + rollout.num_decisions
+
     def count_learned(self, name: str, rollout: Rollout) -> None:
         """Updates observation statistics and the count of decisions by a rollout that a learner has taken.
 
@@ -289,6 +295,8 @@ class Run(Stateful):
         self.introduce(self.pool.load_env(state["pool"]))
         self.progress = None if state["progress"] is None else self.begin_iteration()
         super().load_state_dict({"curriculum": self.curriculum.state_dict(), **state, "finished": []})
+        for name, learner in self.learners.items():
+            learner.decisions = self.decisions.get(name, 0)
         self.finished = [EpisodeResult(**episode) for episode in state["finished"]]
         if self.config.threads is not None:
             self.threads = dict.fromkeys(self.threads, self.config.threads)
