@@ -58,7 +58,7 @@ def test_samplers_draw_from_what_they_say():
         (lambda: NormalSampler(0.0, -1.0), "std = -1.0"),
         (lambda: IntervalsSampler(()), "intervals is empty"),
         (lambda: ChoiceSampler(()), "values is empty"),
-        (lambda: ChoiceSampler((1, 2), (1.0,)), "weights has 1 numbers for 2 values"),
+        (lambda: ChoiceSampler((1, 2), (1.0,)), "chances has 1 numbers for 2 values"),
     ],
 )
 def test_samplers_that_cannot_draw_are_refused(make, said):

@@ -91,7 +91,7 @@ def make_env(
     tolerance: Tolerance = STRICT,
     render: bool = False,
     max_entities: int | None = None,
-    parameters: Collection[str] = (),
+    parameters: Collection[str] | None = None,
 ) -> VectorEnv:
     """Makes many copies of an environment.
 
@@ -151,7 +151,7 @@ def has_single_copies(
     wrappers: Sequence[Any],
     num_lanes: int,
     implementation: str,
-    parameters: Collection[str] = (),
+    parameters: Collection[str] | None = None,
 ) -> bool:
     """Says whether `make_env` would make copies that are stepped one by one, so that helpers could share them.
 
@@ -166,7 +166,11 @@ def has_single_copies(
 
 
 def twin_without(
-    env: Any, config: Mapping[str, Any] | None, wrappers: Sequence[Any], num_lanes: int, parameters: Collection[str]
+    env: Any,
+    config: Mapping[str, Any] | None,
+    wrappers: Sequence[Any],
+    num_lanes: int,
+    parameters: Collection[str] | None,
 ) -> str:
     """Says that the batched twin is not used because of parameters alone; an empty text if that is not so.
 
@@ -175,7 +179,7 @@ def twin_without(
     """
     found, settings = _find(env), dict(config or {})
     twin = None if _plays_many(found) else _twin(env, found)
-    if twin is None or _why_no_twin(twin, wrappers, num_lanes, settings, ()):
+    if twin is None or _why_no_twin(twin, wrappers, num_lanes, settings, None):
         return ""
     why = _why_no_twin(twin, wrappers, num_lanes, settings, parameters)
     return f"{env_name(env)}: {why}, so copies are stepped one by one" if why else ""
@@ -188,7 +192,7 @@ def lane_maker(
     *,
     render: bool = False,
     max_entities: int | None = None,
-    parameters: Collection[str] = (),
+    parameters: Collection[str] | None = None,
 ) -> Callable[[], Any]:
     """Returns a function that makes one copy, wrapped, in the adapter for its style: a `GymLane` or another `Lane`.
 
@@ -480,7 +484,7 @@ def _vector_entry(found: Any) -> Any:
 
 
 def _why_no_twin(
-    twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any], parameters: Collection[str]
+    twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any], parameters: Collection[str] | None
 ) -> str:
     """Returns why the batched twin cannot be used; an empty text if it can."""
     if twin is None:
@@ -491,7 +495,7 @@ def _why_no_twin(
         inspect.signature(twin).bind(num_lanes, **settings)
     except TypeError as error:
         return f"its batched twin does not take env.config: {error}"
-    missing = [name for name in parameters if name not in getattr(twin, "parameters", ())]
+    missing = [name for name in parameters or () if name not in getattr(twin, "parameters", ())]
     return f"its batched twin has no parameter {missing[0]}" if missing else ""
 
 

@@ -151,19 +151,19 @@ class ChoiceSampler(Sampler):
 
     values: tuple[Any, ...]
     """The values."""
-    weights: tuple[NonNegative, ...] | None = None
+    chances: tuple[NonNegative, ...] | None = None
     """How likely each is, in any unit; none = all alike."""
 
     def __post_init__(self) -> None:
         if not self.values:
             raise ValueError("values is empty: it needs at least one value")
-        if self.weights is not None and (len(self.weights) != len(self.values) or not sum(self.weights)):
-            raise ValueError(f"weights has {len(self.weights)} numbers for {len(self.values)} values, or only zeros")
+        if self.chances is not None and (len(self.chances) != len(self.values) or not sum(self.chances)):
+            raise ValueError(f"chances has {len(self.chances)} numbers for {len(self.values)} values, or only zeros")
 
     def draw(self, rng: np.random.Generator) -> Value:
         """Draws a value."""
-        chances = None if self.weights is None else np.array(self.weights) / sum(self.weights)
-        return self.values[int(rng.choice(len(self.values), p=chances))]
+        shares = None if self.chances is None else np.array(self.chances) / sum(self.chances)
+        return self.values[int(rng.choice(len(self.values), p=shares))]
 
     def numbers(self) -> tuple[float, ...]:
         """Returns those of the values that are numbers."""
