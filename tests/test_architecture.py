@@ -80,6 +80,7 @@ SECOND_DEFAULTS = {
     "policies/policy.py:Policy.act.deterministic": "how one call acts; evaluation's setting is passed to it",
     "policies/policy.py:Policy.predict.deterministic": "a user's call outside any run, which has no evaluation section",
     "rollout/worker.py:RolloutWorker.__init__.deterministic": "training draws actions; evaluation passes its setting",
+    "tune/space.py:randn.mean": "of a domain that is searched, not of a sampler",
     "tasks/memory_tasks.py:RepeatAfterMe.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "tasks/memory_tasks.py:StatelessCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "training/recording.py:FunctionPolicy.act.deterministic": "as of Policy.act, which it overrides",
