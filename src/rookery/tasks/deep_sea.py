@@ -3,17 +3,17 @@
 After `deep_sea` of Osband et al., "Behaviour Suite for Reinforcement Learning" (2020, arXiv:1908.03568). The sea is a
 square of `size` x `size` cells. A diver starts in the upper left one; each step leads one row down, and one column to
 the left or to the right. A step to the right costs 0.01 / size; from the last cell at the bottom right it pays 1. An
-episode terminates after `size` steps. Which action leads to the right is drawn once for each cell, so that nothing is to be
-gained by the same action everywhere. An observation is the number of the cell, counted row by row (in the paper a one-hot of
-that size, which it becomes for a network).
+episode terminates after `size` steps. Which action leads to the right is drawn once for each cell, so that nothing is
+to be gained by the same action everywhere. An observation is the number of the cell, counted row by row, which networks
+see as a one-hot, as in the paper.
 
-=======================  ==============================  ====================
-policy                   return                          treasures found
-=======================  ==============================  ====================
-always to the right      0.99                            all
-always to the left       0                               none
-random                   about -0.005 (size 15)          2^-size: 1 of 32,768
-=======================  ==============================  ====================
+===================  ================================  =====================
+policy               return                            treasures found
+===================  ================================  =====================
+always to the right  0.99, the best                    all
+always to the left   0                                 none
+random               2^-size - 0.005 (-0.005 at 15)    2^-size (1 in 32,768)
+===================  ================================  =====================
 
 Rewards lead away from the treasure, so whoever explores by chance alone needs about 2^size episodes to find it.
 """
@@ -95,9 +95,7 @@ class DeepSea(TabularTask):
 class BatchedDeepSea(BatchedTabular):
     """Many `DeepSea` in one: a `VectorEnv` of one agent, one row a lane."""
 
-    def __init__(
-        self, num_lanes: int, size: int = 15, randomize_actions: bool = True, mapping_seed: int = 0
-    ) -> None:
+    def __init__(self, num_lanes: int, size: int = 15, randomize_actions: bool = True, mapping_seed: int = 0) -> None:
         """Makes `num_lanes` seas; the other arguments are those of `DeepSea`."""
         super().__init__(num_lanes, DeepSea(size, randomize_actions, mapping_seed))
 

@@ -47,7 +47,7 @@ class Rules:
             policy: Probability of each action in each state, ``[S, A]``.
             steps: Number of steps, at most.
         """
-        at = np.zeros(len(self.next))
+        at: np.ndarray = np.zeros(len(self.next))
         at[self.start] = 1.0
         total = 0.0
         for _ in range(steps):
