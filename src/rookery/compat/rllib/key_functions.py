@@ -538,6 +538,9 @@ def q_exploration(reader: Reader) -> Values:
             reader.refuse("noisy", "and exploration_config.type = 'ParameterNoise': leave one of them out")
     else:
         refuse_exploration(reader, kind, "EpsilonGreedy, SoftQ, ParameterNoise, or noisy = True")
+    if noisy and reader.get("model.custom_model") is not None:
+        reader.refuse("noisy", "a custom_model puts values of actions out by layers of its own; use EpsilonGreedy, "
+                      "SoftQ or ParameterNoise")  # fmt: skip
     if noisy:
         values[f"{path}kind"] = "noisy"
     if not reader.get("explore"):

@@ -30,7 +30,7 @@ from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext
-from rookery.compat.rllib.key_functions import A2C_KIND, PPO_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery.compat.rllib.key_functions import A2C_KIND, DDPG_KIND, PPO_KIND, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
@@ -47,10 +47,12 @@ from rookery.compat.rllib.results import (
     summarized,
 )
 from rookery.compat.rllib.script_policies import ScriptLearning, ScriptPolicyConfig, settings_of
+from rookery.compat.rllib.script_q_models import q_settings
 from rookery.compat.rllib.shared_weights import Shared, put_together, remember
 from rookery.compat.rllib.torch_policy import TorchPolicy
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning.resources import PlacementGroupFactory
+from rookery.compat.rllib.viewing_models import ViewingNetwork, looks_back
 from rookery.compat.rllib.workers import WorkerSet
 from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer
@@ -268,16 +270,26 @@ class Trainer(Trainable):
             config = kind(policy_class=cls, config=own, **settings_of(own))
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
         if custom_model(options) is not None:
+            if self.algorithm in ("SAC", *DDPG_KIND):
+                raise ConfigError(
+                    f"rllib config: model.custom_model = {options['custom_model']!r}: the networks of {self.algorithm} "
+                    "are made by settings, actor and critics alike; leave it out, or use PPO, A2C, PG or DQN, or "
+                    "rookery's own algorithm with model.module (docs/how-to/own-model.md)"
+                )
+            looks = self.algorithm in (*PPO_KIND, *A2C_KIND) and looks_back(options)
             values = {
-                f"policies.{name}.model.module": ScriptNetwork,
+                f"policies.{name}.model.module": ViewingNetwork if looks else ScriptNetwork,
                 f"policies.{name}.model.gives": "outputs",
                 f"policies.{name}.model.hidden": (),
                 f"policies.{name}.model.memory.kind": "none",  # what it remembers is the model's own state
                 f"policies.{name}.model.memory.frames": 1,
-                f"policies.{name}.model.memory.previous_action": False,
-                f"policies.{name}.model.memory.previous_reward": False,
+                f"policies.{name}.model.memory.previous_action": looks,
+                f"policies.{name}.model.memory.previous_reward": looks,
                 f"policies.{name}.model.module_config": {"make": network_factory(options), "options": options},
             }
+            if self.algorithm in Q_KIND:
+                found = q_settings(self.algorithm, own, options)
+                values |= {f"policies.{name}.{setting}": value for setting, value in found.items()}
             layers.append(Layer(f"policy {name}: custom_model", values))
         return layers
 
