@@ -157,6 +157,21 @@ class Composite(Walk):
         return super().step(push)
 
 
+class Windy(Walk):
+    """A walk in a wind, which is drawn for each episode; it says where it is only by its actions."""
+
+    parameters = {"wind": (0.0, -2.0, 2.0), "place": 0.0}
+
+    def reset(self, *, seed=None, options=None):
+        given = (options or {}).get("parameters", {})
+        super().reset(seed=seed)
+        self.wind, self.place = given.get("wind", 0.0), self.place + given.get("place", 0.0)
+        return self.place.astype(np.float32), {}
+
+    def step(self, action):
+        return super().step(action + self.wind)
+
+
 class Forks(Walk):
     """A walk with three choices."""
 
@@ -233,6 +248,16 @@ class Turns:
         return ({} if over else self.seen(turn)), rewards, terminateds, truncateds, {}
 
 
+WINDS = {
+    "env.parameters": {"place": {"sampler": "normal", "mean": 0.0, "std": 3.0}},
+    "curriculum.wind": {
+        "lessons": [0.5, {"value": {"sampler": "uniform", "low": -1, "high": 1}, "back": -1e9}, -2],
+        "threshold": -500.0,
+        "min_episodes": 2,
+    },
+}
+"""Lessons that follow each other within a few iterations, beside a parameter that is drawn."""
+
 LONG = {"config": {"sampling.iteration_steps": 60}}
 """Iterations as short as those of the others."""
 
@@ -273,6 +298,24 @@ CASES = {
     },
     "iterations of fixed length": {"env": "CartPole-v1", "config": {"sampling.iteration_steps": 50}},
     "by actions": {"env": Walk},
+    "drawn parameters": {
+        "env": "Pendulum-v1",
+        "config": {
+            "env.parameters.mass": {"sampler": "loguniform", "low": 0.5, "high": 2.0},
+            "env.parameters.gravity": {"sampler": "choice", "values": [5.0, 10.0]},
+        },
+    },
+    "lessons, by actions": {"env": Windy, "config": WINDS},
+    "lessons, with resets": {"env": Windy, "config": {**WINDS, "curriculum.wind.require_reset": True}},
+    "lessons, played ahead": {"env": Windy, "config": {**WINDS, "sampling.staleness": 1}},
+    "lessons, batched": {
+        "env": "WallCurriculum",
+        "env_config": {"max_steps": 13},
+        "config": {
+            "curriculum.wall_height": {"lessons": [0, 1.0, 3.0], "threshold": -0.2, "min_episodes": 3},
+            "env.parameters.block_distance": {"sampler": "intervals", "intervals": [[0, 1], [3, 5]]},
+        },
+    },
     "by its own word": {"env": Saying},
     "composite actions": {"env": Composite},
     "flags as actions": {"env": Flags},

@@ -21,11 +21,13 @@ from lives import (
     FAST,
     RECALLING,
     SLOWER,
+    WINDS,
     Restless,
     Saying,
     Turns,
     Walk,
     Weary,
+    Windy,
     digest,
     make,
     rows,
@@ -84,6 +86,10 @@ STOPPED_ANYWHERE = [
     "random mapping, serial",
     "iterations of fixed length",
     "by actions",
+    "drawn parameters",
+    "lessons, by actions",
+    "lessons, with resets",
+    "lessons, batched",
     "turns, late agents",
     "tictactoe",
     "memory",
@@ -99,8 +105,8 @@ STOPPED_ANYWHERE = [
 """Cases that are stopped at several steps, not half way alone."""
 
 HALF_WAY = [
-    "a frozen policy", "a2c", "by its own word", "composite actions", "frozen lake", "ppo with a penalty", "reinforce",
-    "td3",
+    "a frozen policy", "a2c", "by its own word", "composite actions", "drawn parameters", "frozen lake",
+    "lessons, batched", "lessons, played ahead", "ppo with a penalty", "reinforce", "td3",
 ]  # fmt: skip
 """In ``make test``, with others for the other steps."""
 
@@ -146,7 +152,7 @@ def interrupted_at(trainer, step, ending=False):
     "name",
     slow_except(
         "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
-        "dqn, prioritized, by actions", "resting", "ppo and dqn",
+        "dqn, prioritized, by actions", "resting", "ppo and dqn", "lessons, by actions", "lessons, with resets",
         of=STOPPED_ANYWHERE,
     ),
 )  # fmt: skip
@@ -676,9 +682,10 @@ def plain(module):
     return {name: repr(value) for name, value in held.items()}
 
 
-def trained(iterations, staleness=0, **arguments):
+def trained(iterations, staleness=0, config=None, **arguments):
     """A trainer between iterations."""
-    trainer = make(**arguments, config={"sampling.warmup_steps": 0, "sampling.staleness": staleness})
+    settings = {"sampling.warmup_steps": 0, "sampling.staleness": staleness, **(config or {})}
+    trainer = make(**arguments, config=settings)
     trainer.train({"iterations": iterations})
     return trainer
 
@@ -709,9 +716,24 @@ def paused_while_it_rests():
     with pytest.raises(Interrupted):
         trainer.train({"iterations": 3})
     del learner.explore
-    with tempfile.TemporaryDirectory() as folder:  # defaults are lists in the history of a run that was loaded
+    return loaded(trainer)
+
+
+def loaded(trainer):
+    """The same, loaded once before: defaults are lists in the history of a run that was."""
+    with tempfile.TemporaryDirectory() as folder:
         trainer.save(f"{folder}/saved")
         return Trainer.load(f"{folder}/saved")
+
+
+def lessons_that_wait():
+    """A trainer whose next lesson waits until what is played ahead is over."""
+    many = {"lessons": [number / 50 for number in range(50)], "threshold": -1e9, "min_episodes": 1}
+    trainer = trained(1, staleness=1, env=Windy, config={"curriculum.wind": many})
+    while trainer.pool.lessons is None:
+        trainer.train_iteration()
+    trainer.curriculum.courses["wind"].told = True
+    return loaded(trainer)
 
 
 ALL_SCALED = FAST.replace(scale_rewards=True, kl_coef=0.1, model={"normalize_obs": True})
@@ -727,6 +749,8 @@ RICH = {
     "rows taken, some pending": lambda: trained(1, env=Turns),
     "players who remember": lambda: stopped_after(1, 9, env=Turns, cfg=RECALLING),
     "rows played ahead": lambda: trained(2, staleness=1, env="CartPole-v1"),
+    "lessons, in the middle": lambda: loaded(stopped_after(3, 9, env=Windy, config=WINDS)),
+    "lessons that wait for what is played ahead": lessons_that_wait,
     "paused while it rests": paused_while_it_rests,
 }  # fmt: skip
 """Trainers in whose state nothing is zero by chance, one or another."""

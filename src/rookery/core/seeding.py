@@ -33,6 +33,7 @@ class Role(IntEnum):
     REPLAY = 7
     TUNE = 8
     SIGNAL = 9
+    PARAMETERS = 10
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,7 +19,9 @@ import numpy as np
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 
 SeedPlan = Callable[[int, int], int]
-"""The seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``."""
+"""The seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``. A plan that also knows
+the parameters of episodes is a `parameters.EpisodePlan`; `parameters.parameters_of` asks any plan for them.
+"""
 
 KeepInfos = Literal["none", "ended", "all"]
 """Of which lanes an environment keeps the infos of a step: of none, of those whose episode ended in it, or of all."""
@@ -109,9 +112,11 @@ class VectorBase:
         keep_last_pictures: Whether to keep `last_pictures`; only copies that no helpers step do.
         last_pictures: By lane, the picture of the state that an episode ended in, which the next episode replaces in
             the same step; whoever wants one takes it out.
+        parameters: Parameters that episodes can be given: by name a default, ``(default, low, high)`` or a `Parameter`.
     """
 
     render_fps: float | None = None
+    parameters: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, kinds: tuple[Kind, ...], num_lanes: int, name: str, exact: bool) -> None:
         self.kinds, self.num_lanes, self.name, self.exact = kinds, num_lanes, name, exact
@@ -123,6 +128,29 @@ class VectorBase:
         self.counters: dict[str, int] = {}
         self.keep_last_pictures = False
         self.last_pictures: dict[int, np.ndarray | None] = {}
+
+    def replan(self, seeds: SeedPlan) -> None:
+        """Lets the episodes to come have the seeds and parameters of another plan, or of the same that has changed."""
+
+    def restart(self, seeds: SeedPlan) -> Step:
+        """Gives up the running episode of every lane and begins the next; returns what every lane shows then.
+
+        Args:
+            seeds: Plan of the episodes to come.
+        """
+        state, exact = self.state_dict(), self.exact
+        state["lanes"] = [{} for _ in range(self.num_lanes)]  # as of episodes that cannot be taken up again
+        step, _ = self.load_state_dict(state, seeds)
+        self.exact = exact
+        return step
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `VectorEnv.state_dict`."""
+        raise NotImplementedError
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """See `VectorEnv.load_state_dict`."""
+        raise NotImplementedError
 
 
 @runtime_checkable

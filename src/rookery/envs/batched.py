@@ -13,6 +13,8 @@ from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT
+from rookery.envs.parameters import parameters_of
+from rookery.envs.samplers import Value
 
 
 class BatchedEnv(VectorBase, ABC):
@@ -100,6 +102,17 @@ class BatchedEnv(VectorBase, ABC):
                 setattr(self, name, value)
         return self._show_start(), np.zeros(self.num_lanes, dtype=bool)
 
+    def replan(self, seeds: SeedPlan) -> None:
+        """Takes seeds and parameters of later episodes from another plan."""
+        self._seeds = seeds
+
+    def restart(self, seeds: SeedPlan) -> Step:
+        """Begins the next episode in every lane; see `VectorBase.restart`."""
+        self._seeds = seeds
+        self.episode += 1
+        self._begin(np.arange(self.num_lanes))
+        return self._show_start()
+
     def close(self) -> None:
         """Does nothing; a subclass that holds something frees it here."""
 
@@ -110,6 +123,10 @@ class BatchedEnv(VectorBase, ABC):
         """Returns the seed of the episode that `episode` numbers in a lane."""
         assert self._seeds is not None, "reset() or load_state_dict() gave them"
         return self._seeds(lane, int(self.episode[lane]))
+
+    def _drawn(self, lane: int) -> dict[str, Value]:
+        """Returns the parameters of the episode that `episode` numbers in a lane, as far as the plan has some."""
+        return parameters_of(self._seeds, lane, int(self.episode[lane]))
 
     def _show_start(self) -> Step:
         """Makes the slab that of a step in which nothing was earned and nothing ended."""

@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium import Space, spaces
 
 from rookery.envs.lane import Agent, Breach, Lane, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos, set_for
+from rookery.envs.samplers import Value
 
 ALL = "__all__"
 
@@ -56,9 +57,9 @@ class DictLane(Lane):
         known = ", ".join(map(str, by_agent or self.agents)) or "none"
         raise Breach(f"no {what} space is known for this agent (known agents: {known})", agent)
 
-    def reset(self, seed: int) -> LaneStep:
+    def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts."""
-        obs, infos = obs_and_infos(self.env.reset(seed=seed), self.report)
+        obs, infos = obs_and_infos(self.begin(seed, parameters), self.report)
         self._alive = dict.fromkeys(obs)
         return LaneStep(obs, masks=info_masks(infos), infos=infos)
 

@@ -6,11 +6,13 @@ The back end plays `GymLane.env` directly, because with one agent there is nothi
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from gymnasium import spaces
 
 from rookery.envs.lane import NEW_API, Agent, Breach, Lane, LaneStep, Spaces, info_masks, is_true, shape_of
+from rookery.envs.samplers import Value
 
 AGENT = "agent"
 
@@ -35,10 +37,10 @@ class GymLane(Lane):
             found.append(space)
         return found[0], found[1]
 
-    def reset(self, seed: int) -> LaneStep:
+    def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` follows the old Gym API."""
         try:
-            result = self.env.reset(seed=seed)
+            result = self.begin(seed, parameters)
         except TypeError as error:
             if _takes_seed(self.env):
                 raise

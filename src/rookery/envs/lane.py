@@ -17,6 +17,8 @@ from gymnasium import Space
 
 from rookery.core.spaces import MASK
 from rookery.core.tracebacks import own_frames
+from rookery.envs.parameters import ParameterHook
+from rookery.envs.samplers import Value
 
 RESTING = "resting"
 """Key of `info`: true while the agent need not act, as of a machine that cools down (docs/how-to/replay-memory.md)."""
@@ -83,6 +85,7 @@ class Lane(ABC):
         env: The environment itself.
         agents: Those it announces, in its order; others may appear.
         max_entities: Room for the elements of a ``Sequence`` that agents observe; None: each must say it itself.
+        hook: How the environment is given parameters.
         report: Is told of each Breach after which there is a way to go on; `refuse` unless somebody collects them.
     """
 
@@ -90,6 +93,7 @@ class Lane(ABC):
         self.env = env
         self.agents = tuple(agents)
         self.max_entities: int | None = None
+        self.hook = ParameterHook()
         self.report: Callable[[Breach], None] = refuse
 
     @abstractmethod
@@ -97,8 +101,15 @@ class Lane(ABC):
         """Observation and action space of an agent; raises a Breach if the environment does not know them."""
 
     @abstractmethod
-    def reset(self, seed: int) -> LaneStep:
-        """Starts an episode; raises a Breach if the environment breaks the contract."""
+    def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
+        """Starts an episode, with parameters where some are given; raises a Breach if it breaks the contract."""
+
+    def begin(self, seed: int, parameters: Mapping[str, Value] | None) -> Any:
+        """Calls the environment's own `reset`, with the parameters given as it takes them."""
+        options: dict[str, Any] = {}
+        if parameters:
+            self.env, options = self.hook.give(self.env, parameters)
+        return self.env.reset(seed=seed, **options)
 
     def step(self, actions: dict[Agent, Any]) -> LaneStep:
         """Steps once, with an action for each agent of the last `LaneStep.obs`; raises as `reset` does."""

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from types import ModuleType
 from typing import Any
@@ -27,6 +27,7 @@ from rookery.envs.classic import TWINS
 from rookery.envs.dict_env import DictLane, is_dict_style
 from rookery.envs.gym_env import GymLane
 from rookery.envs.lane import Lane
+from rookery.envs.parameters import hook_of
 from rookery.envs.pettingzoo_env import AECLane, ParallelLane
 from rookery.envs.vector.faults import STRICT, Tolerance
 from rookery.envs.vector.foreign import ForeignEnv
@@ -55,6 +56,7 @@ OURS = {
     "Sorter": "rookery.tasks.sorter:Sorter",
     "DeepSea": "rookery.tasks.deep_sea:DeepSea",
     "KeyDoor": "rookery.tasks.key_door:KeyDoor",
+    "WallCurriculum": "rookery.tasks.wall_curriculum:WallCurriculum",
 }
 """Import paths of the environments that come with Rookery, by short name."""
 
@@ -91,6 +93,7 @@ def make_env(
     tolerance: Tolerance = STRICT,
     render: bool = False,
     max_entities: int | None = None,
+    parameters: Collection[str] | None = None,
 ) -> VectorEnv:
     """Makes many copies of an environment.
 
@@ -109,6 +112,8 @@ def make_env(
         tolerance: Failures of copies (errors, hangs, deaths) that are tolerated.
         render: Whether `VectorEnv.render` is to give pictures, where the environment can.
         max_entities: Largest number of elements of a ``Sequence`` in an observation; None: an `EntitySet` says its own.
+        parameters: Names of the parameters that episodes will be given: a twin that lacks one cannot be used. Whether
+            the environment has them is for the caller to see in `parameters` of what is made.
 
     Raises:
         EnvError: If there is no such environment, it cannot be built, or its spaces cannot be used.
@@ -128,12 +133,12 @@ def make_env(
         twin = _twin(env, found)
         if twin is None and implementation == "batched":
             twin = _vector_entry(found)
-        reason = _why_no_twin(twin, wrappers, num_lanes, settings)
+        reason = _why_no_twin(twin, wrappers, num_lanes, settings, parameters)
         if not reason:
             return _build_vector(twin, num_lanes, settings, name, render, max_entities)
         if implementation == "batched":
             raise EnvError(f"{name}: env implementation 'batched' cannot be used: {reason}; use 'serial' or 'auto'")
-    factory = lane_maker(env, config, wrappers, render=render, max_entities=max_entities)
+    factory = lane_maker(env, config, wrappers, render=render, max_entities=max_entities, parameters=parameters)
     num_helpers = 0 if implementation == "serial" else min(helpers or 0, num_lanes - 1)
     if num_helpers < 1:
         return SerialEnv(factory, num_lanes, name, tolerance)
@@ -143,7 +148,12 @@ def make_env(
 
 
 def has_single_copies(
-    env: Any, config: Mapping[str, Any] | None, wrappers: Sequence[Any], num_lanes: int, implementation: str
+    env: Any,
+    config: Mapping[str, Any] | None,
+    wrappers: Sequence[Any],
+    num_lanes: int,
+    implementation: str,
+    parameters: Collection[str] | None = None,
 ) -> bool:
     """Says whether `make_env` would make copies that are stepped one by one, so that helpers could share them.
 
@@ -153,7 +163,28 @@ def has_single_copies(
     found = _find(env)
     if _plays_many(found) or implementation == "batched":
         return False
-    return implementation != "auto" or bool(_why_no_twin(_twin(env, found), wrappers, num_lanes, dict(config or {})))
+    settings = dict(config or {})
+    return implementation != "auto" or bool(_why_no_twin(_twin(env, found), wrappers, num_lanes, settings, parameters))
+
+
+def twin_without(
+    env: Any,
+    config: Mapping[str, Any] | None,
+    wrappers: Sequence[Any],
+    num_lanes: int,
+    parameters: Collection[str] | None,
+) -> str:
+    """Says that the batched twin is not used because of parameters alone; an empty text if that is not so.
+
+    Raises:
+        EnvError: If there is no such environment.
+    """
+    found, settings = _find(env), dict(config or {})
+    twin = None if _plays_many(found) else _twin(env, found)
+    if twin is None or _why_no_twin(twin, wrappers, num_lanes, settings, None):
+        return ""
+    why = _why_no_twin(twin, wrappers, num_lanes, settings, parameters)
+    return f"{env_name(env)}: {why}, so copies are stepped one by one" if why else ""
 
 
 def lane_maker(
@@ -163,6 +194,7 @@ def lane_maker(
     *,
     render: bool = False,
     max_entities: int | None = None,
+    parameters: Collection[str] | None = None,
 ) -> Callable[[], Any]:
     """Returns a function that makes one copy, wrapped, in the adapter for its style: a `GymLane` or another `Lane`.
 
@@ -175,7 +207,17 @@ def lane_maker(
     if _plays_many(found):
         raise EnvError(f"{name} plays many copies at once: there is no single one")
     wraps = [(str(getattr(wrapper, "__name__", wrapper)), _find_wrapper(wrapper)) for wrapper in wrappers]
-    return lambda: _lane(_build(found, settings, wraps, name, render), name, max_entities)
+
+    def make(given: Mapping[str, Any] | None = None) -> Any:
+        return _build(found, {**settings, **(given or {})}, wraps, name, render)
+
+    def lane() -> Any:
+        adapted = _lane(make(), name, max_entities)
+        if parameters:
+            adapted.hook = hook_of(adapted.env, found, settings, make)
+        return adapted
+
+    return lane
 
 
 def is_vector(env: Any) -> bool:
@@ -443,7 +485,9 @@ def _vector_entry(found: Any) -> Any:
     return functools.partial(gymnasium.make_vec, found, vectorization_mode="vector_entry_point")
 
 
-def _why_no_twin(twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any]) -> str:
+def _why_no_twin(
+    twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any], parameters: Collection[str] | None
+) -> str:
     """Returns why the batched twin cannot be used; an empty text if it can."""
     if twin is None:
         return "this environment has no batched twin and no vector entry point"
@@ -453,7 +497,8 @@ def _why_no_twin(twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: M
         inspect.signature(twin).bind(num_lanes, **settings)
     except TypeError as error:
         return f"its batched twin does not take env.config: {error}"
-    return ""
+    missing = [name for name in parameters or () if name not in getattr(twin, "parameters", ())]
+    return f"its batched twin has no parameter {missing[0]}" if missing else ""
 
 
 def _build_vector(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rookery.envs.lane import Agent, Breach, Lane, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos, set_for
+from rookery.envs.samplers import Value
 
 
 class _PettingZooLane(Lane):
@@ -32,9 +34,9 @@ class _PettingZooLane(Lane):
 class ParallelLane(_PettingZooLane):
     """A PettingZoo parallel environment as a lane. Its episode is over when no agent is left."""
 
-    def reset(self, seed: int) -> LaneStep:
+    def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts, or an agent has no observation."""
-        obs, infos = obs_and_infos(self.env.reset(seed=seed), self.report)
+        obs, infos = obs_and_infos(self.begin(seed, parameters), self.report)
         self._alive = list(self.env.agents)
         return LaneStep(self._observed(obs), masks=info_masks(infos), infos=infos)
 
@@ -68,9 +70,9 @@ class AECLane(_PettingZooLane):
     ended are stepped out with None before the next one acts.
     """
 
-    def reset(self, seed: int) -> LaneStep:
+    def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode."""
-        self.env.reset(seed=seed)
+        self.begin(seed, parameters)
         self._alive = list(self.env.agents)
         return self._on_turn({})
 

@@ -82,6 +82,41 @@ class EvaluationResult:
 
 
 @dataclass(frozen=True)
+class LessonResult:
+    """Where a run stands in the lessons of an environment parameter.
+
+    Attributes:
+        lesson: Number of the lesson under way, from 1.
+        lessons: Number of lessons.
+        measure: Name of what ends the lesson.
+        value: Value of the measure, or None where there is none yet.
+        threshold: Value that ends the lesson; None in the last lesson.
+        episodes: Episodes that began in the lesson and have ended.
+        min_episodes: Episodes that must have ended before the lesson can end.
+    """
+
+    lesson: int
+    lessons: int
+    measure: str
+    value: float | None
+    threshold: float | None
+    episodes: int
+    min_episodes: int
+
+    def text(self) -> str:
+        """Says it in words: ``lesson 2 of 4: return 0.62 of 0.80, 74 of 100 episodes``."""
+        parts = []
+        if self.value is not None:
+            goal = "" if self.threshold is None else f" of {self.threshold:.2f}"
+            parts.append(f"{self.measure} {self.value:.2f}{goal}")
+        if self.episodes < self.min_episodes and self.threshold is not None:
+            parts.append(f"{self.episodes} of {self.min_episodes} episodes")
+        else:
+            parts.append(f"{self.episodes:,} episodes")
+        return f"lesson {self.lesson} of {self.lessons}: {', '.join(parts)}"
+
+
+@dataclass(frozen=True)
 class IterationResult:
     """The outcome of an iteration, and where the run stands after it.
 
@@ -109,6 +144,8 @@ class IterationResult:
         metrics: Minimum, mean and maximum of each number that callbacks measured in the window.
         histograms: Values that callbacks collected in the episodes that ended in this iteration.
         sampling: Whether the environment was stepped in this iteration.
+        parameters: Minimum, mean and maximum of each number that was drawn for an environment parameter in the window.
+        lessons: Where the run stands in the lessons of each environment parameter that has some.
         stop_reason: Reason why training ended here; empty if it goes on.
     """
 
@@ -131,6 +168,8 @@ class IterationResult:
     histograms: Mapping[str, Sequence[float]] = field(default_factory=dict)
     sampling: bool = True
     stop_reason: str = ""
+    parameters: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    lessons: Mapping[str, LessonResult] = field(default_factory=dict)
 
     @property
     def gradient_steps(self) -> int:
@@ -154,6 +193,17 @@ class IterationResult:
         row |= {f"counters/{name}": count for name, count in self.counters.items()}
         for name, values in self.metrics.items():
             row |= {f"metrics/{name}/{what}": value for what, value in zip(("min", "mean", "max"), values, strict=True)}
+        for name, values in self.parameters.items():
+            what = zip(("min", "mean", "max"), values, strict=True)
+            row |= {f"parameters/{name}/{statistic}": value for statistic, value in what}
+        for name, lesson in self.lessons.items():
+            row |= {
+                f"curriculum/{name}/lesson": lesson.lesson,
+                f"curriculum/{name}/value": lesson.value,
+                f"curriculum/{name}/threshold": lesson.threshold,
+                f"curriculum/{name}/episodes": lesson.episodes,
+                f"curriculum/{name}/text": lesson.text(),
+            }
         if self.evaluation is not None:
             row |= {
                 "evaluation/return_mean": self.evaluation.return_mean,

@@ -17,7 +17,8 @@ from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
-from rookery.envs.base import Step, VectorEnv
+from rookery.envs.base import SeedPlan, Step, VectorEnv
+from rookery.envs.parameters import parameters_of
 from rookery.rollout.tables import RowTable
 
 
@@ -34,6 +35,8 @@ class EpisodeResult:
         policies: The policy each of them was played by.
         metrics: What callbacks measured.
         histograms: Numbers that callbacks collected.
+        parameters: Parameters that were drawn for the episode.
+        lessons: Lesson that each parameter with lessons was in when the episode began, from 0.
     """
 
     lane: int
@@ -44,6 +47,8 @@ class EpisodeResult:
     policies: dict[str, str]
     metrics: dict[str, float] = field(default_factory=dict)
     histograms: dict[str, list[float]] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    lessons: dict[str, int] = field(default_factory=dict)
 
 
 class Episode(Stateful):
@@ -77,7 +82,7 @@ class Episode(Stateful):
         self.lane = lane
         self.index = index
         self.length = 0
-        self.parameters: Mapping[str, float] = {}
+        self.parameters: Mapping[str, Any] = {}
         self.obs: dict[str, Tree] = {}
         self.action: dict[str, Any] = {}
         self.reward: dict[str, float] = {}
@@ -157,13 +162,14 @@ class EpisodeListeners(Stateful):
     Args:
         env: The copies that are played.
         listeners: Whom to tell, in order; each has the methods of `EpisodeListener`.
+        plan: Plan of the episodes; None where it is of no interest, because nobody draws parameters.
     """
 
     saved = ("episodes",)
-    fixed = ("env", "every_step", "_told")
+    fixed = ("env", "plan", "every_step", "_told")
 
-    def __init__(self, env: VectorEnv, listeners: Sequence[EpisodeListener]) -> None:
-        self.env = env
+    def __init__(self, env: VectorEnv, listeners: Sequence[EpisodeListener], plan: SeedPlan | None = None) -> None:
+        self.env, self.plan = env, plan
         self._told = {name: [one for one in listeners if name in moments_of(one)] for name in MOMENTS}
         self.every_step = bool(self._told["on_episode_step"])
         """Whether episodes are followed step by step."""
@@ -188,6 +194,7 @@ class EpisodeListeners(Stateful):
         self.episodes[lane] = None
         if self.every_step or self._told["on_episode_start"]:
             episode = self.episodes[lane] = Episode(lane, int(self.env.episode[lane]))
+            episode.parameters = parameters_of(self.plan, lane, episode.index)
             self._see(episode, step)
             self._tell("on_episode_start", episode)
 
@@ -217,7 +224,7 @@ class EpisodeListeners(Stateful):
         """
         episode = self.episodes[result.lane] or Episode(result.lane, result.index)
         if not self.every_step:
-            episode.length, episode.returns = result.length, result.agents
+            episode.length, episode.returns, episode.parameters = result.length, result.agents, result.parameters
             self._note(episode, step, tables)
         self._tell("on_episode_end", episode)
         metrics, histograms = episode.measured()

@@ -30,7 +30,7 @@ class EpisodeInfo:
     lane: int
     index: int
     streams: Streams = field(repr=False)
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def rng(self) -> np.random.Generator:

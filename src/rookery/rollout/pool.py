@@ -42,6 +42,10 @@ class WorkerPool(Protocol):
         """Hands out weights and normalizers."""
         ...
 
+    def change_lessons(self, lessons: Mapping[str, int], restart: bool) -> None:
+        """Hands out lessons, which episodes have that begin from then on; `restart` gives up those that run."""
+        ...
+
     def load_env(self, state: dict[str, Any]) -> dict[str, Kind]:
         """Takes up the environments of a state; returns policies that must be added before `load_state_dict`, with the
         kind of agents that each plays.
@@ -72,7 +76,7 @@ class LocalPool(Stateful):
         threads: Threads of torch to act with.
     """
 
-    saved = ("worker", "limit", "waiting", "ready")
+    saved = ("worker", "limit", "waiting", "ready", "lessons")
     fixed = ("staleness", "policies", "threads", "_ahead")
 
     def __init__(self, worker: RolloutWorker, staleness: int) -> None:
@@ -86,6 +90,8 @@ class LocalPool(Stateful):
         """What playing ahead has brought."""
         self.waiting: list[str] = []
         """Policies whose weights wait until that is handed over."""
+        self.lessons: dict[str, Any] | None = None
+        """Lessons that wait until what is played ahead has come to its end; None if none do."""
         self._ahead: _PlayAhead | None = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -100,7 +106,7 @@ class LocalPool(Stateful):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, after `load_env`."""
-        super().load_state_dict({**state, "ready": None})
+        super().load_state_dict({"lessons": None, **state, "ready": None})
         self.ready = None if state["ready"] is None else _unpacked(state["ready"])
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
@@ -130,6 +136,9 @@ class LocalPool(Stateful):
 
     def play_ahead(self, max_env_steps: int) -> None:
         """Begins to play, in a thread, what the next `sample` returns: with the weights that the worker has now."""
+        if self.lessons is not None:
+            self.worker.change_lessons(**self.lessons)
+            self.lessons = None
         self.limit = self.worker.lane_steps + max_env_steps
         self._ahead = _PlayAhead(self.worker, max_env_steps, self.threads)
         self._ahead.start()
@@ -146,6 +155,15 @@ class LocalPool(Stateful):
             self.worker.set_weights(policies)
         else:
             self.waiting += [name for name in policies if name not in self.waiting]
+
+    def change_lessons(self, lessons: Mapping[str, int], restart: bool) -> None:
+        """Hands out lessons: at once, or before more is played ahead, so that weights and lessons change together."""
+        if self.limit is None:
+            self.worker.change_lessons(lessons, restart or (self.lessons or {}).get("restart", False))
+            self.lessons = None
+        else:
+            restart = restart or (self.lessons is not None and self.lessons["restart"])
+            self.lessons = {"lessons": dict(lessons), "restart": restart}
 
     def stale_fraction(self, name: str, rollout: Rollout) -> float:
         """Share of a rollout's decisions that other weights made than those its policy has now.

@@ -18,7 +18,8 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
+from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
@@ -117,6 +118,7 @@ class RolloutWorker(Stateful):
         state = super().state_dict()
         state["finished"] = [asdict(episode) for episode in self.finished]
         state["env"] = None if self.now is None else self.env.state_dict()
+        state["plan"] = self.seeds.state_dict() if isinstance(self.seeds, EpisodePlan) else None
         state["listeners"] = self.unheard if self.listeners is None else self.listeners.state_dict()
         return state
 
@@ -133,6 +135,8 @@ class RolloutWorker(Stateful):
         Raises:
             EnvError: If the state is of another environment.
         """
+        if isinstance(self.seeds, EpisodePlan) and state.get("plan") is not None:
+            self.seeds.load_state_dict(state["plan"])
         if state["env"] is not None:
             self.now, self._lost = self.env.load_state_dict(state["env"], self.seeds)
         return {
@@ -148,7 +152,7 @@ class RolloutWorker(Stateful):
             KeyError: If there are policies that the state does not have, or what is saved of one differs.
         """
         state = dict(state)
-        env_state, heard = state.pop("env"), state.pop("listeners")
+        env_state, heard, _ = state.pop("env"), state.pop("listeners"), state.pop("plan", None)
         self.unheard = heard if self.listeners is None else None
         if set(state["policies"]) != set(self.policies):
             there, here = sorted(state["policies"]), sorted(self.policies)
@@ -188,6 +192,30 @@ class RolloutWorker(Stateful):
         for table, kind in zip(self.tables, self.env.kinds, strict=True):
             table.begin_anew(slice(lane * len(kind.agents), (lane + 1) * len(kind.agents)))
         self.lengths[lane] = 0
+
+    # --- lessons ------------------------------------------------------------------------------------------------------
+
+    def change_lessons(self, lessons: Mapping[str, int], restart: bool) -> None:
+        """Lets the next episode of each lane have other lessons.
+
+        Args:
+            lessons: Number of the lesson of each parameter that has lessons, from 0.
+            restart: Whether episodes that run are given up: their open decisions are cut off where they stand, and the
+                next episodes begin at once.
+        """
+        assert isinstance(self.seeds, EpisodePlan), "a run with lessons has a plan that knows them"
+        self.seeds.change(lessons, None if self.now is None else self.env.episode)
+        if not isinstance(self.env, VectorBase) or self.now is None:
+            return
+        if not restart:
+            self.env.replan(self.seeds)
+            return
+        for lane in range(self.env.num_lanes):
+            self._abandon(lane, [rows.obs for rows in self.now.rows])
+        self.now = self.env.restart(self.seeds)
+        if self.listeners is not None:
+            for lane in range(self.env.num_lanes):
+                self.listeners.begin(lane, self.now)
 
     # --- policies -----------------------------------------------------------------------------------------------------
 
@@ -320,7 +348,9 @@ class RolloutWorker(Stateful):
         agent = kind.agents[column]
         name = self.asked.pop((number, row), None)
         if name is None:
-            name = self.mapping(agent, EpisodeInfo(lane, int(self.env.episode[lane]), self.streams))
+            index = int(self.env.episode[lane])
+            drawn = {} if self.mapping.is_static else parameters_of(self.seeds, lane, index)
+            name = self.mapping(agent, EpisodeInfo(lane, index, self.streams, drawn))
         if name not in self.policies:
             self.asked[number, row] = name
             return name
@@ -451,7 +481,9 @@ class RolloutWorker(Stateful):
             for agent, earned, joined, player in players:
                 if joined:
                     agents[agent], policies[agent] = earned, names[player]
-        return EpisodeResult(lane, index, int(self.lengths[lane]), total, agents, policies)
+        drawn, lessons = parameters_of(self.seeds, lane, index), lessons_of(self.seeds, lane, index)
+        length = int(self.lengths[lane])
+        return EpisodeResult(lane, index, length, total, agents, policies, parameters=drawn, lessons=lessons)
 
     def _finish(self, lane: int, index: int, step: Step) -> None:
         """Notes an ended episode of a lane; whom another policy may play in the next one will be asked for anew."""

@@ -184,6 +184,54 @@ def _key(side: int) -> np.ndarray:
     return np.asarray(image.resize((side, side), Image.Resampling.BOX))
 
 
+def draw_wall(
+    places: tuple[int, int, int],
+    column: int,
+    block: int,
+    carries: bool,
+    wall_height: float,
+    block_height: float,
+    timestep: int,
+    max_timesteps: int,
+) -> np.ndarray:
+    """Draws a wall from the side: the explorer, a disc, on the floor or on the block, and the goal, a green strip.
+
+    Args:
+        places: Number of columns, column of the wall and column of the goal.
+        column: Column of the explorer.
+        block: Column of the block.
+        carries: Whether the explorer carries the block, above its head.
+        wall_height: Height of the wall, in columns.
+        block_height: Height of the block, in columns.
+        timestep: Steps of this episode so far.
+        max_timesteps: Steps of a whole episode.
+    """
+    columns, wall, goal = places
+    unit, high = 24, 9  # pixels of a column, and columns above the floor
+    width, floor = 2 * MARGIN + columns * unit, MARGIN + high * unit
+    image = Image.new("RGB", (width, floor + 8 + FOOTER), PAPER)
+    draw = ImageDraw.Draw(image)
+
+    def box(place: int, low: float, top: float, color: Color, inset: int = 1) -> None:
+        """Draws a box in a column, between two heights."""
+        left = MARGIN + place * unit
+        corners = (left + inset, floor - round(top * unit), left + unit - 1 - inset, floor - 1 - round(low * unit))
+        if corners[3] > corners[1]:
+            draw.rounded_rectangle(corners, radius=4, fill=color)
+
+    draw.rectangle((MARGIN, floor, width - MARGIN - 1, floor + 7), fill=FAINT)
+    draw.rectangle((MARGIN + goal * unit, floor, MARGIN + (goal + 1) * unit - 1, floor + 7), fill=GREEN)
+    box(wall, 0.0, wall_height, INK)
+    stands = 0.0 if carries or block != column else block_height
+    low = stands + 1.0 if carries else 0.0
+    box(block, low, low + block_height, WOOD)
+    left, top = MARGIN + column * unit, floor - round((stands + 1.0) * unit)
+    draw.ellipse((left + 2, top + 2, left + unit - 3, top + unit - 3), fill=GREEN, outline=INK, width=2)
+    picture = np.array(image)
+    _draw_footer(picture, [("wall", INK, f"{wall_height:.1f}")], timestep, max_timesteps)
+    return picture
+
+
 def _draw_footer(
     picture: np.ndarray, earned: Sequence[tuple[str, Color, str]], timestep: int, max_timesteps: int
 ) -> None:

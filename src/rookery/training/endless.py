@@ -12,11 +12,13 @@ from rookery.core.interrupt import Interrupt
 from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.envs.base import VectorEnv
+from rookery.envs.parameters import Draws
 from rookery.policies.policy import Policy
 from rookery.report.results import IterationResult
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.worker import RolloutWorker
+from rookery.training.parameters import evaluation_plan
 
 LOOK_EVERY = 1000
 """Vector steps after which a lane is looked for that waits for one whose episode does not end."""
@@ -41,6 +43,8 @@ class BoundedEpisodes:
         limit: Environment steps after which an episode counts as truncated; at least 1.
         interrupt: Ends the playing when somebody asks to stop.
         listeners: Who is told of the episodes, those included that are played for nothing.
+        draws: What is drawn for environment parameters.
+        lessons: Lesson of each of them that has lessons, from 0.
 
     Attributes:
         worker: Who plays; another one after every reset.
@@ -61,6 +65,8 @@ class BoundedEpisodes:
         limit: int,
         interrupt: Interrupt | None = None,
         listeners: Sequence[EpisodeListener] = (),
+        draws: Draws | None = None,
+        lessons: Mapping[str, int] | None = None,
     ) -> None:
         self.env, self.policies, self.mapping = env, policies, mapping
         self.deterministic, self.episodes, self.limit, self.interrupt = deterministic, episodes, limit, interrupt
@@ -68,8 +74,8 @@ class BoundedEpisodes:
         self.finished: list[EpisodeResult] = []
         self.cut = 0
         self.index = np.zeros(env.num_lanes, dtype=np.int64)
+        self.draws, self.lessons = draws, dict(lessons or {})
         self._streams = Streams(streams.integer(Role.EVALUATION))
-        self._plan = self._streams.episodes(Role.ENV, stride=env.num_lanes)
         self._rounds = 0
         self._begin()
 
@@ -86,17 +92,24 @@ class BoundedEpisodes:
             mapping = self.mapping if self.mapping.is_static else PolicyMapping(moved, self.mapping.policies)
         self._rounds += 1
         self._idle = self.index * self.env.num_lanes + np.arange(self.env.num_lanes) >= self.episodes
+        plan = evaluation_plan(
+            self.draws,
+            self._streams,
+            lambda lane, episode: (lane, int(first[lane]) + episode),
+            self.env.num_lanes,
+            self.lessons,
+        )
         self.worker = RolloutWorker(
             self.env,
             mapping,
             streams,
-            lambda lane, episode: self._plan(lane, int(first[lane]) + episode),
+            plan,
             Timers(),
             self.deterministic,
             self.interrupt,
         )
         if self.listeners:
-            self.worker.listeners = EpisodeListeners(self.env, self.listeners)
+            self.worker.listeners = EpisodeListeners(self.env, self.listeners, plan)
         for name, policy in self.policies.items():
             self.worker.add_policy(name, policy, demand=None)
         self.worker.reset()

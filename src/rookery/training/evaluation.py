@@ -71,6 +71,8 @@ def bounded(
         limit=run.config.evaluation.max_episode_steps,
         interrupt=interrupt,
         listeners=listeners,
+        draws=run.draws,
+        lessons=run.draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons,
     )
 
 

@@ -23,7 +23,7 @@ from rookery.core.trust import texts_in
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.choice import HelperChoice, choose
-from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows
+from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows, twin_without
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
 from rookery.native.actor import attach_actor
@@ -33,6 +33,7 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.codes import code_layers, codes_of
 from rookery.training.named_policies import check_named
+from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.replay_sources import replay_values
 from rookery.training.room import check_copies, check_policies
@@ -182,7 +183,9 @@ def prepare(
             layers.insert(0, Layer("measured", choice.measured))
         check_copies(second, lambda lanes: make_copies(second.config, lanes))
         env = make_copies(second.config, second.config.sampling.num_envs, choice)
-        notes.extend((*filter(None, [choice.reason]), *env.notes))
+        cfg = second.config.env
+        one_by_one = twin_without(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
+        notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
         layers.append(Layer("default", {"policies.main": {}}))
@@ -227,6 +230,7 @@ def make_copies(
         ),
         max_entities=cfg.max_entities,
         render=render,
+        parameters=parameter_names(config),
     )
 
 
@@ -239,7 +243,8 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     """How copies are stepped: as the settings say, and as is measured where they leave it open."""
     env, sampling = resolved.config.env, resolved.config.sampling
     settings = env.name, env.config, env.wrappers
-    if not has_single_copies(*settings, sampling.num_envs, env.implementation):
+    parameters = parameter_names(resolved.config)
+    if not has_single_copies(*settings, sampling.num_envs, env.implementation, parameters):
         return HelperChoice(env.implementation, 0)
     if env.implementation == "serial" and sampling.helpers:
         raise ConfigError(

@@ -48,6 +48,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         exact=run.env.exact,
         counters=dict(run.counters),
         metrics={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.metrics.items()},
+        parameters={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.parameters.items()},
         histograms=dict(windows.histograms),
         sampling=run.lane_steps > progress.lane_steps,
     )

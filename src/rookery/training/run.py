@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from secrets import randbits
 from typing import Any, ClassVar
 
@@ -15,20 +15,23 @@ from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
 from rookery.core.device import Staging
 from rookery.core.interrupt import Interrupt
-from rookery.core.seeding import Role, Streams
+from rookery.core.seeding import Streams
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.core.trust import CodeKind
 from rookery.envs.base import Kind, VectorEnv
+from rookery.envs.samplers import is_number
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
-from rookery.report.results import WINDOW
+from rookery.report.results import WINDOW, IterationResult
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import LocalPool
 from rookery.rollout.worker import RolloutWorker, Sample
 from rookery.training.clock import Clock
 from rookery.training.compute import acting_threads, learning_threads
+from rookery.training.curriculum import Curriculum
+from rookery.training.parameters import check_parameters, training_plan
 from rookery.training.prepare import check_learner, kinds_of, make_policy
 from rookery.training.replays import load_sources
 from rookery.training.settings import RunConfig
@@ -75,7 +78,8 @@ class Progress(Stateful):
 class Windows(Stateful):
     """The last finished episodes, for the running means."""
 
-    saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms")
+    saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms",
+             "parameters")  # fmt: skip
 
     def __init__(self) -> None:
         self.episodes = 0
@@ -87,6 +91,7 @@ class Windows(Stateful):
         self.metrics: dict[str, deque[float]] = {}
         self.histograms: dict[str, list[float]] = {}
         """Of the episodes that ended in the latest iteration."""
+        self.parameters: dict[str, deque[float]] = {}
 
     def add(self, finished: Iterable[EpisodeResult]) -> None:
         """Takes the finished episodes of an iteration in the order they ended."""
@@ -99,6 +104,9 @@ class Windows(Stateful):
                 self.metrics.setdefault(name, deque(maxlen=WINDOW)).append(float(number))
             for name, numbers in episode.histograms.items():
                 self.histograms.setdefault(name, []).extend(float(number) for number in numbers)
+            for name, drawn in episode.parameters.items():
+                if is_number(drawn):
+                    self.parameters.setdefault(name, deque(maxlen=WINDOW)).append(float(drawn))
             for agent, value in episode.agents.items():
                 policy = episode.policies[agent]
                 self.agents.setdefault(agent, deque(maxlen=WINDOW)).append(value)
@@ -136,13 +144,15 @@ class Run(Stateful):
         paused: Whether iterations learn from replay alone.
         progress: The iteration that is under way, so that a run can be stopped and taken up in the middle of it.
         criteria: What last ended a training, or was to end it.
+        curriculum: Lessons of environment parameters, and how far they have come.
+        draws: What is drawn for environment parameters.
         horizon: Environment steps over which schedules go that do not say it themselves; None while nobody knows.
         score: What the best checkpoint is chosen by: the last evaluation's mean return, or else that of training.
     """
 
     saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
              "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
-             "resting", "running_length", "counters", "finished")  # fmt: skip
+             "resting", "running_length", "counters", "finished", "curriculum")  # fmt: skip
     fixed: ClassVar[tuple[str, ...]] = (
         "resolved",
         "config",
@@ -154,6 +164,7 @@ class Run(Stateful):
         "interrupt",
         "clock",
         "note",
+        "draws",
     )
 
     def __init__(
@@ -194,10 +205,12 @@ class Run(Stateful):
         self.criteria: dict[str, float] = {}
         self.score: float | None = None
         self.horizon: int | None = None
-        seeds = self.streams.episodes(Role.ENV)
+        self.draws = check_parameters(resolved, env)
+        self.curriculum = Curriculum(self.config.curriculum)
+        seeds = training_plan(self.draws, self.streams)
         worker = RolloutWorker(env, mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
         if any(map(moments_of, listeners)):
-            worker.listeners = EpisodeListeners(env, listeners)
+            worker.listeners = EpisodeListeners(env, listeners, seeds)
         self.pool = LocalPool(worker, self.config.sampling.staleness)
         self.counters = worker.counters()
         self.introduce(kinds_of(env, mapping))
@@ -246,6 +259,12 @@ class Run(Stateful):
         self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
+        self.curriculum.hear(sample.finished)
+
+    def taught(self, result: IterationResult) -> IterationResult:
+        """Judges the lessons of environment parameters after an iteration; gives its result with where they stand."""
+        standing = self.curriculum.judge(result, self.horizon, self.note, self.pool.change_lessons)
+        return replace(result, lessons=standing) if standing else result
 
     def tell_time(self, name: str, rollout: Rollout) -> None:
         """Tells a learner how far the run is, and how far its policy is with a rollout that it takes now."""
@@ -275,7 +294,7 @@ class Run(Stateful):
         """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
         self.introduce(self.pool.load_env(state["pool"]))
         self.progress = None if state["progress"] is None else self.begin_iteration()
-        super().load_state_dict({**state, "finished": []})
+        super().load_state_dict({"curriculum": self.curriculum.state_dict(), **state, "finished": []})
         for name, learner in self.learners.items():
             learner.decisions = self.decisions.get(name, 0)
         self.finished = [EpisodeResult(**episode) for episode in state["finished"]]

@@ -19,6 +19,7 @@ from rookery.core.settings import (
     fields_of,
     object_name,
 )
+from rookery.training.curriculum import CourseConfig
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class EnvConfig(Settings):
     """A Gymnasium id, an import path ``my.module:MyEnv``, or (in code) a class or function."""
     config: dict[str, Any] = field(default_factory=dict)
     """Arguments of its constructor."""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Parameters of its episodes by name: a value, or a sampler, ``{sampler: uniform, low: 0.5, high: 2}``, from which
+    each episode draws (docs/how-to/randomize.md).
+    """
     wrappers: tuple[Any, ...] = ()
     """Wrappers, the innermost first: functions or classes, or their import paths."""
     implementation: Literal["auto", "batched", "serial", "processes", "threads"] = "auto"
@@ -86,6 +91,8 @@ class EvaluationConfig(Settings):
     """
     deterministic: bool = True
     """Play the most likely actions."""
+    lesson: Literal["last", "current"] = "last"
+    """Which lesson of a curriculum is played: the last, which is what the run is for, or that of training."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,8 @@ class RunConfig(Settings):
         dict[str, PolicyEntry], Polymorphic(inherits="algorithm", entry=PolicyEntry, advice=WHO_PLAYS)
     ] = field(default_factory=dict)
     """Policies by name: settings of their own algorithm, and ``frozen``."""
+    curriculum: Structural[dict[str, CourseConfig]] = field(default_factory=dict)
+    """Lessons of environment parameters, by name (docs/how-to/curriculum.md)."""
     policy_mapping: Structural[Any] = None
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -172,6 +181,7 @@ SHORTHANDS = {
     "env_config": "env.config",
     "wrappers": "env.wrappers",
     "max_entities": "env.max_entities",
+    "parameters": "env.parameters",
     "model": "algorithm.model",
     "console": "logging.console",
     "evaluation_every": "evaluation.every",
@@ -180,7 +190,7 @@ SHORTHANDS = {
 }
 """Keywords of `Trainer` that stand for a path."""
 
-SECTIONS = ("sampling", "evaluation", "checkpoint", "stop", "logging", "device", "threads")
+SECTIONS = ("sampling", "curriculum", "evaluation", "checkpoint", "stop", "logging", "device", "threads")
 """Settings and sections of settings that `Trainer` takes as keywords."""
 
 

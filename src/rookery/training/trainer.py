@@ -167,7 +167,7 @@ class Trainer(Run):
         for name, rows in progress.learned.items():
             learner = self.learners[name]
             self.last_learning[name] = mean_rows(rows) | learner.summary() | measured_pace(self, learner, progress)
-        result = result_of(self, progress, evaluation)
+        result = self.taught(result_of(self, progress, evaluation))
         if result.sampling:
             self.score = result.return_mean if evaluation is None else evaluation.return_mean
         if self.run_dir is not None:

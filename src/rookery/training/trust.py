@@ -17,6 +17,7 @@ from rookery.core.trust import CodeKind, Named, Trust, TrustCode, is_ours, leave
 from rookery.envs.make import ENVIRONMENT, WRAPPER, code_of
 from rookery.models.build import NETWORK
 from rookery.training.checkpoint import Saved
+from rookery.training.parameters import SAMPLER
 
 SETTINGS = CodeKind("settings of an algorithm", lambda found: issubclass(found, AlgorithmConfig))
 
@@ -52,6 +53,8 @@ def kind_at(path: str) -> CodeKind | None:
         return WRAPPER
     if path.endswith(".model.module"):
         return NETWORK
+    if path.startswith(("env.parameters.", "curriculum.")) and path.endswith(".sampler"):
+        return SAMPLER
     first, *rest = path.split(".")
     if (first == "algorithm" and rest == ["name"]) or (first == "policies" and rest[1:] == ["name"]):
         return SETTINGS

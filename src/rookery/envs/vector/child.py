@@ -20,6 +20,7 @@ import cloudpickle
 from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
 from rookery.core.errors import EnvError
 from rookery.envs.base import SeedPlan
+from rookery.envs.parameters import Noted
 from rookery.envs.vector import channel
 from rookery.envs.vector.channel import PAGE, RESETTING, SPEAKS, STATUS, SharedMemory
 from rookery.envs.vector.faults import Tolerance
@@ -114,14 +115,17 @@ class ShareServer:
         """Puts each lane into the middle of its episode."""
         return self._share.take_up(state, self._noting(seeds), leave)
 
+    def replan(self, seeds: SeedPlan) -> None:
+        """Takes seeds and parameters of later episodes from another plan."""
+        self._share.replan(self._noting(seeds))
+
     def _noting(self, seeds: SeedPlan) -> SeedPlan:
         """A plan that lets the driver know that a reset is under way, which may take longer than a step."""
 
-        def noted(lane: int, episode: int) -> int:
+        def note() -> None:
             self._words[RESETTING] = 1
-            return seeds(lane, episode)
 
-        return noted
+        return Noted(seeds, note)
 
 
 def told(error: EnvError) -> tuple[str, str]:

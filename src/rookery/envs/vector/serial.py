@@ -34,6 +34,7 @@ from rookery.envs.lane import (
     rests,
     shape_of,
 )
+from rookery.envs.parameters import parameters_of
 from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector import faults
 from rookery.envs.vector.faults import BROKEN_IN_A_ROW, STRICT, Missing, Tolerance
@@ -83,6 +84,7 @@ class SerialEnv(VectorBase):
         self._first_lane = first_lane
         self._lanes: list[Any] = [factory() for _ in range(num_lanes)]
         self.render_fps = pictures_a_second(self._lanes[0].env)
+        self.parameters = self._lanes[0].hook.declared
         self.single = isinstance(self._lanes[0], GymLane)
         self._calls = [lane.env.step for lane in self._lanes] if self.single else []
         self._infos: dict[int, Mapping[str, Any]] = {}
@@ -308,13 +310,26 @@ class SerialEnv(VectorBase):
             self._seeds[lane] = self._plan(self._first_lane + lane, int(self.episode[lane]))
             self._began[lane], self._idle[lane] = self._clock, 0
             try:
-                shown: LaneStep = self._lanes[lane].reset(self._seeds[lane])
+                shown = self._reset(lane)
                 break
             except Exception as error:
                 if not self._tolerates(lane, error):
                     raise
         self._writer.observe(lane, shown)
         return shown
+
+    def _reset(self, lane: int) -> LaneStep:
+        """Resets a lane to the beginning of the episode that `episode` numbers."""
+        copied = self._lanes[lane]
+        given = parameters_of(self._plan, self._first_lane + lane, int(self.episode[lane]))
+        shown: LaneStep = copied.reset(self._seeds[lane], given)
+        if given and self.single:
+            self._calls[lane] = copied.env.step  # parameters may have built another copy
+        return shown
+
+    def replan(self, seeds: SeedPlan) -> None:
+        """Takes seeds and parameters of later episodes from another plan."""
+        self._plan = seeds
 
     def _settle(self) -> None:
         """Writes what was kept back, and checks all lanes together."""
@@ -476,7 +491,7 @@ class SerialEnv(VectorBase):
         copied = self._lanes[lane]
         if not where:
             return False
-        shown: LaneStep = copied.reset(self._seeds[lane])
+        shown = self._reset(lane)
         if "snapshot" in where:
             restore(copied.env, where["snapshot"])
             if not where.get("actions"):

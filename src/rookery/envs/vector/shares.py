@@ -112,6 +112,7 @@ class SharesEnv(VectorBase):
         """
         self._keep_infos: KeepInfos = "none"
         super().__init__(first.kinds, num_lanes, first.name, exact=True)
+        self.parameters = first.parameters
         self._first, self._helpers, self._tolerance, self._make_slab = first, list(helpers), tolerance, make_slab
         self._first_lanes = range(first.num_lanes)
         self._plan: SeedPlan | None = None
@@ -248,6 +249,11 @@ class SharesEnv(VectorBase):
             self.infos = {**self._first.infos, **beside}
         self._any_rest = any(True in block.rows.resting.tobytes() for block in slab.blocks)
         return Step(tuple(block.rows for block in slab.blocks), slab.ended, lost, self._any_end, self._any_rest)
+
+    def replan(self, seeds: SeedPlan) -> None:
+        """Takes seeds and parameters of later episodes from another plan, in all shares."""
+        self._plan = seeds
+        self._everywhere(lambda helper: helper.begin("replan", seeds), lambda: self._first.replan(seeds))
 
     # -- helpers -----------------------------------------------------------------------------------
 

@@ -1,0 +1,374 @@
+"""Parameters of environments: what an environment says that it has, how a copy is given values, and whose they are.
+
+An environment declares its parameters in an attribute, by name:
+
+    parameters = {"mass": 1.0, "gravity": (9.81, 1.0, 25.0)}     # a default, or a default with its bounds
+
+and gets values in ``reset(seed=..., options={"parameters": {"mass": 0.7}})``; what is missing there has its default. An
+environment whose `reset` takes no options has a method ``set_parameters(values)`` instead, called before each `reset`
+that has values. This is the same for Gymnasium, PettingZoo and dict-style environments. Of environments that declare
+nothing, those in `KNOWN` are given their attributes; of all others the arguments of the constructor that are numbers
+are parameters, and the copy is built anew where a value changes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.registration import load_env_creator
+
+from rookery.core.errors import EnvError, nearest
+from rookery.envs.base import SeedPlan
+from rookery.envs.samplers import ConstantSampler, Sampler, Value, is_number
+
+OPTION = "parameters"
+"""Key of the options of `reset`, and name of the attribute in which an environment declares what it has."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter as its environment declares it.
+
+    Attributes:
+        default: Value where nothing else is said.
+        low: Smallest value, or None.
+        high: Largest value, or None.
+    """
+
+    default: Any
+    low: float | None = None
+    high: float | None = None
+
+    def objection(self, value: Any) -> str:
+        """Says what is wrong with a value; empty if nothing is."""
+        if not is_number(value) or (self.low is None and self.high is None):
+            return ""
+        too_low = self.low is not None and value < self.low
+        too_high = self.high is not None and value > self.high
+        return f"{value:g} is not {self.range()}" if too_low or too_high else ""
+
+    def range(self) -> str:
+        """Says between which bounds values lie."""
+        if self.low is None:
+            return f"at most {self.high:g}"
+        return f"at least {self.low:g}" if self.high is None else f"from {self.low:g} to {self.high:g}"
+
+    def clipped(self, value: float) -> float:
+        """Gives the allowed value that is nearest to a number."""
+        value = value if self.low is None else max(value, self.low)
+        return value if self.high is None else min(value, self.high)
+
+
+def _pole_masses(env: Any) -> None:
+    """Brings in line what Gymnasium's cart-pole derives from masses and length when it is made."""
+    env.total_mass = env.masspole + env.masscart
+    env.polemass_length = env.masspole * env.length
+
+
+KNOWN: dict[str, dict[str, str]] = {
+    "PendulumEnv": {"gravity": "g", "mass": "m", "length": "l"},
+    "CartPoleEnv": {name: name for name in ("gravity", "masscart", "masspole", "length", "force_mag")},
+    "MountainCarEnv": {"force": "force", "gravity": "gravity"},
+    "Continuous_MountainCarEnv": {"power": "power"},
+    "AcrobotEnv": {
+        name.lower(): name for name in ("LINK_LENGTH_1", "LINK_LENGTH_2", "LINK_MASS_1", "LINK_MASS_2", "LINK_MOI")
+    },
+}
+"""Gymnasium's environments that read attributes in every step: by class, the attribute of each parameter."""
+
+DERIVED: dict[str, Callable[[Any], None]] = {"CartPoleEnv": _pole_masses}
+"""What is called after attributes of these were set."""
+
+
+@dataclass
+class ParameterHook:
+    """How one copy of an environment is given parameters.
+
+    Attributes:
+        declared: The parameters that the copy has, by name.
+        build: Builds the copy with other arguments of its constructor; None where nobody can.
+        attributes: Attribute of the unwrapped environment for parameters of `KNOWN`.
+        arguments: Names of the parameters that are arguments of the constructor.
+        setter: Whether the environment has `set_parameters`, because its `reset` takes no options.
+        built: Arguments that the copy was last built with.
+    """
+
+    declared: dict[str, Parameter] = field(default_factory=dict)
+    build: Callable[[Mapping[str, Any]], Any] | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+    arguments: frozenset[str] = frozenset()
+    setter: bool = False
+    built: dict[str, Any] = field(default_factory=dict)
+
+    def give(self, env: Any, values: Mapping[str, Value]) -> tuple[Any, dict[str, Any]]:
+        """Makes a copy ready for an episode with some parameters.
+
+        Args:
+            env: The copy.
+            values: Values by name.
+
+        Returns:
+            The copy, or another one that takes its place; and what its `reset` takes besides the seed.
+        """
+        arguments = {name: value for name, value in values.items() if name in self.arguments}
+        if self.build is not None and any(self.built[name] != value for name, value in arguments.items()):
+            if callable(close := getattr(env, "close", None)):
+                close()
+            env = self.build({**self.built, **arguments})
+            self.built |= arguments
+        inner = getattr(env, "unwrapped", env)
+        attributes = {name: value for name, value in values.items() if name in self.attributes}
+        for name, value in attributes.items():
+            setattr(inner, self.attributes[name], value)
+        if attributes and (derive := DERIVED.get(type(inner).__name__)):
+            derive(inner)
+        rest = {name: value for name, value in values.items() if name not in arguments | attributes}
+        if not rest:
+            return env, {}
+        if self.setter:
+            declaring(env).set_parameters(rest)
+            return env, {}
+        return env, {"options": {OPTION: rest}}
+
+
+def hook_of(
+    env: Any, maker: Any, settings: Mapping[str, Any], build: Callable[[Mapping[str, Any]], Any] | None
+) -> ParameterHook:
+    """Finds out how a copy is given parameters.
+
+    Args:
+        env: The copy, wrapped.
+        maker: What made it: a class, a function, or a Gymnasium spec.
+        settings: Arguments that it was made with.
+        build: Builds another one, wrapped too, with arguments that stand over `settings`.
+
+    Raises:
+        EnvError: If the environment declares parameters and can be given none, or declares them in another form.
+    """
+    owner = declaring(env)
+    if owner is not None:
+        declared = read_declared(getattr(owner, OPTION), type(owner).__name__)
+        setter = not _takes_options(owner)
+        if setter and not callable(getattr(owner, "set_parameters", None)):
+            raise EnvError(
+                f"{type(owner).__name__}: it declares parameters, but its reset() takes no options and it has no "
+                "set_parameters(values); write reset(self, *, seed=None, options=None)"
+            )
+        return ParameterHook(declared, setter=setter)
+    inner = getattr(env, "unwrapped", env)
+    known = {}
+    if type(inner).__module__.startswith("gymnasium."):
+        known = {name: at for name, at in KNOWN.get(type(inner).__name__, {}).items() if hasattr(inner, at)}
+    declared = {name: Parameter(getattr(inner, attribute)) for name, attribute in known.items()}
+    arguments = {} if build is None else _numbers_of(maker, settings)
+    arguments = {name: value for name, value in arguments.items() if name not in (*known, *known.values())}
+    declared |= {name: Parameter(value) for name, value in arguments.items()}
+    return ParameterHook(declared, build, known, frozenset(arguments), built=dict(arguments))
+
+
+def declaring(env: Any) -> Any:
+    """Returns the wrapper or environment, from the outside in, that declares parameters; None if none does."""
+    while env is not None:
+        found = inspect.getattr_static(env, OPTION, None)
+        if isinstance(found, Mapping | property) and isinstance(getattr(env, OPTION), Mapping):
+            return env
+        env = getattr(env, "env", None)
+    return None
+
+
+def read_declared(said: Mapping[str, Any], name: str) -> dict[str, Parameter]:
+    """Reads what an environment declares: for each name a default, ``(default, low, high)`` or a `Parameter`.
+
+    Raises:
+        EnvError: If it is of another form, or a default is outside of its bounds; says which.
+    """
+    found = {}
+    for key, value in said.items():
+        one = value
+        if not isinstance(value, Parameter):
+            one = Parameter(*value) if isinstance(value, tuple | list) and len(value) == 3 else Parameter(value)
+        if not isinstance(key, str) or isinstance(one.default, tuple | list | Mapping):
+            form = "a name with a default, or with (default, low, high)"
+            raise EnvError(f"{name}: parameters has {key!r}: {value!r}, expected {form}")
+        if wrong := one.objection(one.default):
+            raise EnvError(f"{name}: parameters: the default of {key!r}, {wrong}")
+        found[key] = one
+    return found
+
+
+def _takes_options(env: Any) -> bool:
+    parameters = inspect.signature(env.reset).parameters
+    return "options" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _numbers_of(maker: Any, settings: Mapping[str, Any]) -> dict[str, float]:
+    """The arguments of a constructor that are numbers, with the values they have."""
+    entry, given = maker, dict(settings)
+    if hasattr(maker, "entry_point"):  # a Gymnasium spec
+        given = {**maker.kwargs, **given}
+        entry = maker.entry_point
+        if isinstance(entry, str):
+            try:
+                entry = load_env_creator(entry)
+            except Exception:  # building it has said what is missing
+                return {}
+    try:
+        signature = inspect.signature(entry).parameters
+    except (TypeError, ValueError):
+        return {}
+    values = {name: given.get(name, parameter.default) for name, parameter in signature.items()}
+    return {name: value for name, value in values.items() if is_number(value)}
+
+
+# -- which parameters an episode has ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The distributions of all parameters that a run draws.
+
+    Attributes:
+        samplers: By name.
+        lessons: Of the parameters that have lessons, which stand in `samplers` too: a sampler for each lesson.
+        declared: What the environment declares.
+    """
+
+    samplers: Mapping[str, Sampler]
+    lessons: Mapping[str, Sequence[Sampler]] = field(default_factory=dict)
+    declared: Mapping[str, Parameter] = field(default_factory=dict)
+
+    def values(self, lessons: Mapping[str, int], rng: Callable[[str], np.random.Generator]) -> dict[str, Value]:
+        """Draws the parameters of an episode.
+
+        Args:
+            lessons: Number of the lesson of each parameter that has lessons, from 0.
+            rng: Gives the generator of a parameter, so that none depends on how often others draw.
+
+        Raises:
+            EnvError: If a function of one's own gives a value that the environment does not allow.
+        """
+        drawn = {}
+        for name, sampler in self.samplers.items():
+            if name in lessons:
+                sampler = self.lessons[name][lessons[name]]
+            value = sampler.value if isinstance(sampler, ConstantSampler) else sampler.draw(rng(name))
+            declared = self.declared.get(name)
+            if declared is not None and (wrong := declared.objection(value)):
+                if not sampler.clips:
+                    raise EnvError(f"env.parameters.{name}: {type(sampler).__name__} gave a value: {wrong}")
+                value = declared.clipped(value)
+            drawn[name] = value
+        return drawn
+
+    def last(self) -> dict[str, int]:
+        """Gives the number of the last lesson of each parameter that has lessons."""
+        return {name: len(samplers) - 1 for name, samplers in self.lessons.items()}
+
+
+class EpisodePlan:
+    """The seed and the parameters of every episode, as functions of its lane and its number there.
+
+    Calling a plan gives the seed, so that it is a `SeedPlan`. Lessons change between two steps: episodes that run keep
+    the lessons that they began with, which is why a plan remembers from which episode of each lane a lesson holds.
+
+    Args:
+        seeds: Seed of each episode.
+        draws: What is drawn.
+        rng: Gives the generator of a parameter in an episode: ``rng(lane, episode, name)``.
+        lessons: Lessons that the first episodes have.
+    """
+
+    def __init__(
+        self,
+        seeds: SeedPlan,
+        draws: Draws,
+        rng: Callable[[int, int, str], np.random.Generator],
+        lessons: Mapping[str, int],
+    ) -> None:
+        self._seeds, self._draws, self._rng = seeds, draws, rng
+        self._changes: list[tuple[list[int], dict[str, int]]] = [([], dict(lessons))]
+
+    def __call__(self, lane: int, episode: int) -> int:
+        """Returns the seed of an episode."""
+        return self._seeds(lane, episode)
+
+    def lessons(self, lane: int, episode: int) -> dict[str, int]:
+        """Returns the lessons of an episode: for each parameter that has some, a number from 0."""
+        for first, lessons in reversed(self._changes):
+            if not first or episode >= first[lane]:
+                return lessons
+        return self._changes[0][1]
+
+    def parameters(self, lane: int, episode: int) -> dict[str, Value]:
+        """Returns the parameters of an episode."""
+        return self._draws.values(self.lessons(lane, episode), lambda name: self._rng(lane, episode, name))
+
+    def change(self, lessons: Mapping[str, int], episode: np.ndarray | None) -> None:
+        """Lets all episodes to come have other lessons.
+
+        Args:
+            lessons: Number of the lesson of each parameter.
+            episode: ``[lanes]`` episode that each lane is in; None if none has begun.
+        """
+        if episode is None:
+            self._changes = [([], dict(lessons))]
+            return
+        running = episode.tolist()
+        needed = 0  # what episodes that run have begun with stays
+        for number, (first, _) in enumerate(self._changes):
+            if not first or all(begins <= now for begins, now in zip(first, running, strict=True)):
+                needed = number
+        self._changes = [*self._changes[needed:], ([now + 1 for now in running], dict(lessons))]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns since which episodes which lessons hold."""
+        return {"changes": [{"first": list(first), "lessons": dict(lessons)} for first, lessons in self._changes]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        self._changes = [(list(one["first"]), dict(one["lessons"])) for one in state["changes"]]
+
+
+def parameters_of(plan: SeedPlan | None, lane: int, episode: int) -> dict[str, Value]:
+    """Returns the parameters that a plan has for an episode; none of a plan that only knows seeds."""
+    return plan.parameters(lane, episode) if isinstance(plan, EpisodePlan | Noted) else {}
+
+
+def lessons_of(plan: SeedPlan | None, lane: int, episode: int) -> dict[str, int]:
+    """Returns the lessons that a plan has for an episode; none of a plan without lessons."""
+    return dict(plan.lessons(lane, episode)) if isinstance(plan, EpisodePlan) else {}
+
+
+class Noted:
+    """A plan that calls a function whenever somebody asks for a seed.
+
+    Args:
+        plan: The plan.
+        note: The function.
+    """
+
+    def __init__(self, plan: SeedPlan, note: Callable[[], None]) -> None:
+        self._plan, self._note = plan, note
+
+    def __call__(self, lane: int, episode: int) -> int:
+        """Returns the seed of an episode."""
+        self._note()
+        return self._plan(lane, episode)
+
+    def parameters(self, lane: int, episode: int) -> dict[str, Value]:
+        """Returns the parameters of an episode."""
+        return parameters_of(self._plan, lane, episode)
+
+
+def unknown_parameter(name: str, has: Sequence[str], env: str) -> str:
+    """Says that an environment has no such parameter, what it has, and which was meant."""
+    if not has:
+        return (
+            f"{env} has no parameters: it declares none, and its constructor takes no numbers; see "
+            "docs/how-to/randomize.md"
+        )
+    return f"{env} has no such parameter{nearest(name, list(has))}; it has {', '.join(has)}"

@@ -1,0 +1,205 @@
+"""Distributions from which the parameters of an environment are drawn, once an episode.
+
+A sampler is written as a mapping whose key ``sampler`` names it, with its settings beside it: ``{sampler: uniform, low:
+0.5, high: 2}``. `SAMPLERS` has the names; ``my.module:function`` stands for a function of one's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rookery.core.settings import NonNegative, PositiveFloat, Settings
+
+Value = Any
+"""Value of a parameter: a number, or with ``constant``, ``choice`` and own functions anything an environment takes."""
+
+
+@dataclass(frozen=True)
+class Sampler(Settings):
+    """A distribution of the values of a parameter.
+
+    Attributes:
+        clips: Whether values beyond the bounds of a parameter are moved to them, instead of being refused.
+    """
+
+    clips: ClassVar[bool] = False
+
+    def draw(self, rng: np.random.Generator) -> Value:
+        """Draws a value with a generator of its own."""
+        raise NotImplementedError
+
+    def numbers(self) -> tuple[float, ...]:
+        """Returns the numbers between which all values lie; none where they are not known."""
+        return ()
+
+
+@dataclass(frozen=True)
+class ConstantSampler(Sampler):
+    """A sampler that always gives the same value."""
+
+    value: Any
+    """The value."""
+
+    def draw(self, rng: np.random.Generator) -> Value:
+        """Gives the value."""
+        return self.value
+
+    def numbers(self) -> tuple[float, ...]:
+        """Returns the value, if it is a number."""
+        return (float(self.value),) if is_number(self.value) else ()
+
+
+@dataclass(frozen=True)
+class UniformSampler(Sampler):
+    """A sampler of numbers that are all as likely as each other."""
+
+    low: float
+    """Smallest value."""
+    high: float
+    """Largest value."""
+
+    def __post_init__(self) -> None:
+        _check_order(self.low, self.high)
+
+    def draw(self, rng: np.random.Generator) -> Value:
+        """Draws a number."""
+        return float(rng.uniform(self.low, self.high))
+
+    def numbers(self) -> tuple[float, ...]:
+        """Returns both ends."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class LogUniformSampler(Sampler):
+    """A sampler of numbers whose logarithms are all as likely as each other."""
+
+    low: PositiveFloat
+    """Smallest value."""
+    high: PositiveFloat
+    """Largest value."""
+
+    def __post_init__(self) -> None:
+        _check_order(self.low, self.high)
+
+    def draw(self, rng: np.random.Generator) -> Value:
+        """Draws a number."""
+        drawn = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        return min(max(drawn, self.low), self.high)  # exp and log need not give back the ends
+
+    def numbers(self) -> tuple[float, ...]:
+        """Returns both ends."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class NormalSampler(Sampler):
+    """A sampler of normally distributed numbers, which are clipped to the bounds that the parameter has."""
+
+    clips = True
+
+    mean: float
+    """Mean."""
+    std: NonNegative
+    """Standard deviation."""
+
+    def draw(self, rng: np.random.Generator) -> Value:
+        """Draws a number."""
+        return float(rng.normal(self.mean, self.std))
+
+    def numbers(self) -> tuple[float, ...]:
+        """Returns the mean, which the bounds must have between them."""
+        return (self.mean,)
+
+
+@dataclass(frozen=True)
+class IntervalsSampler(Sampler):
+    """A sampler of numbers in several intervals, each point of which is as likely as any other."""
+
+    intervals: tuple[tuple[float, float], ...]
+    """Lower and upper end of each."""
+
+    def __post_init__(self) -> None:
+        if not self.intervals:
+            raise ValueError("intervals is empty: it needs at least one [low, high]")
+        for low, high in self.intervals:
+            _check_order(low, high)
+
+    def draw(self, rng: np.random.Generator) -> Value:
+        """Draws a number."""
+        sizes = [high - low for low, high in self.intervals]
+        at = float(rng.uniform(0.0, sum(sizes)))
+        for (low, high), size in zip(self.intervals, sizes, strict=True):
+            if at <= size:
+                return min(low + at, high)
+            at -= size
+        return self.intervals[-1][1]
+
+    def numbers(self) -> tuple[float, ...]:
+        """Returns the ends of all intervals."""
+        return tuple(end for ends in self.intervals for end in ends)
+
+
+@dataclass(frozen=True)
+class ChoiceSampler(Sampler):
+    """A sampler of values from a list."""
+
+    values: tuple[Any, ...]
+    """The values."""
+    chances: tuple[NonNegative, ...] | None = None
+    """How likely each is, in any unit; none = all alike."""
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise ValueError("values is empty: it needs at least one value")
+        if self.chances is not None and (len(self.chances) != len(self.values) or not sum(self.chances)):
+            raise ValueError(f"chances has {len(self.chances)} numbers for {len(self.values)} values, or only zeros")
+
+    def draw(self, rng: np.random.Generator) -> Value:
+        """Draws a value."""
+        shares = None if self.chances is None else np.array(self.chances) / sum(self.chances)
+        return self.values[int(rng.choice(len(self.values), p=shares))]
+
+    def numbers(self) -> tuple[float, ...]:
+        """Returns those of the values that are numbers."""
+        return tuple(float(value) for value in self.values if is_number(value))
+
+
+@dataclass(frozen=True)
+class FunctionSampler(Sampler):
+    """A sampler that calls a function: ``function(rng, **arguments) -> value``."""
+
+    function: Callable[..., Any]
+    """Function of a `numpy.random.Generator`; it must draw from nothing else."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the function."""
+
+    def draw(self, rng: np.random.Generator) -> Value:
+        """Calls the function."""
+        return self.function(rng, **self.arguments)
+
+
+SAMPLERS: dict[str, type[Sampler]] = {
+    "constant": ConstantSampler,
+    "uniform": UniformSampler,
+    "loguniform": LogUniformSampler,
+    "normal": NormalSampler,
+    "intervals": IntervalsSampler,
+    "choice": ChoiceSampler,
+}
+"""Samplers by the name that the key ``sampler`` has."""
+
+
+def is_number(value: Any) -> bool:
+    """Says whether a value is a finite number, and not a truth value."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_order(low: float, high: float) -> None:
+    if low > high:
+        raise ValueError(f"low {low:g} is above high {high:g}")

@@ -1,0 +1,371 @@
+"""Lessons: values of environment parameters that follow each other as a run learns.
+
+A course is the lessons of one parameter. After each iteration its measure is compared with the threshold of the lesson
+(`Curriculum.judge`); the next lesson is handed out where weights are, and lanes have it from their next episode on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.settings import NonNegativeInt, PositiveInt, Settings, show
+from rookery.core.state import Stateful
+from rookery.report.results import WINDOW, IterationResult, LessonResult
+from rookery.rollout.hooks import EpisodeResult
+
+RETURN = "return"
+"""The measure that only counts episodes which began in the lesson."""
+
+PROGRESS = "progress"
+"""The measure that is the share of `stop.env_steps` that has been played."""
+
+OLD_SHARE = 0.25
+"""Weight of the measure before in a smoothed one."""
+
+LONG = 10
+"""Times its `min_episodes` after which a lesson that has never come near its end is told of."""
+
+
+@dataclass(frozen=True)
+class WidenConfig(Settings):
+    """A range that grows from one to another, as many lessons as there are stages."""
+
+    start: tuple[float, float]
+    """Lowest and highest value in the first lesson."""
+    end: tuple[float, float]
+    """Lowest and highest value in the last lesson."""
+    stages: PositiveInt = 5
+    """Lessons, the first and the last included."""
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ValueError(f"{name} = [{low:g}, {high:g}]: the first must not be above the second")
+        if self.stages < 2:
+            raise ValueError("stages = 1: a range widens in 2 stages or more")
+
+    def values(self) -> list[Any]:
+        """Gives the sampler of each lesson, in words of a configuration."""
+        found = []
+        for stage in range(self.stages):
+            part = stage / (self.stages - 1)
+            low, high = (a + (b - a) * part for a, b in zip(self.start, self.end, strict=True))
+            found.append({"sampler": "uniform", "low": low, "high": high})
+        return found
+
+
+@dataclass(frozen=True)
+class LessonConfig(Settings):
+    """One lesson; what is not given here holds for all lessons of the course."""
+
+    value: Any
+    """A value, or a sampler, ``{sampler: uniform, low: 0, high: 1}``."""
+    measure: str | None = None
+    """What ends the lesson."""
+    threshold: float | None = None
+    """The value of the measure that ends it."""
+    back: float | None = None
+    """The value of the measure that leads back to the lesson before."""
+    min_episodes: NonNegativeInt | None = None
+    """Episodes of the lesson that must have ended before it is judged."""
+    smoothing: bool | None = None
+    """Whether the measure is smoothed."""
+    require_reset: bool | None = None
+    """Whether running episodes are given up when the lesson begins."""
+
+
+@dataclass(frozen=True)
+class CourseConfig(Settings):
+    """The lessons of a parameter."""
+
+    lessons: tuple[Any, ...] = ()
+    """The lessons, each a mapping with ``value`` and, where it differs, what ends it; or a value alone."""
+    widen: WidenConfig | None = None
+    """A range that grows, in place of `lessons`."""
+    measure: str = RETURN
+    """What lessons are judged by: ``return`` (mean over the latest `min_episodes` episodes that began in the lesson),
+    ``progress`` (share of `stop.env_steps`), or any column of `metrics.jsonl`, as ``evaluation/return_mean``.
+    """
+    threshold: float | None = None
+    """The value of the measure at which a lesson ends."""
+    back: float | None = None
+    """The value of the measure at which the lesson before comes back; none = never."""
+    better: Literal["above", "below"] = "above"
+    """Which side of the threshold ends a lesson; `back` is on the other."""
+    min_episodes: NonNegativeInt = 100
+    """Episodes of a lesson that must have ended before it is judged."""
+    smoothing: bool = True
+    """Whether a measure is a quarter of its value before and three quarters of its new one; never of progress."""
+    require_reset: bool = False
+    """Whether running episodes are given up when a lesson begins; else they run to their end as they began."""
+
+    def __post_init__(self) -> None:
+        if bool(self.lessons) == (self.widen is not None):
+            raise ValueError("a course has either lessons or widen")
+        plans = self.plans()
+        for number, plan in enumerate(plans[:-1]):
+            if plan.threshold is None:
+                raise ValueError(f"lesson {number + 1} has no threshold: nothing would ever end it")
+            reach = 1.0 if plan.measure == PROGRESS else math.inf
+            if plan.threshold > reach:
+                raise ValueError(
+                    f"lesson {number + 1} ends at {plan.measure} {plan.threshold:g}, which can never be reached: "
+                    f"{plan.measure} goes from 0 to 1"
+                )
+        for number, plan in enumerate(plans):
+            if plan.back is None:
+                continue
+            if plan.threshold is not None and (plan.back - plan.threshold) * self.sign >= 0:
+                side = "lower" if self.sign > 0 else "higher"
+                raise ValueError(
+                    f"lesson {number + 1} goes back at {plan.back:g} and ends at {plan.threshold:g}: "
+                    f"back must be {side}, or the lesson would end both ways at once"
+                )
+
+    @property
+    def sign(self) -> int:
+        """1 where larger measures are better, else -1."""
+        return 1 if self.better == "above" else -1
+
+    def plans(self) -> list[LessonConfig]:
+        """Gives the lessons with everything that holds for them.
+
+        Raises:
+            ValueError: If a lesson is written in another form.
+        """
+        entries = self.widen.values() if self.widen is not None else list(self.lessons)
+        found = []
+        for number, entry in enumerate(entries):
+            lesson = entry
+            if not isinstance(entry, LessonConfig):
+                is_lesson = isinstance(entry, Mapping) and "sampler" not in entry
+                try:
+                    lesson = LessonConfig(**(entry if is_lesson else {"value": entry}))
+                except ConfigError as error:
+                    lines = (line.removeprefix("code: LessonConfig.") for line in error.problems)
+                    raise ValueError(f"lesson {number + 1}: {'; '.join(lines)}") from None
+            common = {name: getattr(self, name) for name in LessonConfig.__dataclass_fields__ if name != "value"}
+            given = {name: value for name, value in vars(lesson).items() if name in common and value is not None}
+            found.append(LessonConfig(value=lesson.value, **{**common, **given}))
+        return found
+
+    def values(self) -> list[Any]:
+        """Gives the value or sampler of each lesson."""
+        return [plan.value for plan in self.plans()]
+
+
+class Course(Stateful):
+    """Where a run stands in the lessons of one parameter.
+
+    Args:
+        name: The parameter's name.
+        cfg: Its lessons.
+    """
+
+    saved = ("lesson", "episodes", "returns", "smoothed", "seen", "told")
+    fixed = ("name", "cfg", "plans")
+
+    def __init__(self, name: str, cfg: CourseConfig) -> None:
+        self.name, self.cfg, self.plans = name, cfg, cfg.plans()
+        self.lesson = 0
+        """Number of the lesson, from 0."""
+        self.told = False
+        self._enter(0)
+
+    def _enter(self, lesson: int) -> None:
+        self.lesson = lesson
+        self.episodes = 0
+        """Episodes that began in the lesson and have ended."""
+        self.returns: deque[float] = deque(maxlen=self.plan.min_episodes or WINDOW)
+        self.smoothed: float | None = None
+        self.seen: list[float] = []
+        """Lowest and highest value of the measure in this lesson; empty before there is one."""
+        self.told = False
+
+    @property
+    def plan(self) -> LessonConfig:
+        """The lesson under way."""
+        return self.plans[self.lesson]
+
+    @property
+    def _min_episodes(self) -> int:
+        return self.plan.min_episodes or 0
+
+    def hear(self, finished: Iterable[EpisodeResult]) -> None:
+        """Takes episodes that have ended; those that began in another lesson do not count."""
+        for episode in finished:
+            if episode.lessons.get(self.name) == self.lesson:
+                self.episodes += 1
+                self.returns.append(episode.total)
+
+    def judge(self, row: Mapping[str, Any], horizon: int | None) -> int:
+        """Compares the measure with what ends the lesson.
+
+        Args:
+            row: Columns of the iteration.
+            horizon: Env steps of the whole run; None where nobody knows.
+
+        Returns:
+            1 if the next lesson is to begin, -1 if the one before is, else 0.
+
+        Raises:
+            ConfigError: If there is no such measure.
+        """
+        value = self._measured(row, horizon)
+        if value is None or self.episodes < self._min_episodes:
+            return 0
+        if self.plan.smoothing and self.plan.measure != PROGRESS and self.smoothed is not None:
+            value = OLD_SHARE * self.smoothed + (1.0 - OLD_SHARE) * value
+        self.smoothed = value
+        self.seen = [min([value, *self.seen]), max([value, *self.seen])]
+        plan, sign = self.plan, self.cfg.sign
+        if self.lesson + 1 < len(self.plans) and plan.threshold is not None and value * sign >= plan.threshold * sign:
+            return 1
+        if self.lesson and plan.back is not None and value * sign <= plan.back * sign:
+            return -1
+        return 0
+
+    def _measured(self, row: Mapping[str, Any], horizon: int | None) -> float | None:
+        """The measure of the lesson now, not smoothed; None where there is none yet."""
+        measure = (self.plan.measure or "").replace(".", "/")
+        if measure == RETURN:
+            return math.fsum(self.returns) / len(self.returns) if self.returns else None
+        if measure == PROGRESS:
+            if horizon is None:
+                raise ConfigError(
+                    f"curriculum.{self.name}.measure = progress: this run has no end to go towards; set stop.env_steps"
+                )
+            return float(row["env_steps"]) / horizon
+        value = row.get(measure)
+        if value is None or isinstance(value, bool):
+            return None
+        if not isinstance(value, int | float):
+            raise ConfigError(f"curriculum.{self.name}.measure = {measure}: it is {show(value)}, and no number")
+        return float(value)
+
+    def move(self, by: int) -> str:
+        """Goes to another lesson; returns a line that tells of it."""
+        value, old = self.smoothed, self.plan
+        limit = old.threshold if by > 0 else old.back
+        before, episodes = self.lesson + 1, self.episodes
+        self._enter(self.lesson + by)
+        why = "reached" if by > 0 else "fell to" if self.cfg.sign > 0 else "rose to"
+        return (
+            f"{self.name}: lesson {before} of {len(self.plans)} is over after {episodes} episodes, {old.measure} "
+            f"{_short(value)} {why} {_short(limit)}; lesson {self.lesson + 1}: {show(self.plan.value)}"
+        )
+
+    def stuck(self) -> str:
+        """Says that the lesson has gone on for long, and how far its measure was from its end; empty if it has not."""
+        is_last = self.lesson + 1 == len(self.plans)
+        if self.told or is_last or not self.seen or self.episodes < LONG * max(self._min_episodes, WINDOW // LONG):
+            return ""
+        self.told = True
+        low, high = self.seen
+        return (
+            f"curriculum.{self.name}: lesson {self.lesson + 1} of {len(self.plans)} ends at {self.plan.measure} "
+            f"{_short(self.plan.threshold)}, and so far, in {self.episodes:,} episodes, it was from {_short(low)} to "
+            f"{_short(high)}: if it can never be reached, lower the threshold or make the lesson easier"
+        )
+
+    def standing(self, row: Mapping[str, Any], horizon: int | None) -> LessonResult:
+        """Where the course stands, for results."""
+        value = self.smoothed if self.episodes >= self._min_episodes else None
+        value = self._measured(row, horizon) if value is None else value
+        is_last = self.lesson + 1 == len(self.plans)
+        return LessonResult(
+            lesson=self.lesson + 1,
+            lessons=len(self.plans),
+            measure=self.plan.measure or "",
+            value=value,
+            threshold=None if is_last else self.plan.threshold,
+            episodes=self.episodes,
+            min_episodes=self._min_episodes,
+        )
+
+
+class Curriculum(Stateful):
+    """The courses of a run.
+
+    Args:
+        courses: Lessons of each parameter.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("courses",)
+    fixed: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, courses: Mapping[str, CourseConfig]) -> None:
+        self.courses = {name: Course(name, cfg) for name, cfg in courses.items()}
+
+    @property
+    def lessons(self) -> dict[str, int]:
+        """Number of the lesson of each parameter, from 0."""
+        return {name: course.lesson for name, course in self.courses.items()}
+
+    def hear(self, finished: Iterable[EpisodeResult]) -> None:
+        """Takes episodes that have ended."""
+        for course in self.courses.values():
+            course.hear(finished)
+
+    def judge(
+        self,
+        result: IterationResult,
+        horizon: int | None,
+        note: Callable[[str], None],
+        hand_out: Callable[[dict[str, int], bool], None],
+    ) -> dict[str, LessonResult]:
+        """Judges all courses after an iteration.
+
+        Args:
+            result: The iteration.
+            horizon: Env steps of the whole run; None where nobody knows.
+            note: Is given lines to be read.
+            hand_out: Is given the lessons of all parameters where some have changed, and whether running episodes are
+                given up for them.
+
+        Returns:
+            Where each course stands.
+
+        Raises:
+            ConfigError: If a measure is no column of this run.
+        """
+        if not self.courses:
+            return {}
+        row = result.row() | {f"curriculum/{name}/lesson": course.lesson + 1 for name, course in self.courses.items()}
+        self._check_measures(row)
+        moved, restart = False, False
+        standing = {}
+        for name, course in self.courses.items():
+            by = course.judge(row, horizon)
+            if by:
+                note(course.move(by))
+                moved, restart = True, restart or bool(course.plan.require_reset)
+            elif line := course.stuck():
+                note(line)
+            standing[name] = course.standing(row, horizon)
+        if moved:
+            hand_out(self.lessons, restart)
+        return standing
+
+    def _check_measures(self, row: Mapping[str, Any]) -> None:
+        """Refuses measures that are no columns; those of evaluations and callbacks may come later."""
+        for name, course in self.courses.items():
+            for plan in course.plans[:-1]:
+                measure = (plan.measure or "").replace(".", "/")
+                later = measure.startswith(("evaluation/", "metrics/", "agents/", "policies/"))
+                if measure not in (RETURN, PROGRESS) and measure not in row and not later:
+                    known = [RETURN, PROGRESS, *row]
+                    raise ConfigError(
+                        f"curriculum.{name}.measure = {measure!r}: this run has no such column"
+                        f"{nearest(measure, known)}; there are {', '.join(known)}"
+                    )
+
+
+def _short(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
