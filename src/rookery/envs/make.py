@@ -54,6 +54,8 @@ OURS = {
     "CueCorridor": "rookery.tasks.memory_tasks:CueCorridor",
     "TwoCues": "rookery.tasks.memory_tasks:TwoCues",
     "Sorter": "rookery.tasks.sorter:Sorter",
+    "DeepSea": "rookery.tasks.deep_sea:DeepSea",
+    "KeyDoor": "rookery.tasks.key_door:KeyDoor",
     "WallCurriculum": "rookery.tasks.wall_curriculum:WallCurriculum",
 }
 """Import paths of the environments that come with Rookery, by short name."""

@@ -1,7 +1,7 @@
 """What a reward signal is: something that rewards decisions beside the environment.
 
-A signal of your own is one class that derives from `RewardSignal` and one of settings that names it; docs/how-to/
-explore-without-reward.md has one of 30 lines. Signals see decisions row by row, whoever played them and in whatever
+A signal of your own is one class that derives from `RewardSignal` and one of settings that names it;
+docs/how-to/explore.md has one of 30 lines. Signals see decisions row by row, whoever played them and in whatever
 order, so that the same class rewards what was just played and what is drawn from replay.
 """
 

@@ -17,7 +17,9 @@ from rookery.envs.drawing import FAINT, INK, MARGIN, PAPER, RED, WOOD, Color, fo
 
 TILE: Color = (237, 233, 225)
 TILE_VISITED: Color = (198, 228, 205)
+TILE_AGAIN: Color = (164, 212, 178)
 GREEN: Color = (38, 148, 92)
+GOLD: Color = (222, 166, 44)
 
 SMOOTH = 4  # how much larger shapes are drawn than they are shown
 FOOTER = 46  # pixels under the board
@@ -98,6 +100,90 @@ def draw_sorter(
     return picture
 
 
+def draw_deep_sea(visited: np.ndarray, diver: tuple[int, int], total: float, timestep: int) -> np.ndarray:
+    """Draws the deep sea: the way so far green, the diver a disc, the treasure gold, cells that no way leads to faint.
+
+    Args:
+        visited: Cells that were visited in this episode, ``[size, size]`` bool.
+        diver: Row and column of the diver.
+        total: Return so far.
+        timestep: Steps of this episode so far.
+    """
+    size = len(visited)
+    empty, side, left = _empty_board(size, size)
+    picture = empty.copy()
+    tiles = _tiles_of(picture, size, side, left)
+    row, column = np.indices((size, size))
+    tiles[column > row] = PAPER
+    tiles[visited] = _tile(side, TILE_VISITED)
+    tiles[-1, -1] = _tile(side, GOLD)
+    _put(picture, diver, side, left, GREEN)
+    _draw_footer(picture, [("return", GREEN, f"{round(total, 3) + 0.0:+.3f}")], timestep, size)
+    return picture
+
+
+def draw_key_door(
+    visited: np.ndarray,
+    explorer: tuple[int, int],
+    has_key: bool,
+    total: float,
+    timestep: int,
+    max_timesteps: int,
+) -> np.ndarray:
+    """Draws key and door: walls dark, the door gold until the key is taken, the goal red, the way so far green.
+
+    Args:
+        visited: Cells that were visited in this episode, without the key and with it, ``[2, size, size]`` bool.
+        explorer: Row and column of the explorer, a disc.
+        has_key: Whether the explorer has the key.
+        total: Return so far.
+        timestep: Steps of this episode so far.
+        max_timesteps: Steps of a whole episode.
+    """
+    size = visited.shape[1]
+    empty, side, left = _empty_board(size, size)
+    picture = empty.copy()
+    tiles = _tiles_of(picture, size, side, left)
+    tiles[visited[0]] = _tile(side, TILE_VISITED)
+    tiles[visited[1]] = _tile(side, TILE_AGAIN)
+    tiles[1:, size // 2] = _tile(side, INK)
+    if not has_key:
+        tiles[0, size // 2] = _tile(side, GOLD)
+        tiles[-1, 0] = _key(side)
+    tiles[-1, -1] = _tile(side, RED)
+    _put(picture, explorer, side, left, GREEN)
+    shown = [("return", GREEN, f"{total:.0f}"), ("key", GOLD, "taken" if has_key else "not yet")]
+    _draw_footer(picture, shown, timestep, max_timesteps)
+    return picture
+
+
+def _tiles_of(picture: np.ndarray, size: int, side: int, left: int) -> np.ndarray:
+    """Returns the tiles of a square board as a view ``[size, size, side, side, 3]`` of its picture."""
+    board = picture[MARGIN : MARGIN + size * side, left : left + size * side]
+    return board.reshape(size, side, size, side, 3).swapaxes(1, 2)
+
+
+def _put(picture: np.ndarray, cell: tuple[int, int], side: int, left: int, color: Color) -> None:
+    """Draws a disc without a label into the middle of a tile."""
+    disc, alpha = _disc(max(round(side * 0.6), 5), color, "")
+    start = side // 2 - len(disc) // 2
+    top, first = MARGIN + cell[0] * side + start, left + cell[1] * side + start
+    under = picture[top : top + len(disc), first : first + len(disc)]
+    under[:] = disc + under * (1.0 - alpha)
+
+
+@lru_cache(maxsize=8)
+def _key(side: int) -> np.ndarray:
+    """Returns a tile with a key on it, ``[side, side, 3]``."""
+    unit = side * SMOOTH / 24
+    image = Image.fromarray(_tile(side, TILE)).resize((side * SMOOTH, side * SMOOTH))
+    draw = ImageDraw.Draw(image)
+    draw.ellipse((4 * unit, 8 * unit, 12 * unit, 16 * unit), outline=GOLD, width=max(round(2 * unit), 1))
+    for box in ((11, 11, 20, 13), (15, 12, 17, 16), (18, 12, 20, 16)):
+        draw.rectangle(tuple(edge * unit for edge in box), fill=GOLD)
+    return np.asarray(image.resize((side, side), Image.Resampling.BOX))
+
+
 def draw_wall(
     places: tuple[int, int, int],
     column: int,
@@ -158,7 +244,7 @@ def _draw_footer(
         draw.text((x, 15), label, fill=color, font=font(13), anchor="ls")
         x += draw.textlength(label, font=font(13)) + 6
         draw.text((x, 15), shown, fill=INK, font=font(13), anchor="ls")
-        x += 62
+        x += max(62, draw.textlength(shown, font=font(13)) + 16)
     draw.text((strip.width, 15), f"{timestep} / {max_timesteps}", fill=INK, font=font(13), anchor="rs")
     top = height - FOOTER + 10
     picture[top : top + 20, MARGIN : width - MARGIN] = np.asarray(strip)

@@ -76,6 +76,19 @@ HOPPER: dict[str, Any] = {
 }
 """What the presets of the robots with legs and without a third dimension share."""
 
+EXPLORING: dict[str, Any] = {
+    "sampling.num_envs": 32,
+    "algorithm.lr": Linear(1e-3, 0.0),
+    "algorithm.fragment_length": 32,
+    "algorithm.minibatch_size": 256,
+    "algorithm.epochs": 8,
+    "algorithm.entropy_coef": 0.01,
+    "algorithm.signals.extrinsic.strength": 2.0,
+    "algorithm.signals.rnd": {"lr": 3e-3, "epochs": 4, "minibatch_size": 64, "gamma": 0.95},
+    "stop.env_steps": 150_000,
+}
+"""benchmarks/exploration.py measures them."""
+
 RECURRENT: dict[str, Any] = {
     "sampling.num_envs": 16,
     "algorithm.lr": Linear(1e-3, 0.0),
@@ -388,6 +401,8 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "RepeatPrevious": {**RECURRENT, "stop.env_steps": 400_000},
         "CueCorridor": {**RECURRENT, "stop.env_steps": 100_000},
         "TwoCues": {**RECURRENT, "stop.env_steps": 100_000},
+        "DeepSea": EXPLORING,
+        "KeyDoor": EXPLORING,
         "Sorter": {
             "sampling.num_envs": 32,
             "algorithm.lr": 1e-3,

@@ -1,0 +1,163 @@
+"""Exploration by reward signals: ``exploration.py [--seeds 5] [--steps 150000] [--rounds 7] [--seconds 2]``; writes
+benchmarks/results/exploration.md.
+
+PPO learns two tasks in which chance hardly ever finds the only reward, with each reward signal and, as a control,
+without any, all else being equal. Told are the mean return of the last 100 training episodes, in which actions are
+still drawn, and the env steps after which the mean first was at least 0.9. Then the speed of PPO on the settings of
+cartpole-64, with each signal at the policy's width and without any: trainers run in turn in one process, and told is
+the median of the rounds' ratios. Nothing else should run on the machine meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from statistics import fmean, median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from ours import on, trainer
+from workloads import MATCHED
+
+from rookery import DQNConfig, Linear, PPOConfig, Trainer
+
+FILE = Path(__file__).parent / "results" / "exploration.md"
+
+TASKS = {"DeepSea": "DeepSea, size 15", "KeyDoor": "KeyDoor, size 9, 100 steps"}
+"""Environments and what they are called."""
+
+SOLVED = 0.9
+
+PPO_SETTINGS: dict[str, Any] = {
+    "lr": Linear(1e-3, 0.0),
+    "fragment_length": 32,
+    "minibatch_size": 256,
+    "epochs": 8,
+    "entropy_coef": 0.01,
+}
+"""Of all runs, in 32 copies."""
+
+EXTRINSIC = {"extrinsic": {"strength": 2.0}}
+LEARNS = {"lr": 3e-3, "epochs": 4, "gamma": 0.95}
+SIGNALS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "rnd": {"rnd": {**LEARNS, "minibatch_size": 64}},
+    "curiosity": {"curiosity": LEARNS},
+    "count": {"count": {"gamma": 0.95}},
+    "rnd as it is by default": {"rnd": {}},
+    "curiosity as it is by default": {"curiosity": {}},
+    "count as it is by default": {"count": {}},
+}
+"""Reward signals beside the environment's, which counts twice (Burda et al. 2018)."""
+
+
+def explore(env: str, signals: dict[str, Any], seed: int, steps: int) -> tuple[float, int | None]:
+    """Trains once; returns the score, and the env steps after which it first was `SOLVED`."""
+    settings = {"sampling.helpers": 0, "logging.console": "quiet", "stop.env_steps": steps}
+    cfg = PPOConfig(signals={**EXTRINSIC, **signals}, **PPO_SETTINGS)
+    solved = None
+    with Trainer(env, cfg, num_envs=32, seed=seed, config=settings) as run:
+        for result in run.results():
+            if solved is None and len(run.windows.totals) == 100 and fmean(run.windows.totals) >= SOLVED:
+                solved = result.env_steps
+        return fmean(run.windows.totals), solved
+
+
+def exploration(seeds: int, steps: int) -> list[str]:
+    """Gives the lines of the first table."""
+    lines = ["| task | signal | return, each seed | median | 0.9 after env steps, each seed |", "|---|---|---|---|---|"]
+    for env, title in TASKS.items():
+        for name, signals in SIGNALS.items():
+            found = [explore(env, signals, seed, steps) for seed in range(seeds)]
+            scores = [score for score, _ in found]
+            when = ", ".join("never" if at is None else f"{at:,}" for _, at in found)
+            shown = ", ".join(f"{score + 0.0:.2f}" for score in scores)
+            lines.append(f"| {title} | {name} | {shown} | {median(scores) + 0.0:.2f} | {when} |")
+            print(lines[-1], flush=True)
+    return lines
+
+
+def measured(signals: dict[str, Any]) -> Trainer:
+    """A trainer with the settings of cartpole-64, and signals with networks of the policy's width."""
+    settings = MATCHED["cartpole-64"]
+    paths: dict[str, Any] = on("batched", **{"logging.console": "quiet"})
+    model = {"hidden": settings.hidden}
+    for name, more in signals.items():
+        paths |= {f"algorithm.signals.{name}": {**more} if name == "count" else {**more, "model": model}}
+    return trainer(settings, 0, paths=paths)
+
+
+def demonstrations(folder: Path) -> str:
+    """Records random play of CartPole; gives the directory. What is shown does not change the speed."""
+    with Trainer("CartPole-v1", DQNConfig(), num_envs=8, seed=0, run_dir=folder / "shown") as run:
+        run.collect(env_steps=10_000)
+        run.save()
+    return str(folder / "shown")
+
+
+def pace(run: Trainer, seconds: float) -> float:
+    """Env steps a second of a trainer that goes on."""
+    began, steps = perf_counter(), run.env_steps
+    while perf_counter() - began < seconds:
+        run.train_iteration()
+    return (run.env_steps - steps) / (perf_counter() - began)
+
+
+def speeds(rounds: int, seconds: float) -> list[str]:
+    """Gives the lines of the second table."""
+    with TemporaryDirectory() as folder:
+        shown = {"replay": [demonstrations(Path(folder))]}
+        kinds: dict[str, dict[str, Any]] = {
+            "PPO": {},
+            "rnd": {"rnd": {}},
+            "curiosity": {"curiosity": {}},
+            "count": {"count": {}},
+            "gail": {"gail": shown},
+            "rnd, share 1": {"rnd": {"share": 1.0}},
+        }
+        trainers = {name: measured(signals) for name, signals in kinds.items()}
+    for run in trainers.values():
+        pace(run, seconds)  # episodes are short at first
+    found: dict[str, list[float]] = {name: [] for name in trainers}
+    for _ in range(rounds):
+        for name, run in trainers.items():
+            found[name].append(pace(run, seconds))
+    lines = ["| signal, with its defaults | env steps/s | of PPO without |", "|---|---|---|"]
+    for name, mine in found.items():
+        ratio = median(one / plain for one, plain in zip(mine, found["PPO"], strict=True))
+        lines.append(f"| {'none' if name == 'PPO' else name} | {median(mine):,.0f} | {ratio:.2f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    """Measures and writes; a table that is not measured stays as it was."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=150_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--only", choices=("exploration", "speed"))
+    options = parser.parse_args()
+    heads = {
+        "exploration": f"## What is found\n\nSeeds 0 to {options.seeds - 1}, {options.steps:,} env steps each.",
+        "speed": f"## What it costs\n\nMedians of {options.rounds} rounds in turn, on the settings of cartpole-64.",
+    }
+    text = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
+    parts = {part.split("\n")[0]: part for part in text.split("\n\n## ")[1:]}
+    for name, head in heads.items():
+        title = head.split("\n")[0].removeprefix("## ")
+        if options.only in (None, name):
+            lines = (
+                exploration(options.seeds, options.steps)
+                if name == "exploration"
+                else speeds(options.rounds, options.seconds)
+            )
+            parts[title] = head.removeprefix("## ") + "\n\n" + "\n".join(lines)
+    body = "\n\n".join(f"## {part.strip()}" for part in parts.values())
+    FILE.write_text(f"# Exploration\n\nMade by `python benchmarks/exploration.py`.\n\n{body}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The deep sea: a treasure that only the one right sequence of actions reaches, and a price on every step of it.
+
+After `deep_sea` of Osband et al., "Behaviour Suite for Reinforcement Learning" (2020, arXiv:1908.03568). The sea is a
+square of `size` x `size` cells. A diver starts in the upper left one; each step leads one row down, and one column to
+the left or to the right. A step to the right costs 0.01 / size; from the last cell at the bottom right it pays 1. An
+episode terminates after `size` steps. Which action leads to the right is drawn once for each cell, so that nothing is
+to be gained by the same action everywhere. An observation is the number of the cell, counted row by row, which networks
+see as a one-hot, as in the paper.
+
+===================  ================================  =====================
+policy               return                            treasures found
+===================  ================================  =====================
+always to the right  0.99, the best                    all
+always to the left   0                                 none
+random               2^-size - 0.005 (-0.005 at 15)    2^-size (1 in 32,768)
+===================  ================================  =====================
+
+Rewards lead away from the treasure, so whoever explores by chance alone needs about 2^size episodes to find it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.envs.batched import check_least
+from rookery.tasks.tabular import BatchedTabular, Rules, TabularTask
+
+MOVE_COST = 0.01
+"""What `size` steps to the right cost."""
+
+
+def deep_sea_rules(size: int, randomize_actions: bool, mapping_seed: int) -> tuple[Rules, np.ndarray]:
+    """Makes the rules of a sea; see `DeepSea`.
+
+    Returns:
+        The rules, and the action that leads to the right from each cell, ``[size * size]`` int64.
+    """
+    check_least("DeepSea", 2, size=size)
+    check_least("DeepSea", 0, mapping_seed=mapping_seed)
+    cell = np.arange(size * size)
+    row, column = np.divmod(cell, size)
+    right = np.ones(size * size, dtype=np.int64)
+    if randomize_actions:
+        right = np.random.default_rng(mapping_seed).integers(0, 2, size * size)
+    below, last = np.minimum(row + 1, size - 1) * size, size - 1  # the bottom row is left by no step, which ends there
+    leads = np.empty((size * size, 2), dtype=np.int64)
+    leads[cell, right] = below + np.minimum(column + 1, last)
+    leads[cell, 1 - right] = below + np.maximum(column - 1, 0)
+    leads[row == last] = cell[row == last, None]
+    reward = np.zeros((size * size, 2))
+    reward[cell, right] = np.where(cell == size * size - 1, 1.0, 0.0) - MOVE_COST / size
+    ends = np.repeat((row == last)[:, None], 2, axis=1)
+    return Rules(leads, reward, ends, cell, 0, None), right
+
+
+class DeepSea(TabularTask):
+    """One sea.
+
+    Attributes:
+        size: Number of rows and of columns.
+        right: Action that leads to the right from each cell, ``[size * size]``.
+    """
+
+    def __init__(
+        self,
+        size: int = 15,
+        randomize_actions: bool = True,
+        mapping_seed: int = 0,
+        render_mode: str | None = None,
+    ) -> None:
+        """Makes a sea.
+
+        Args:
+            size: Number of rows and of columns, at least 2.
+            randomize_actions: Whether the action that leads to the right is drawn for each cell; else it is 1 in all.
+            mapping_seed: Seed of that draw: seas of one seed are the same, whatever the seeds of their episodes.
+            render_mode: ``"rgb_array"`` or None.
+
+        Raises:
+            ValueError: If a setting is out of range.
+        """
+        rules, self.right = deep_sea_rules(size, randomize_actions, mapping_seed)
+        super().__init__(rules, spaces.Discrete(size * size), render_mode)
+        self.size = int(size)
+
+    def picture(self, state: int, visited: np.ndarray, total: float, steps: int) -> np.ndarray:
+        """Returns a picture of the sea: the way so far, the diver and the treasure."""
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
+
+        cells = visited.reshape(self.size, self.size)
+        return drawing.draw_deep_sea(cells, divmod(state, self.size), total, steps)
+
+
+class BatchedDeepSea(BatchedTabular):
+    """Many `DeepSea` in one: a `VectorEnv` of one agent, one row a lane."""
+
+    def __init__(self, num_lanes: int, size: int = 15, randomize_actions: bool = True, mapping_seed: int = 0) -> None:
+        """Makes `num_lanes` seas; the other arguments are those of `DeepSea`."""
+        super().__init__(num_lanes, DeepSea(size, randomize_actions, mapping_seed))
+
+
+DeepSea.batched = BatchedDeepSea  # here, because the class above had to exist first

@@ -1,0 +1,92 @@
+"""Key and door: two rooms, and nothing is earned before the key is fetched, the door opened and the goal reached.
+
+The house is a square of `size` x `size` cells, with a wall down its middle column and a door at the wall's upper end.
+The explorer starts in the upper left corner. The key lies in the lower left corner, and is taken by going there; with
+the key the door can be walked through, without the key the door is a wall. The goal is the lower right corner: to reach
+the goal pays 1 and terminates the episode, and nothing else pays anything. Moves are 0 up, 1 right, 2 down, 3 left; a
+wall stops them. An observation is ``[row, column, has the key]``. An episode is truncated after `max_steps`.
+
+The return is 1 or 0; known of it, as exact values of the rules (`Rules.returns`):
+
+==========  =============  ====================  ===================================
+`size`      `max_steps`    steps at the least    return of a random policy
+==========  =============  ====================  ===================================
+7           100            24                    0.0025
+9           100            32                    0.000037 (once in 27,000 episodes)
+11          100            40                    0.0000003
+==========  =============  ====================  ===================================
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.envs.batched import check_least
+from rookery.tasks.tabular import BatchedTabular, Rules, TabularTask
+
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
+"""(row, column) of up, right, down, left."""
+
+
+def key_door_rules(size: int, max_steps: int) -> Rules:
+    """Makes the rules of a house; see `KeyDoor`. A state is the number of the cell, and `size` * `size` more with the
+    key.
+    """
+    check_least("KeyDoor", 3, size=size)
+    check_least("KeyDoor", 1, max_steps=max_steps)
+    cells, last, middle = size * size, size - 1, size // 2
+    state = np.arange(2 * cells)
+    row, column = np.divmod(state % cells, size)
+    has_key = state >= cells
+    leads = np.empty((2 * cells, len(MOVES)), dtype=np.int64)
+    for action, (down, right) in enumerate(MOVES):
+        to_row, to_column = np.clip(row + down, 0, last), np.clip(column + right, 0, last)
+        stopped = (to_column == middle) & ((to_row > 0) | ~has_key)
+        there = np.where(stopped, state % cells, to_row * size + to_column)
+        leads[:, action] = there + cells * (has_key | (there == last * size))
+    ends = leads % cells == cells - 1
+    obs = np.stack((row, column, has_key.astype(np.int64)), 1)
+    return Rules(leads, ends.astype(np.float64), ends, obs, 0, int(max_steps))
+
+
+class KeyDoor(TabularTask):
+    """One house of two rooms.
+
+    Attributes:
+        size: Number of rows and of columns.
+    """
+
+    def __init__(self, size: int = 9, max_steps: int = 100, render_mode: str | None = None) -> None:
+        """Makes a house.
+
+        Args:
+            size: Number of rows and of columns, at least 3.
+            max_steps: Number of steps after which an episode is truncated, at least 1.
+            render_mode: ``"rgb_array"`` or None.
+
+        Raises:
+            ValueError: If a setting is out of range.
+        """
+        super().__init__(key_door_rules(size, max_steps), spaces.MultiDiscrete([size, size, 2]), render_mode)
+        self.size = int(size)
+
+    def picture(self, state: int, visited: np.ndarray, total: float, steps: int) -> np.ndarray:
+        """Returns a picture of the house: the way so far, the explorer, key, door and goal."""
+        from rookery.tasks import drawing  # only those who look pay for loading Pillow
+
+        cells = visited.reshape(2, self.size, self.size)
+        has_key, cell = divmod(state, self.size**2)
+        limit = self.rules.max_steps or 1
+        return drawing.draw_key_door(cells, divmod(cell, self.size), bool(has_key), total, steps, limit)
+
+
+class BatchedKeyDoor(BatchedTabular):
+    """Many `KeyDoor` in one: a `VectorEnv` of one agent, one row a lane."""
+
+    def __init__(self, num_lanes: int, size: int = 9, max_steps: int = 100) -> None:
+        """Makes `num_lanes` houses; the other arguments are those of `KeyDoor`."""
+        super().__init__(num_lanes, KeyDoor(size, max_steps))
+
+
+KeyDoor.batched = BatchedKeyDoor  # here, because the class above had to exist first
