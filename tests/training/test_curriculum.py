@@ -1,13 +1,16 @@
 """Lessons: what moves them, what is told of them, and which episodes have them."""
 
+import io
 import json
 
 import numpy as np
 import pytest
 from lives import FAST, Windy, digest, make
+from rich.console import Console
 
 from rookery import ConfigError, Trainer
 from rookery.report.console import summary
+from rookery.report.panel import Panel
 from rookery.report.results import LessonResult
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.curriculum import CourseConfig, Curriculum
@@ -187,6 +190,10 @@ def test_lanes_have_a_new_lesson_from_their_next_episode_on(tmp_path):
     assert row["curriculum/wind/lesson"] == 3
     assert row["curriculum/wind/text"].startswith("lesson 3 of 3: return ")
     assert " | wind lesson 3 of 3: return " in summary(result, {})
+    panel, console = Panel("a run", {}), Console(width=100, record=True, file=io.StringIO())
+    panel.update(result)
+    console.print(panel.draw(console, trainer.timers, None))
+    assert "wind lesson 3 of 3: return " in console.export_text()
 
 
 def test_a_lesson_with_reset_begins_at_once_and_loses_no_decision():

@@ -465,6 +465,7 @@ FORGETTABLE = {
     "BatchedArena": "likewise",
     "SerialEnv": "likewise",
     "GymLane": "likewise",
+    "ParameterHook": "how a copy is given parameters; each reset gives them anew",
     "RowWriter": "writes what the lanes show; part of the environment's state",
     "Slab": "likewise",
     "Block": "likewise",

@@ -184,6 +184,7 @@ class Panel:
         parts = [f"iteration {result.iteration:,}", pace,
                  f"{result.env_steps:,} env steps", f"{result.episodes:,} episodes", span(result.seconds)]  # fmt: skip
         lines.append(dim(f" {brush.dot} ".join(parts)))
+        lines += [Text(f"{name} {lesson.text()}") for name, lesson in result.lessons.items()]
         return lines
 
     def _returns(self, result: IterationResult, policies: list[str]) -> Table:
