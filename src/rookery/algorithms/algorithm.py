@@ -35,11 +35,13 @@ class AlgorithmConfig(Settings):
     Attributes:
         algorithm: Import path of the class these settings steer, ``package.module:Class``.
         cheaper: By the name of a setting, what to do with it so that learning costs less a step, for ``rookery bench``.
+        from_data: Whether all there is to learn from is in `replay` before anything is played.
         model: The networks.
     """
 
     algorithm: ClassVar[str]
     cheaper: ClassVar[Mapping[str, str]] = {}
+    from_data: ClassVar[bool] = False
     model: Structural[ModelConfig]
 
     @property

@@ -20,7 +20,7 @@ from rookery.training.checkpoint import Saved
 
 SETTINGS = CodeKind("settings of an algorithm", lambda found: issubclass(found, AlgorithmConfig))
 
-WORDS = ("policy_mapping", "init_from", "start_from", "mix")
+WORDS = ("policy_mapping", "init_from", "start_from", "mix", "replay")
 """Settings whose texts are names of policies and paths of runs, which may look like names of code."""
 
 
