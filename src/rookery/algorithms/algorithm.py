@@ -78,6 +78,10 @@ class BatchHook:
         """Gives the rows of an update with their targets, or of replay what was drawn, as they are to be learned."""
         return batch
 
+    def after_update(self, learner: Algorithm[Any], row: Row) -> Row:
+        """Gives what an update on what was just played reports; hears that it is made."""
+        return row
+
 
 class Algorithm(Stateful, ABC, Generic[ConfigT]):
     """Improves one policy.
@@ -133,6 +137,12 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         for hook in self.hooks:
             batch = hook.before_update(self, batch)
         return batch
+
+    def after_update(self, row: Row) -> Row:
+        """Tells `hooks` that an update on what was just played is made, before the next is played."""
+        for hook in self.hooks:
+            row = hook.after_update(self, row)
+        return row
 
     @property
     def behaviour(self) -> Policy:

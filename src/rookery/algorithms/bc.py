@@ -268,8 +268,8 @@ class BC(Algorithm[BCConfig]):
         looked: Gradient steps at the last look.
     """
 
-    saved = ("net", "optimizer", "replay", "rng", "best", "looked", "validation_loss")
-    fixed = ("forward", "weights", "data", "_known")
+    saved: ClassVar[tuple[str, ...]] = ("net", "optimizer", "replay", "rng", "best", "looked", "validation_loss")
+    fixed: ClassVar[tuple[str, ...]] = ("forward", "weights", "data", "_known")
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: BCConfig, streams: Streams, name: str) -> None:

@@ -37,8 +37,20 @@ class StoredDemonstrations:
 
     def decisions(self, number: int) -> Decisions:
         """Draws so many decisions with replacement."""
-        row = torch.from_numpy(self.rng.integers(self.buffer.first, self.buffer.total, number))
-        return self.buffer.steps(row, n_step=1, gamma=1.0).to(self.device)
+        return self._at(self.rng.integers(self.buffer.first, self.buffer.total, number))
+
+    def epoch(self, size: int) -> Iterator[Decisions]:
+        """Gives every decision once, in random order, in near-equal parts of at most `size`."""
+        order = self.buffer.first + self.rng.permutation(len(self))
+        return map(self._at, np.array_split(order, -(-len(order) // size)))
+
+    def every(self) -> Iterator[Decisions]:
+        """Gives every decision once, in the order of time, in parts."""
+        starts = range(self.buffer.first, self.buffer.total, PART)
+        return (self._at(np.arange(start, min(start + PART, self.buffer.total))) for start in starts)
+
+    def _at(self, row: np.ndarray) -> Decisions:
+        return self.buffer.steps(torch.from_numpy(row), n_step=1, gamma=1.0).to(self.device)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,8 @@ def steps_left(run: Run) -> int | None:
     learners: list[Any] = list(run.learners.values())
     if not learners or not all(learner.cfg.from_data for learner in learners):
         return None
-    return max(learner.planned_steps - learner.replay.gradient_steps for learner in learners)
+    left: int = max(learner.planned_steps - learner.replay.gradient_steps for learner in learners)
+    return left
 
 
 def check_can_pause(run: Run) -> None:
