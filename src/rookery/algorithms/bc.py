@@ -36,7 +36,7 @@ from rookery.core.settings import (
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Behavior, Distribution
 from rookery.models.heads import HeadSpec, ValueHead
-from rookery.models.squashed import Squashed
+from rookery.models.squashed import Squashed, SquashedGaussian
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
@@ -75,6 +75,10 @@ class BCConfig(AlgorithmConfig):
     distribution: Structural[Literal["gaussian", "squashed"]] = "gaussian"
     """What numbers with bounds are taken to be drawn from: a Gaussian that the environment cuts off at the bounds, or
     one that tanh brings between them.
+    """
+    variance_power: Fraction = 0.5
+    """Of squashed Gaussians, whose standard deviation depends on what is seen: decisions count by their variance to
+    this power, so that what is certain does not drown what is not (Seitzer et al. 2022); 0 = all alike.
     """
     entropy_coef: Scheduled[NonNegative] = 0.0
     """Weight of the entropy bonus."""
@@ -135,9 +139,15 @@ class Imitated:
 
 
 def bc_loss(behavior: Behavior, batch: Imitated, cfg: Any) -> tuple[Tensor, Metrics]:
-    """Negative log-likelihood of what was done, by its weight (MARWIL, eq. 7), less an entropy bonus."""
+    """Negative log-likelihood of what was done, by its weight (MARWIL, eq. 7), less an entropy bonus.
+
+    Where the standard deviation of each row is learned, a row's gradient grows as it shrinks, and a network that knows
+    most rows exactly stops learning the others; hence the variance as a factor (Seitzer et al. 2022, eq. 5).
+    """
     logp = behavior.log_prob(batch.action)
     weighted = logp if batch.weight is None else logp * batch.weight
+    if isinstance(behavior, SquashedGaussian) and cfg.variance_power:
+        weighted = weighted * torch.exp(2.0 * cfg.variance_power * behavior.log_std.detach().mean(-1))
     loss = -weighted.mean()
     metrics: Metrics = {"bc_loss": -logp.detach()}
     if cfg.entropy_coef:

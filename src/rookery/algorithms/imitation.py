@@ -54,6 +54,7 @@ class ImitationStep:
     max_grad_norm: float | None
     model: ModelConfig
     entropy_coef: ClassVar[float] = 0.0
+    variance_power: ClassVar[float] = 0.5
 
 
 class Imitation(BatchHook, Stateful):

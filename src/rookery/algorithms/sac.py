@@ -344,7 +344,9 @@ class SAC(Algorithm[SACConfig]):
         """Reports the gradient steps since the last call."""
         several = (self.actor_optimizer, self.critics.optimizer, self.temperature_optimizer)
         skipped = sum(self.check_finite(optimizer) for optimizer in several if optimizer is not None)
-        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **self.signals.summary()}
+        beside = {} if self.imitation is None else self.imitation.summary()
+        signals = self.signals.summary()
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **signals, **beside}
 
     def alpha(self, cfg: SACConfig) -> Tensor:
         """Returns the temperature now."""
