@@ -29,11 +29,11 @@ from rookery.core.native_memory import Cell, Recurrence
 from rookery.core.optim import ClosedForm, apply_gradients, compute_gradients
 from rookery.core.runtime import keep_large_blocks
 from rookery.models.memory import MemoryConfig, build_memory
-from rookery.rollout.slots import Decisions
+from rookery.rollout.slots import DecisionSlab
 
 REPEATS = 300
 EPISODE = 50
-"""Decisions of one, on average, where a memory is measured."""
+"""DecisionSlab of one, on average, where a memory is measured."""
 
 Kind = Literal["lstm", "gru", "scan"]
 
@@ -153,7 +153,7 @@ def main() -> None:
             )
         player = trainer.pool.worker.policies["main"]
         seen = {path: leaf[0] for path, leaf in rollout.obs.items()}
-        decisions = Decisions.on(
+        decisions = DecisionSlab.on(
             {path: leaf.numpy() for path, leaf in seen.items()}, player.policy.obs_spec, player.policy.action_spec
         )
         noise = torch.full((ppo.num_envs, 1), 0.5)

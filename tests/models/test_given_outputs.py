@@ -7,7 +7,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from rookery import A2CConfig, DQNConfig, ModelConfig, PPOConfig, Trainer
+from rookery import A2CConfig, DQNConfig, ModelConfig, PPOConfig, PQNConfig, Trainer
 from rookery.core.errors import ConfigError
 
 
@@ -99,11 +99,71 @@ def test_a_memory_of_its_own_goes_along(tmp_path):
         assert again.train_iteration().policies["main"].learning["kl"] == after.policies["main"].learning["kl"]
 
 
+class Values(nn.Module):
+    """Values of actions alone, by the layers that settings would have made; ``taken`` says which actions it allows."""
+
+    num_values = 0
+
+    def __init__(self, obs_space, action_space, num_outputs, taken=None):
+        super().__init__()
+        self.hidden = nn.Linear(obs_space.shape[0], 16)
+        self.last = nn.Linear(16, num_outputs)
+        self.taken = taken
+
+    def forward(self, obs):
+        values = self.last(torch.tanh(self.hidden(obs)))
+        if self.taken is None:
+            return values
+        return torch.where(torch.tensor(self.taken), values, -3.4e38)
+
+
+def order_of(net):
+    return [*net.trunk.module.last.parameters(), *net.trunk.module.hidden.parameters()]
+
+
+OF_VALUES = {"batch_size": 16, "learning_starts": 32, "lr": 1e-3}
+
+
+def test_values_of_actions_that_a_model_gives_are_learned_as_those_of_layers():
+    ours = ModelConfig(hidden=(16,), activation="tanh", native=False)
+    theirs = ModelConfig(hidden=(), module=Values, gives="outputs")
+    weights = []
+    trainers = [Trainer("CartPole-v1", DQNConfig(model=model, **OF_VALUES), seed=0) for model in (ours, theirs)]
+    for trainer in trainers:
+        learner = trainer.learners["main"]
+        if not weights:
+            first = [parameter.detach().clone() for parameter in learner.net.parameters()]
+        else:  # the head's come first there
+            for net in (learner.net, learner.target_net):
+                for mine, other in zip(order_of(net), first, strict=True):
+                    mine.data.copy_(other)
+        trainer.pool.set_weights({"main": learner.behaviour})
+        trainer.train(stop={"env_steps": 200})
+        net = learner.net
+        after = list(net.parameters()) if not weights else order_of(net)
+        weights.append([parameter.detach().clone() for parameter in after])
+        trainer.close()
+    assert any((before != now).any() for before, now in zip(first, weights[0], strict=True))
+    for mine, other in zip(*weights, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-6)  # sums run in another order
+
+
+def test_actions_that_a_model_calls_impossible_are_never_tried():
+    model = ModelConfig(hidden=(), module=Values, gives="outputs", module_config={"taken": [False, True, True, False]})
+    with Trainer("LunarLander-v3", DQNConfig(model=model, **OF_VALUES), seed=0) as trainer:
+        trainer.train(stop={"env_steps": 200})  # the first at random
+        drawn = trainer.learners["main"].replay.sample(100, n_step=1, gamma=0.9, beta=0.0)
+        assert set(drawn.action.tolist()) == {1, 2}
+        assert all(parameter.isfinite().all() for parameter in trainer.learners["main"].net.parameters())
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigError, match=r"model.module is not set"):
         Trainer("CartPole-v1", PPOConfig(model=ModelConfig(gives="outputs")))
     with pytest.raises(ConfigError, match=r"its algorithm ends networks in .*\(ppo, a2c\)"):
-        Trainer("CartPole-v1", config(DQNConfig))
+        Trainer("CartPole-v1", config(PQNConfig))
+    with pytest.raises(ConfigError, match="dueling = True .* your model puts the values of actions out itself"):
+        Trainer("CartPole-v1", config(DQNConfig, dueling=True))
     with pytest.raises(ConfigError, match="its model gives 2 values"):
         Trainer("CartPole-v1", config(module=TwoValues))
     with pytest.raises(ConfigError, match=r"num_outputs.*values \[N\]"):

@@ -17,7 +17,7 @@ from rookery.core.flat import flatten
 from rookery.core.native import FLOATS, InputLeaf, LinearLayer, Network, best_build
 from rookery.core.optim import ClosedForm, compute_gradients, gradient_step
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.rollout.slots import Decisions
+from rookery.rollout.slots import DecisionSlab
 
 pytestmark = pytest.mark.skipif(best_build() is None, reason="no kernels here")
 
@@ -208,5 +208,5 @@ def test_what_is_no_number_stays_none_whatever_its_bits(bits, activation):
 
 def test_observations_of_another_type_are_converted_before_anybody_acts_on_them():
     seen = obs_spec(spaces.Box(-1, 1, (3,)), spaces.Discrete(2))
-    decisions = Decisions.on({"obs": np.ones((4, 3), dtype=np.float64)}, seen, action_spec(spaces.Discrete(2)))
+    decisions = DecisionSlab.on({"obs": np.ones((4, 3), dtype=np.float64)}, seen, action_spec(spaces.Discrete(2)))
     assert decisions.obs["obs"].dtype == np.float32

@@ -24,6 +24,7 @@ OF_A_POLICY = {"frozen", "init_from"}
 REPLAY = {
     f"replay.{name}" for name in ("kind", "capacity", "frame_stacks", "burn_in", "save", "start_from")
 }  # fmt: skip
+SIGNALS = {f"signals.{name}" for name in ("rnd", "curiosity", "count", "gail", "own")}
 OFF_POLICY = {"train_every", "exploration.kind", *REPLAY}
 
 OF_AN_ALGORITHM = {
@@ -59,7 +60,7 @@ def settled(**values):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_settings_that_decide_shapes_and_what_is_trained_on_keep_their_value(name):
     found = settled(**{"algorithm.name": name, "policies.red": {}}).fixed
-    own = {"name", "model"} | OF_AN_ALGORITHM[name]
+    own = {"name", "model"} | SIGNALS | OF_AN_ALGORITHM[name]
     assert found.keys() == (
         OF_A_RUN | {f"algorithm.{path}" for path in own} | {f"policies.red.{path}" for path in own | OF_A_POLICY}
     )

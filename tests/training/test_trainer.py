@@ -475,7 +475,7 @@ FORGETTABLE = {
     "Recall": "made again from the settings; what it makes a policy remember stands in a SlotMemory",
     "Scorer": "holds a policy and nothing else",
     "Staging": "memory on the way to a device; nothing stays in it",
-    "Decisions": "views of the storage of a SlotStore, made when first needed",
+    "DecisionSlab": "views of the storage of a SlotStore, made when first needed",
     "MeanValue": "says how values are read and learned; remembers nothing",
     "White": "noise that remembers nothing",
     "SACActor": "holds networks that the learner saves",
@@ -516,6 +516,9 @@ def walk(thing, path, seen, found):
             walk(value, f"{path}.{name}", seen, found)
 
 
+SIGNALS = {"rnd": {}, "curiosity": {}, "count": {}}
+
+
 def reached():
     """Every object of the package in trainers that have been used, by path."""
     normalized = FAST.replace(scale_rewards=True, model={"normalize_obs": True})
@@ -525,11 +528,11 @@ def reached():
             cart_pole(normalized, evaluation_every=1, config={"env.implementation": "serial"}),
             cart_pole(),
             arena(policies={"a": None, "b": {"frozen": True}}, policy_mapping=TWO),
-            cart_pole(A2CConfig(), callbacks=[Watching()]),
+            cart_pole(A2CConfig(signals=SIGNALS), callbacks=[Watching()]),
             cart_pole(FAST.replace(model={"memory": {"kind": "lstm", "size": 8, "previous_reward": True}})),
             cart_pole(FAST.replace(model={"memory": {"kind": "attention", "size": 8, "frames": 2}})),
             cart_pole(ReinforceConfig(batch_size=16), iteration_steps=400),
-            cart_pole(REPLAYING),
+            cart_pole(REPLAYING.replace(signals=SIGNALS)),
             cart_pole(REPLAYING.replace(replay={"kind": "prioritized"}, model={"memory": {"kind": "gru", "size": 8}})),
             arena(policies={"a": FAST, "b": REPLAYING}, policy_mapping=TWO),
             Trainer("Pendulum-v1", SACConfig(**SOFT), seed=1, num_envs=4, iteration_steps=80),
@@ -572,6 +575,10 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
         "SavedReplays",
         "Windows",
         "ReturnScale",
+        "RewardSignals",
+        "RND",
+        "Curiosity",
+        "Count",
         "Progress",
         "EpisodeListeners",
         "Episode",

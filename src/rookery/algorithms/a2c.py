@@ -6,6 +6,7 @@ decide are in docs/algorithms/a2c.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -131,7 +132,7 @@ class A2C(Algorithm[A2CConfig]):
     """The algorithm: `training_step` is one round of Algorithm S3 of the paper, all actors in step."""
 
     saved = ("net", "optimizer", "signals", "return_scale", "value_scale")
-    fixed = ("forward",)
+    fixed = ("forward", "columns")
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(a2c_loss)
@@ -141,6 +142,8 @@ class A2C(Algorithm[A2CConfig]):
         super().__init__(policy, cfg, streams, name)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.signals = add_signals(self, cfg.signals)
+        self.columns: Sequence[ValueColumn] = self.signals.columns(cfg.gamma)
+        """The reward signals whose values are learned, that of the environment first."""
         self.net = ActorCritic(policy, cfg.model, generator, columns=len(self.columns))
         self.optimizer = RMSprop(flatten(self.net.parts), alpha=cfg.rms_alpha, eps=cfg.rms_eps)
         self.forward = attach(self.net)
@@ -152,11 +155,6 @@ class A2C(Algorithm[A2CConfig]):
         """Fragments of `fragment_length`, `batch_size` decisions an update."""
         return Demand(self.cfg.fragment_length, self.cfg.batch_size)
 
-    @property
-    def columns(self) -> tuple[ValueColumn, ...]:
-        """The reward signals whose values are learned, that of the environment first."""
-        return self.signals.columns(self.cfg.gamma)
-
     def summary(self) -> Row:
         """Reports what signals have given and learned."""
         return self.signals.summary()
@@ -165,10 +163,11 @@ class A2C(Algorithm[A2CConfig]):
         """One update: targets, then one gradient step on all rows."""
         cfg = self.now()
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
+        reward = self.signals.rewards(rollout, reward) if self.signals.others else reward
         data = advantage_targets(
             self.forward,
             rollout,
-            self.signals.rewards(rollout, reward) / self.value_scale.unit,
+            reward / self.value_scale.unit,
             self.columns,
             gae_lambda=cfg.gae_lambda,
             stale=self.staleness > 0,

@@ -265,14 +265,12 @@ def advantage_targets(
         forward: The networks, which say what observations are worth: ``attach(net)``.
         rollout: The experience.
         reward: ``[T, F, S]`` rewards, scaled or not; ``[T, F]`` of a single signal.
-        columns: The S signals.
+        columns: The S signals, by whose strength advantages are summed.
         gae_lambda: Decay of later errors.
-        stale: Older weights than those that learn may have played: V-trace takes the place of GAE, and rows carry their
-            importance.
+        stale: Older weights than those that learn may have played: V-trace takes the place of GAE, with importance.
 
     Returns:
         ``[N]`` rows, observations as the trunk takes them; in sequences, if the policy has a memory that is learned.
-        Advantages are the sum over signals by strength.
     """
     forward.refresh()
     policy, seen = forward.net.policy, values_of(forward, rollout)
@@ -284,7 +282,7 @@ def advantage_targets(
     gamma = only.gamma if only else value.new_tensor([column.gamma for column in columns])
     ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
     next_value, sequences, memory = seen.next_value, None, None
-    if not all(column.episodic for column in columns):
+    if only is None:
         next_value, ended = beyond_episodes(rollout, value, next_value, ended, columns)
     if policy.memory is not None:
         sequences, kept = rollout.sequences()
@@ -297,10 +295,8 @@ def advantage_targets(
     else:
         advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
         target = advantage + value
-    if only and only.strength == 1:
-        advantage = advantage.squeeze(-1)
-    else:
-        advantage = advantage @ value.new_tensor([column.strength for column in columns])
+    weight = None if only and only.strength == 1 else value.new_tensor([column.strength for column in columns])
+    advantage = advantage.squeeze(-1) if weight is None else advantage @ weight
     rows = rollout.valid_rows()
     return Minibatch(
         obs=obs if rows is None else rows_of(obs, rows),

@@ -100,7 +100,7 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
     """
 
     saved: ClassVar[tuple[str, ...]] = ("policy", "env_steps", "horizon", "updates")
-    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness", "hooks")
+    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness", "hooks", "decisions")
 
     corrects_staleness: ClassVar[bool] = False
     """Whether `training_step` allows for decisions that older weights made, as `staleness` = 1 says they did."""
@@ -119,6 +119,10 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         """Environment steps of the whole run so far: what schedules go by. The trainer sets it."""
         self.horizon: int | None = None
         """Environment steps at which schedules without a length of their own end. The trainer sets it."""
+        self.decisions = 0
+        """Decisions that the policy has learned from, those of the update under way included: what schedules with ``by:
+        decisions`` go by. The run counts them.
+        """
         self.updates = 0
         """Calls of `training_step` so far."""
         self.hooks: list[BatchHook] = []
@@ -201,7 +205,7 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
 
     def now(self) -> ConfigT:
         """The settings at this moment, schedules resolved."""
-        resolved: Any = self.cfg.at(self.env_steps, self.horizon)
+        resolved: Any = self.cfg.at(self.env_steps, self.horizon, self.decisions)
         return resolved  # type: ignore[no-any-return]
 
     def check_finite(self, optimizer: Optimizer) -> int:

@@ -131,6 +131,7 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
             noisy=exploration.kind == "noisy",
             noisy_std=exploration.noisy_std,
             explore="boltzmann" if exploration.kind == "boltzmann" else "epsilon",
+            by_model=self.model.gives == "outputs",
         )
 
 
@@ -305,6 +306,11 @@ def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
         raise ConfigError(
             f"{where}.target.tau = {cfg.target.tau:g} does nothing with target.kind = hard, which copies every "
             f"{cfg.target_every} gradient steps: set target.kind = soft, or leave tau out"
+        )
+    if cfg.model.gives == "outputs" and (cfg.dueling or cfg.exploration.kind == "noisy"):
+        raise ConfigError(
+            f"{where}: dueling = {cfg.dueling} and exploration.kind = {cfg.exploration.kind}, but with model.gives = "
+            "outputs your model puts the values of actions out itself: set dueling = False and another exploration"
         )
     if values.kind == "quantile" and values.atoms != ValuesConfig().atoms:
         raise ConfigError(

@@ -294,7 +294,7 @@ class PPO(Algorithm[PPOConfig]):
     def rewards(self, rollout: Rollout) -> Tensor:
         """Gives the rewards of a rollout, ``[T, F, S]``, a column for each of `columns`, the environment's first."""
         reward = rollout.reward if self.return_scale is None else self.return_scale(rollout)
-        return self.signals.rewards(rollout, reward)
+        return self.signals.rewards(rollout, reward) if self.signals.others else reward.unsqueeze(-1)
 
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> Minibatch:

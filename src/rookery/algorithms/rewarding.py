@@ -14,6 +14,7 @@ import torch
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.core.batch import Decisions, Rollout, Transitions
+from rookery.native.forward import attach
 from rookery.replay.buffer import SampledSequences
 from rookery.signals.rewards import RewardSignals, SignalsConfig, laid_out
 from rookery.signals.signal import decisions_of
@@ -27,6 +28,8 @@ def add_signals(learner: Algorithm[Any], cfg: SignalsConfig) -> RewardSignals:
         cfg: Settings of the signals.
     """
     signals = RewardSignals(cfg, learner.policy, learner.streams, learner.name)
+    for signal in signals.others.values():
+        signal.attach(attach)
     if signals.others or cfg.extrinsic.strength != 1.0:
         learner.hooks.append(Rewarding(signals))
     return signals

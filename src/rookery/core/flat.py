@@ -32,6 +32,14 @@ class Flat:
     grad: Tensor
     whole: Flat | None = None
 
+    def read_gradient(self) -> Tensor:
+        """Gives a copy ``[W]`` of the gradient."""
+        return self.grad.clone()
+
+    def write_gradient(self, gradient: Tensor) -> None:
+        """Puts a vector ``[W]`` in the place of the gradient."""
+        self.grad.copy_(gradient)
+
     def part(self, modules: Iterable[nn.Module]) -> Flat:
         """Gives the stretch of both vectors in which the parameters of some modules lie, for an optimizer of its own.
 

@@ -1,10 +1,12 @@
 """Numbers that change while training: Linear, Exponential, Piecewise, and how they look in a file or a command line.
 
-A schedule is a pure function of a step. What a step is (an env step), and how long a run lasts, its owner says.
+A schedule is a pure function of a step: an env step of the run, or, with ``by: decisions``, a decision that the policy
+has learned from. How long a run lasts, in env steps, its owner says.
 
     lr: {start: 3e-4, end: 0}                        # linear, over the whole run
     lr: {start: 3e-4, end: 1e-6, shape: exponential, steps: 100000}
     clip: {points: [[0, 0.3], [50000, 0.2], [200000, 0.1]]}
+    lr: {start: 3e-4, end: 0, steps: 100000, by: decisions}
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
 
+ENV_STEPS, DECISIONS = "env_steps", "decisions"
+"""What the steps of a schedule may be."""
+
 
 @dataclass(frozen=True)
 class _Ramp:
@@ -28,11 +33,13 @@ class _Ramp:
         start: Value at step 0.
         end: Value from step `steps` on.
         steps: Length in steps; None for the horizon of the run.
+        by: What a step is: one of the run's ``env_steps``, or of the policy's ``decisions``, which have no horizon.
     """
 
     start: float
     end: float
     steps: int | None = None
+    by: str = ENV_STEPS
 
     def __post_init__(self) -> None:
         name = f"{type(self).__name__.lower()} schedule"
@@ -43,6 +50,9 @@ class _Ramp:
             if steps < 1 or not steps.is_integer():
                 raise ConfigError(f"{name}: steps must be a whole number of at least 1, not {self.steps}")
             object.__setattr__(self, "steps", int(steps))
+        _check_unit(name, self.by)
+        if self.by == DECISIONS and self.steps is None:
+            raise ConfigError(f"{name}: by decisions it lacks steps: nobody knows how many decisions a run has")
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -89,9 +99,11 @@ class Piecewise:
 
     Attributes:
         points: ``((step, value), ...)`` with ascending steps.
+        by: What a step is, ``env_steps`` or ``decisions``.
     """
 
     points: tuple[tuple[float, float], ...]
+    by: str = ENV_STEPS
 
     def __post_init__(self) -> None:
         name = "piecewise schedule"
@@ -104,6 +116,7 @@ class Piecewise:
         if steps[0] < 0 or any(a >= b for a, b in pairwise(steps)):
             raise ConfigError(f"{name}: steps must ascend from 0 or later, not {', '.join(f'{x:g}' for x in steps)}")
         object.__setattr__(self, "points", points)
+        _check_unit(name, self.by)
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -123,7 +136,7 @@ Schedule = Linear | Exponential | Piecewise
 """Any schedule."""
 
 _SHAPES: dict[str, type[Linear | Exponential]] = {"linear": Linear, "exponential": Exponential}
-_KEYS = ("start", "end", "steps", "shape", "points")
+_KEYS = ("start", "end", "steps", "shape", "points", "by")
 
 
 def read_schedule(written: Mapping[Any, Any]) -> Schedule:
@@ -136,9 +149,9 @@ def read_schedule(written: Mapping[Any, Any]) -> Schedule:
         if key not in _KEYS:
             raise ConfigError(f"a schedule has no {key!r}{nearest(str(key), _KEYS)}; it has {', '.join(_KEYS)}")
     if "points" in written:
-        if len(written) > 1:
+        if set(written) - {"points", "by"}:
             raise ConfigError("a schedule has either points, or start and end")
-        return Piecewise(written["points"])
+        return Piecewise(written["points"], written.get("by", ENV_STEPS))
     if missing := [key for key in ("start", "end") if key not in written]:
         raise ConfigError(f"the schedule lacks {' and '.join(missing)}; for example {{start: 1e-3, end: 0}}")
     shape = written.get("shape", "linear")
@@ -146,19 +159,26 @@ def read_schedule(written: Mapping[Any, Any]) -> Schedule:
         raise ConfigError(
             f"schedule shape {shape!r} must be one of: {', '.join(_SHAPES)}{nearest(str(shape), tuple(_SHAPES))}"
         )
-    return _SHAPES[shape](written["start"], written["end"], written.get("steps"))
+    return _SHAPES[shape](written["start"], written["end"], written.get("steps"), written.get("by", ENV_STEPS))
 
 
 def write_schedule(schedule: Schedule) -> dict[str, Any]:
     """Gives the mapping that `read_schedule` turns into an equal schedule."""
+    by = {} if schedule.by == ENV_STEPS else {"by": schedule.by}
     if isinstance(schedule, Piecewise):
-        return {"points": [list(point) for point in schedule.points]}
-    written: dict[str, Any] = {"start": schedule.start, "end": schedule.end}
+        return {"points": [list(point) for point in schedule.points], **by}
+    written: dict[str, Any] = {"start": schedule.start, "end": schedule.end, **by}
     if isinstance(schedule, Exponential):
         written["shape"] = "exponential"
     if schedule.steps is not None:
         written["steps"] = schedule.steps
     return written
+
+
+def _check_unit(name: str, by: Any) -> None:
+    if by not in (ENV_STEPS, DECISIONS):
+        near = nearest(str(by), (ENV_STEPS, DECISIONS))
+        raise ConfigError(f"{name}: by must be {ENV_STEPS} or {DECISIONS}, not {by!r}{near}")
 
 
 def _number(name: str, key: str, value: Any) -> float:

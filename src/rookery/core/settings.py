@@ -29,7 +29,7 @@ from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.hints import suggestion
-from rookery.core.schedules import Exponential, Linear, Schedule, read_schedule
+from rookery.core.schedules import DECISIONS, Exponential, Linear, Schedule, read_schedule
 
 T = TypeVar("T")
 
@@ -168,13 +168,14 @@ class Settings(metaclass=_Checked):
         read = _read(cls, changes, cls.__name__, problems)
         return _built(cls, rest | read, self.given | changes.keys(), problems)  # type: ignore[no-any-return]
 
-    def at(self, step: int, horizon: int | None) -> Self:
+    def at(self, step: int, horizon: int | None, decisions: int = 0) -> Self:
         """Gives these settings with each schedule, in nested settings too, replaced by its value.
 
         Args:
             step: The env step.
             horizon: The last env step of the run, for schedules without a length of their own; None if there is none,
                 which leaves them at their start.
+            decisions: Decisions of the policy so far, for schedules that go by these.
         """
         moving: tuple[str, ...] = self.__dict__["_moving"]
         if not moving:
@@ -183,7 +184,11 @@ class Settings(metaclass=_Checked):
         values = settled.__dict__
         values.update(self.__dict__)
         for name in moving:
-            values[name] = values[name].at(step, horizon)
+            value = values[name]
+            if isinstance(value, Settings):
+                values[name] = value.at(step, horizon, decisions)
+            else:
+                values[name] = value.at(decisions if value.by == DECISIONS else step, horizon)
         values["_moving"] = ()
         return settled
 
@@ -246,12 +251,14 @@ def fixed_of(cls: type, name: str) -> Fixed | None:
 
 
 def paths_of(cls: type) -> list[str]:
-    """Gives the paths of the fields of a config class, and of those of settings in it whose class is known."""
+    """Gives the paths of the fields of a config class, and of those of settings in it whose class is known; of sections
+    that may be missing only their own.
+    """
     found: list[str] = []
     for name in fields_of(cls):
         inner = settings_class(hints_of(cls)[name])
         found.append(name)
-        if inner is not None and "__dataclass_fields__" in vars(inner):
+        if inner is not None and "__dataclass_fields__" in vars(inner) and not optional(hints_of(cls)[name]):
             found += [f"{name}.{path}" for path in paths_of(inner)]
     return found
 

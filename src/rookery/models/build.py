@@ -38,6 +38,7 @@ from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear, orthogonal
 from rookery.models.memory import Memory, MemoryConfig, build_memory
 from rookery.models.pictures import ImageEncoder, image_layout
 from rookery.models.pieces import Pieces
+from rookery.models.recall import PREVIOUS
 
 NETWORK = CodeKind(
     "a network (a class of torch.nn.Module, or a function that makes one)",
@@ -57,7 +58,7 @@ REMEMBERS = (
 
 OUTPUT_CONTRACT = (
     "with model.gives=outputs a custom model is MyModel(obs_space, action_space, num_outputs, **module_config) with "
-    "forward(obs) -> float (outputs [N, num_outputs], values [N])"
+    "forward(obs) -> float (outputs [N, num_outputs], values [N]), or outputs alone with an attribute num_values = 0"
 )
 
 CRITIC_ACTION = "\0action"
@@ -159,8 +160,9 @@ class ModelConfig(Settings):
     """Keyword arguments of `module`."""
 
     gives: Literal["features", "outputs"] = "features"
-    """What `module` puts out: ``features``, which heads stand on, or ``outputs``, the parameters of the action
-    distribution and the values, after which nothing comes (algorithms with an actor and values of states).
+    """What `module` puts out: ``features``, which heads stand on, or ``outputs``, after which nothing comes: the
+    parameters of the action distribution and the values (algorithms with an actor and values of states), or the values
+    of actions (dqn).
     """
 
     @property
@@ -174,7 +176,7 @@ class ModelConfig(Settings):
 
 
 def build_body(
-    obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, generator: torch.Generator
+    obs: ObsSpec, action: ActionSpec, cfg: ModelConfig, *, generator: torch.Generator, outputs: int | None = None
 ) -> tuple[nn.Module, Memory | None, int]:
     """Returns what stands below the heads of a policy: trunk, memory if there is any, and the width of their features.
 
@@ -183,6 +185,7 @@ def build_body(
         action: Layout of the actions, which a model that gives outputs is told.
         cfg: What to build.
         generator: Draws the weights.
+        outputs: Numbers that a model which gives outputs is to put out; None = parameters of an action's distribution.
 
     Raises:
         ConfigError: As `build_trunk`; and if a custom model is to have a memory that is not its own.
@@ -190,7 +193,8 @@ def build_body(
     if cfg.module is not None:
         _check_recall(cfg)
     if cfg.gives == "outputs":
-        trunk: nn.Module = _build_custom(obs, cfg, generator, action)
+        width = action.num_parameters if outputs is None else outputs
+        trunk: nn.Module = _build_custom(obs, cfg, generator, (action, width))
     else:
         trunk = build_trunk(obs, cfg, generator=generator)
     if isinstance(trunk, CustomTrunk) and trunk.remembers:
@@ -201,8 +205,7 @@ def build_body(
             )
         memory = CustomMemory(trunk)
         return nn.Identity(), memory, memory.num_features
-    width = trunk.num_features
-    assert isinstance(width, int)
+    width = int(trunk.num_features)  # type: ignore[arg-type]
     cell = build_memory(cfg.memory, width, generator)
     return trunk, cell, width if cell is None else cell.num_features
 
@@ -477,11 +480,15 @@ class CustomTrunk(nn.Module):
 
     An entry ``action_mask`` of observations is left out, since the policy's head applies it, unless the module has an
     attribute `sees_mask` that is true: it then gets the flags, ``[N, choices]`` bool, and the head applies them, too.
+
+    With an attribute `sees_previous` that is true it is called with ``previous=`` too: the last action and reward by
+    leaf path (`models/recall.py:PREVIOUS`), as far as `MemoryConfig` asks for them.
     """
 
     def __init__(self, obs: ObsSpec, module: nn.Module) -> None:
         super().__init__()
         sees_mask = bool(getattr(module, "sees_mask", False))
+        self._previous = [leaf.path for leaf in obs.leaves if leaf.path in PREVIOUS and _sees_previous(module)]
         self.leaves = {leaf.path: leaf for leaf in obs.leaves if leaf.kind != "mask" or sees_mask}
         self.layout = _layout(obs.space, "", self.leaves)
         self.module = module
@@ -500,7 +507,10 @@ class CustomTrunk(nn.Module):
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path; and the memory after, if it has one
         and is given what it remembers.
         """
-        return self.module(self._nested(self.layout, obs), *memory)
+        seen = self._nested(self.layout, obs)
+        if self._previous:
+            return self.module(seen, *memory, previous={path: obs[path] for path in self._previous})
+        return self.module(seen, *memory)
 
     def _nested(self, layout: Any, obs: TensorTree) -> Any:
         if isinstance(layout, dict):
@@ -518,13 +528,14 @@ class OutputTrunk(CustomTrunk):
     """A user's module that ends in the heads itself: its features are what heads would put out, side by side.
 
     It is made as ``MyModel(obs_space, action_space, num_outputs, **module_config)``; ``forward(obs)`` gives
-    ``(outputs [N, num_outputs], values [N])``, or values ``[N, S]`` with an attribute `num_values` = S. Outputs are the
-    logits of all choices, then of all flags, the means of all numbers and their log standard deviations.
+    ``(outputs [N, num_outputs], values [N])``, or values ``[N, S]`` with an attribute `num_values` = S, or, with
+    `num_values` = 0, outputs alone. Outputs are the logits of all choices, then of all flags, the means of all numbers
+    and their log standard deviations; where values of actions are learned, these.
 
     Args:
         obs: Layout of the observations.
         module: The user's module.
-        num_outputs: Parameters of an action's distribution.
+        num_outputs: Parameters of an action's distribution, or values of actions.
     """
 
     def __init__(self, obs: ObsSpec, module: nn.Module, num_outputs: int) -> None:
@@ -536,6 +547,8 @@ class OutputTrunk(CustomTrunk):
     def forward(self, obs: TensorTree, *memory: Any) -> Any:
         """Gives outputs and values side by side, ``[N, num_outputs + S]``; and the memory after, if there is one."""
         given = super().forward(obs, *memory)
+        if not self.num_values:
+            return given
         (outputs, values), *after = given if memory else (given,)
         features = torch.cat((outputs, values.reshape(len(outputs), -1)), 1)
         return (features, *after) if memory else features
@@ -613,6 +626,10 @@ class CustomCriticTrunk(nn.Module):
         return features
 
 
+def _sees_previous(module: Any) -> bool:
+    return bool(getattr(module, "sees_previous", False))
+
+
 def _layout(space: spaces.Space[Any], path: str, leaves: Mapping[str, Leaf]) -> Any:
     """Dicts and tuples as in the space, with leaf paths where the arrays go and None for parts that have none."""
     prefix = f"{path}/" if path else ""
@@ -626,11 +643,11 @@ def _layout(space: spaces.Space[Any], path: str, leaves: Mapping[str, Leaf]) -> 
 
 
 def _build_custom(
-    obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator, action: ActionSpec | None = None
+    obs: ObsSpec, cfg: ModelConfig, generator: torch.Generator, outputs: tuple[ActionSpec, int] | None = None
 ) -> CustomTrunk:
-    """The user's module as a trunk; one that gives outputs where it is told how actions are laid out."""
+    """The user's module as a trunk; one that gives outputs where it is told how actions are laid out, and how many."""
     make: Any = cfg.module
-    contract = CONTRACT if action is None else OUTPUT_CONTRACT
+    contract = CONTRACT if outputs is None else OUTPUT_CONTRACT
     if make is None:
         raise ConfigError(f"model.gives = 'outputs', but model.module is not set; {contract}")
     if isinstance(make, str):
@@ -645,15 +662,15 @@ def _build_custom(
     ):  # a user's module draws from the global generator, which we give back as it was
         torch.default_generator.manual_seed(seed)
         try:
-            if action is None:
+            if outputs is None:
                 module = make(obs.space, **cfg.module_config)
             else:
-                module = make(obs.space, action.space, action.num_parameters, **cfg.module_config)
+                module = make(obs.space, outputs[0].space, outputs[1], **cfg.module_config)
         except Exception as error:
             raise ConfigError(f"model.module {name} cannot be built: {_told(error)}; {contract}") from error
         if not isinstance(module, nn.Module):
             raise ConfigError(f"model.module {name} gives a {type(module).__name__}, not a torch.nn.Module; {contract}")
-        width = getattr(module, "num_features", None) if action is None else action.num_parameters
+        width = getattr(module, "num_features", None) if outputs is None else outputs[1]
         if not isinstance(width, int) or width < 1:
             found = "has no num_features" if width is None else f"has num_features {width!r}, not a positive int"
             raise ConfigError(f"model.module {name} {found}; {CONTRACT}")
@@ -661,7 +678,7 @@ def _build_custom(
         _check_codes(cfg.codes or (), leaves)
         plain = {path: replace(leaves[path], scale=1.0) for path in cfg.codes or ()}
         seen = replace(obs, leaves=tuple(({**leaves, **plain}).values()))
-        trunk = CustomTrunk(seen, module) if action is None else OutputTrunk(seen, module, width)
+        trunk = CustomTrunk(seen, module) if outputs is None else OutputTrunk(seen, module, width)
         _try_out(trunk, obs, name)
     return trunk
 
@@ -723,6 +740,7 @@ def _check_recall(cfg: ModelConfig) -> None:
     """Refuses to widen what a custom model sees."""
     asked = cfg.memory
     widened = {"previous_action": asked.previous_action, "previous_reward": asked.previous_reward}
+    widened = {} if _sees_previous(cfg.module) else widened
     told = [name for name, given in {**widened, "frames": asked.frames > 1}.items() if given]
     if told:
         raise ConfigError(

@@ -159,6 +159,12 @@ class HeadSpec(ABC):
             SpaceError: If it cannot put out such actions; names what can.
         """
 
+    def given(self, action: ActionSpec) -> int | None:
+        """How many numbers a model puts out itself in the place of the head's layers (``model.gives=outputs``); None
+        for a head that has layers.
+        """
+        return None
+
     @property
     def greedy(self) -> HeadSpec:
         """The same for all heads that mean the same by the same weights, however they explore."""
@@ -241,6 +247,10 @@ class GivenHead(HeadSpec):
     ) -> GivenActionHead:
         """The head, which has no weights; arguments as of `HeadSpec.build`."""
         return GivenActionHead(action)
+
+    def given(self, action: ActionSpec) -> int:
+        """Parameters of an action's distribution."""
+        return action.num_parameters
 
 
 class GivenActionHead(Head):

@@ -19,8 +19,11 @@ from torch.nn import functional
 from rookery.core.errors import SpaceError
 from rookery.core.spaces import ActionSpec
 from rookery.models.distributions import Behavior, Categorical, NoiseSpec
-from rookery.models.heads import VALUE_GAIN, Head, HeadSpec
+from rookery.models.heads import VALUE_GAIN, Columns, Head, HeadSpec
 from rookery.models.layers import HIDDEN_GAIN, linear
+
+IMPOSSIBLE = -3e38
+"""A model that puts out values itself says by one as low as this that an action cannot be taken."""
 
 
 class NoisyLinear(nn.Module):
@@ -148,6 +151,7 @@ class QValues(HeadSpec):
         noisy: Whether the weights of these layers are noisy, see `NoisyLinear`.
         noisy_std: First size of that noise.
         explore: What is drawn from: ``epsilon`` = `EpsilonGreedy`, ``boltzmann`` = `Boltzmann`.
+        by_model: Whether a model puts these values out itself (``model.gives=outputs``), so that there are no layers.
     """
 
     values: Literal["mean", "categorical", "quantile"] = "mean"
@@ -159,10 +163,15 @@ class QValues(HeadSpec):
     noisy: bool = False
     noisy_std: float = 0.5
     explore: Literal["epsilon", "boltzmann"] = "epsilon"
+    by_model: bool = False
+
+    def given(self, action: ActionSpec) -> int | None:
+        """The values of all actions, if the model puts them out."""
+        return action.num_parameters * self.atoms if self.by_model else None
 
     def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> QHead:
         """The head; arguments as of `HeadSpec.build`."""
-        return QHead(num_features, action, self, generator=generator)
+        return (GivenQHead if self.by_model else QHead)(num_features, action, self, generator=generator)
 
     @property
     def greedy(self) -> QValues:
@@ -204,20 +213,23 @@ class QHead(Head):
         self.action_spec = action
         self.num_actions, self.atoms = action.sizes[0], spec.atoms
         width = self.num_actions * self.atoms
-        if spec.dueling:
-            self.value = _stream(num_features, spec, self.atoms, generator)
-            self.advantage = _stream(num_features, spec, width, generator)
-            layers = [*self.value, *self.advantage]
-        else:
-            self.linear = _layer(num_features, width, VALUE_GAIN, spec, generator)
-            layers = [self.linear]
-            self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
+        layers = self._make_layers(num_features, width, generator)
         self._widths = tuple(layer.width for layer in layers if isinstance(layer, NoisyLinear))
         self.layer_noise = sum(self._widths)
         self.noise = NoiseSpec(uniform=1 if spec.explore == "boltzmann" else 2, normal=self.layer_noise)
         self.register_buffer("epsilon", torch.tensor(1.0))
         self.register_buffer("temperature", torch.tensor(torch.inf))
         self.register_buffer("support", torch.linspace(spec.low, spec.high, self.atoms), persistent=False)
+
+    def _make_layers(self, num_features: int, width: int, generator: torch.Generator) -> Sequence[nn.Module]:
+        """Makes the layers, and returns all of them."""
+        if self.spec.dueling:
+            self.value = _stream(num_features, self.spec, self.atoms, generator)
+            self.advantage = _stream(num_features, self.spec, width, generator)
+            return [*self.value, *self.advantage]
+        self.linear = _layer(num_features, width, VALUE_GAIN, self.spec, generator)
+        self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
+        return [self.linear]
 
     def forward(
         self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None
@@ -269,6 +281,26 @@ class QHead(Head):
         return values.mean(-1) if self.spec.values == "quantile" else values
 
 
+class GivenQHead(QHead):
+    """Takes the first columns of the features as the values of actions; arguments as of `QHead`."""
+
+    def _make_layers(self, num_features: int, width: int, generator: torch.Generator) -> Sequence[nn.Module]:
+        """Makes no layers."""
+        self.columns = Columns(0, width)
+        return []
+
+    def forward(
+        self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None
+    ) -> EpsilonGreedy | Boltzmann:
+        """What each row's action is drawn from, of those that the model has not called impossible."""
+        return super().forward(features, _possible(self.q_from(self.values(features)), mask))
+
+    def values(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
+        """What is learned of each action, as the model says it."""
+        output: Tensor = self.columns(features)
+        return output if self.spec.values == "mean" else output.unflatten(-1, (self.num_actions, self.atoms))
+
+
 def _layer(
     num_inputs: int, num_outputs: int, gain: float, spec: QValues, generator: torch.Generator
 ) -> nn.Linear | NoisyLinear:
@@ -282,6 +314,15 @@ def _stream(num_features: int, spec: QValues, width: int, generator: torch.Gener
     widths = (num_features, *spec.dueling_hidden)
     hidden = [_layer(before, after, HIDDEN_GAIN, spec, generator) for before, after in pairwise(widths)]
     return nn.ModuleList((*hidden, _layer(widths[-1], width, VALUE_GAIN, spec, generator)))
+
+
+def _possible(q: Tensor, mask: Tensor | None) -> Tensor:
+    """Actions that are allowed, ``[..., n]`` bool: of those in the mask the ones that a model has not called
+    impossible; where none is left, all.
+    """
+    allowed = q > IMPOSSIBLE
+    allowed = allowed if mask is None else allowed & mask
+    return allowed | ~allowed.any(-1, keepdim=True)
 
 
 def _run(layers: nn.ModuleList, x: Tensor, noise: Sequence[Tensor | None]) -> Tensor:

@@ -22,6 +22,7 @@ from rookery.models.memory import MemoryConfig
 from rookery.models.pictures import image_layout
 
 CHOICES, NUMBERS, REWARD = "previous action/choices", "previous action/numbers", "previous reward"
+PREVIOUS = CHOICES, NUMBERS, REWARD
 """Leaves that are seen beside those of the environment."""
 
 STACKABLE = ("box", "discrete", "multi_discrete", "multi_binary")

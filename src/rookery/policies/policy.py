@@ -16,7 +16,7 @@ from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig, build_body
 from rookery.models.distributions import Behavior, NoiseSpec
-from rookery.models.heads import ActionHead, DistributionHead, GivenHead, HeadSpec, distribution_for
+from rookery.models.heads import ActionHead, DistributionHead, HeadSpec, distribution_for
 from rookery.models.recall import build_recall, byte_pictures
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.policies.normalize import ObsNormalizer
@@ -94,12 +94,16 @@ class Policy(nn.Module):
         self.recall = build_recall(seen, action, model.memory, model.entities)
         self.input_spec = seen if self.recall is None else self.recall.spec
         self.head_spec = DistributionHead() if head is None else head
-        if (model.gives == "outputs") != isinstance(self.head_spec, GivenHead):
+        given = self.head_spec.given(action)
+        if (model.gives == "outputs") != (given is not None):
             raise ConfigError(
                 f"policy {name!r}: model.gives = {model.gives!r}, but its algorithm ends networks in {self.head_spec}: "
-                "outputs are for algorithms that learn a distribution and values of states (ppo, a2c)"
+                "outputs are for algorithms that learn a distribution and values of states (ppo, a2c), or values of "
+                "actions (dqn)"
             )
-        self.trunk, self.memory, self.num_features = build_body(self.input_spec, action, model, generator=generator)
+        self.trunk, self.memory, self.num_features = build_body(
+            self.input_spec, action, model, generator=generator, outputs=given
+        )
         try:
             self.head = self.head_spec.build(
                 self.num_features, action, log_std_init=model.log_std_init, generator=generator

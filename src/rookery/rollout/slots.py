@@ -35,7 +35,7 @@ OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
 """What is kept of each fragment."""
 
 
-class Decisions:
+class DecisionSlab:
     """What N slots decide together.
 
     Attributes:
@@ -59,7 +59,7 @@ class Decisions:
         self.at: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
-    def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> Decisions:
+    def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> DecisionSlab:
         """Decisions on these observations, with room of their own."""
         obs = {leaf.path: readable(obs[leaf.path], leaf.dtype) for leaf in seen.leaves}
         num = len(next(iter(obs.values())))
@@ -135,7 +135,7 @@ class SlotStore(Stateful):
         self._taken = False
         self._carried: dict[str, Any] | None = None
         # views of the rows that are written in lockstep, and of their rewards, by `_base`; and the last of the latter
-        self._lines: dict[int, list[tuple[Decisions, np.ndarray]]] = {}
+        self._lines: dict[int, list[tuple[DecisionSlab, np.ndarray]]] = {}
         self._due = np.zeros(0, dtype=np.float32)
         self._handed: dict[tuple[int, int], Rollout] = {}  # by `_base` and `_row`, while all decide in every step
         self._active = np.zeros(0, dtype=bool)  # [slots] an agent holds it
@@ -237,7 +237,7 @@ class SlotStore(Stateful):
 
     def place(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None = None
-    ) -> Decisions:
+    ) -> DecisionSlab:
         """Writes what the slots see into the next row of each.
 
         Args:
@@ -280,7 +280,7 @@ class SlotStore(Stateful):
 
     def _place_some(
         self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None
-    ) -> Decisions:
+    ) -> DecisionSlab:
         """The same where not all slots decide, or do not stand at the same row."""
         self._leave_lockstep()
         slots = np.flatnonzero(self._active) if slots is None else slots
@@ -300,7 +300,7 @@ class SlotStore(Stateful):
         self._clock[slots] += 1
         self._starts[slots] = False
         self._pending[slots] = True
-        decisions = Decisions.on(seen, self.obs_spec, self.action_spec)
+        decisions = DecisionSlab.on(seen, self.obs_spec, self.action_spec)
         decisions.at = (row, column)
         return decisions
 
@@ -312,13 +312,13 @@ class SlotStore(Stateful):
         header["first"][columns] = self._starts[slots]
         header["version"][columns] = self.version
 
-    def _views(self) -> list[tuple[Decisions, np.ndarray]]:
+    def _views(self) -> list[tuple[DecisionSlab, np.ndarray]]:
         """Makes `_lines` of the present base; they serve until the storage grows."""
         store, columns = self._store, slice(self._base, self._base + self.num_slots)
         lines = self._lines[self._base] = []
         for row in range(self.demand.fragment_length):
             obs = {path: array[row, columns] for path, array in store["obs"].items()}
-            decisions = Decisions(obs, store["action"][row, columns], store["logp"][row, columns])
+            decisions = DecisionSlab(obs, store["action"][row, columns], store["logp"][row, columns])
             lines.append((decisions, store["reward"][row, columns]))
         return lines
 
@@ -342,7 +342,7 @@ class SlotStore(Stateful):
         self._filled[fresh] = 0
         self._open_columns(column, fresh)
 
-    def answer(self, decisions: Decisions) -> None:
+    def answer(self, decisions: DecisionSlab) -> None:
         """Keeps what was decided since the last `place`; not needed for decisions that stand in the storage."""
         assert decisions.at is not None
         self._store["action"][decisions.at] = decisions.action
@@ -667,7 +667,7 @@ class WorkerPolicy(Stateful):
         self._tensors: tuple[list[Tensor], list[Tensor]] = [], []
         self.row_of_slot = np.zeros(0, dtype=np.int64)
         self.taken = np.zeros(0, dtype=bool)
-        self.decided: Decisions | None = None
+        self.decided: DecisionSlab | None = None
         self.acted = 0
         self.use_weights()
 
@@ -703,7 +703,7 @@ class WorkerPolicy(Stateful):
         policy, memory = self.policy, None if self.memory is None else self.memory.before(slots)
         if self.store is None:
             seen = {path: np.array(array[rows]) for path, array in slab.items()}  # the slab is written over
-            self.decided = decisions = Decisions.on(seen, policy.obs_spec, policy.action_spec)
+            self.decided = decisions = DecisionSlab.on(seen, policy.obs_spec, policy.action_spec)
         else:
             remembered = None if memory is None or not policy.memory_size else memory[:, : policy.memory_size]
             self.decided = decisions = self.store.place(slots, slab, rows, remembered)
@@ -715,7 +715,7 @@ class WorkerPolicy(Stateful):
             self.store.answer(decisions)
         return decisions.chosen
 
-    def act(self, decisions: Decisions, noise: Tensor | None, memory: np.ndarray | None) -> None:
+    def act(self, decisions: DecisionSlab, noise: Tensor | None, memory: np.ndarray | None) -> None:
         """Writes actions and their log-probabilities, from one forward pass.
 
         Args:

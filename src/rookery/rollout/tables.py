@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rookery.core.state import Stateful
-from rookery.rollout.slots import Decisions, WorkerPolicy
+from rookery.rollout.slots import DecisionSlab, WorkerPolicy
 
 
 @dataclass
@@ -95,7 +95,7 @@ class RowTable(Stateful):
                 routes.append(Route(policy, evenly(mine), None if everyone else slots))
         return routes
 
-    def decisions_of(self, first: int, last: int) -> Iterator[tuple[int, Decisions, int]]:
+    def decisions_of(self, first: int, last: int) -> Iterator[tuple[int, DecisionSlab, int]]:
         """The decisions of the last step by rows `first` to `last` - 1: row, decisions made together, place there."""
         for route in self.acted:
             rows, decided = route.rows, route.policy.decided

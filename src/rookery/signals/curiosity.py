@@ -61,11 +61,11 @@ class StepBatch:
 
 @dataclass(frozen=True)
 class Guesses:
-    """What the models say: features that were there and expected ``[N, F]``, and what was done."""
+    """What the models say: features that were there and expected ``[N, F]``, and what was played between."""
 
     next_features: Tensor
     expected: Tensor
-    done: Distribution
+    between: Distribution
 
 
 class Dynamics(nn.Module):
@@ -108,8 +108,8 @@ class Dynamics(nn.Module):
     def forward(self, batch: StepBatch) -> Guesses:
         """What both models say of each row."""
         features, after = self.features(batch.obs), self.features(batch.next_obs)
-        done = distribution_for(self.action_spec, self.between(torch.cat((features, after), 1)), self.log_std, None)
-        return Guesses(after, self.expected(features, batch.action), done)
+        between = distribution_for(self.action_spec, self.between(torch.cat((features, after), 1)), self.log_std, None)
+        return Guesses(after, self.expected(features, batch.action), between)
 
 
 def dynamics_loss(guesses: Guesses, batch: StepBatch, cfg: CuriosityConfig) -> tuple[Tensor, Metrics]:
@@ -119,7 +119,7 @@ def dynamics_loss(guesses: Guesses, batch: StepBatch, cfg: CuriosityConfig) -> t
     known = batch.known.float()
     count = known.sum().clamp(min=1.0)
     forward = (0.5 * (guesses.expected - guesses.next_features).square().sum(1) * known).sum() / count
-    inverse = (-guesses.done.log_prob(batch.action) * known).sum() / count
+    inverse = (-guesses.between.log_prob(batch.action) * known).sum() / count
     loss = cfg.forward_share * forward + (1 - cfg.forward_share) * inverse
     return loss, {"forward_loss": forward.detach(), "inverse_loss": inverse.detach()}
 
@@ -152,7 +152,7 @@ class Curiosity(LearnedSignal[CuriosityConfig]):
         reward = (0.5 * error.square().sum(1)).masked_fill(seen.terminated, 0.0)
         return reward if self.cfg.largest is None else reward.clamp(max=self.cfg.largest)
 
-    def step(self, seen: Decisions) -> Metrics:
+    def fit(self, seen: Decisions) -> Metrics:
         """Makes a step of features and both models."""
         self.has_learned = True
         normalize = self.policy.normalize

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import grad
 from torch.nn import functional
 
 from rookery.core.batch import Decisions
@@ -126,7 +127,7 @@ class Discriminator(nn.Module):
         """Judges both, and measures the slope between them."""
         between = batch.between.detach().requires_grad_()
         with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(self.logit(between).sum(), between, create_graph=True)
+            (gradient,) = grad(self.logit(between).sum(), between, create_graph=True)
         return Verdict(self.logit(batch.expert), self.logit(batch.played), gradient.norm(dim=1))
 
 
@@ -221,7 +222,7 @@ class GAIL(LearnedSignal[GAILConfig]):
         logit = self.net.logit(self.inputs(seen))
         return logit if self.cfg.reward == "airl" else gail_reward(torch.sigmoid(logit))
 
-    def step(self, seen: Decisions) -> Metrics:
+    def fit(self, seen: Decisions) -> Metrics:
         """Makes a step of the discriminator on as many demonstrations as decisions."""
         expert, played = self.inputs(self.expert(len(seen))), self.inputs(seen)
         share = torch.from_numpy(self.rng.random((len(seen), 1), dtype="float32")).to(played.device)

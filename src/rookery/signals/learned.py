@@ -43,7 +43,7 @@ LearnedT = TypeVar("LearnedT", bound=LearnedConfig)
 class LearnedSignal(RewardSignal[LearnedT]):
     """Base of signals that learn by gradient steps, each on some decisions.
 
-    A subclass sets `optimizer` and defines `step`.
+    A subclass sets `optimizer` and defines `fit`.
     """
 
     saved: ClassVar[tuple[str, ...]] = ("means", "optimizer")
@@ -54,7 +54,7 @@ class LearnedSignal(RewardSignal[LearnedT]):
         self.means = Means()
         """What gradient steps have measured since the last `summary`."""
 
-    def step(self, seen: Decisions) -> Metrics:
+    def fit(self, seen: Decisions) -> Metrics:
         """Makes one gradient step; returns what its loss measured."""
         raise NotImplementedError
 
@@ -67,8 +67,8 @@ class LearnedSignal(RewardSignal[LearnedT]):
     def learn(self, seen: Decisions) -> None:
         """Makes the gradient steps of an update."""
         for _ in range(self.cfg.epochs):
-            for part in seen.shuffled(self.cfg.minibatch_size, self.rng, self.cfg.share):
-                self.means.add(self.step(part))
+            for part in seen.shuffled(self.cfg.minibatch_size, self.rng, share=self.cfg.share):
+                self.means.add(self.fit(part))
 
     def summary(self) -> Report:
         """Returns the means of what gradient steps measured."""

@@ -93,10 +93,6 @@ class RewardSignals(Stateful):
             if getattr(settings, "scale", False):
                 self.scales[key] = ReturnScale(settings.gamma, clip=None)
 
-    def __bool__(self) -> bool:
-        """Whether anything but the environment rewards."""
-        return bool(self.others)
-
     @property
     def unit(self) -> float:
         """What strengths are divided by."""
@@ -121,14 +117,13 @@ class RewardSignals(Stateful):
             extrinsic: ``[T, F]`` the environment's rewards as they are learned from.
         """
         found = [extrinsic]
-        if self.others:
-            seen = self._seen = decisions_of(rollout)
-            for name, signal in self.others.items():
-                signal.observe(seen)
-                reward = laid_out(signal.reward(seen), rollout)
-                self.means.add({f"{name}_reward": reward[rollout.valid]})
-                scale = self.scales.get(name)
-                found.append(reward if scale is None else scale(_along(rollout, reward, signal.episodic)))
+        seen = self._seen = decisions_of(rollout)
+        for name, signal in self.others.items():
+            signal.observe(seen)
+            reward = laid_out(signal.reward(seen), rollout)
+            self.means.add({f"{name}_reward": reward[rollout.valid]})
+            scale = self.scales.get(name)
+            found.append(reward if scale is None else scale(_along(rollout, reward, signal.episodic)))
         return torch.stack(found, -1)
 
     def learn(self) -> None:

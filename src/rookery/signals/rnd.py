@@ -7,8 +7,9 @@ decision, over the running standard deviation of its returns; these go on throug
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,6 @@ from rookery.core.spaces import ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.layers import HIDDEN_GAIN, linear
 from rookery.models.structure import Inputs, Structure, Tower
-from rookery.native.forward import attach
 from rookery.policies.normalize import ObsNormalizer
 from rookery.policies.policy import Policy
 from rookery.signals.learned import LearnedConfig, LearnedSignal
@@ -123,6 +123,10 @@ class RND(LearnedSignal[RNDConfig]):
         self.target = FeatureNet(*layout).to(device).requires_grad_(False)
         self.predictor = FeatureNet(*layout).to(device)
         self.optimizer = Adam(flatten([self.predictor]), betas=(0.9, 0.999), eps=1e-8)
+        self.forward: Callable[[Any], Any] = self.predictor
+
+    def attach(self, attach: Callable[[Any], Any]) -> None:
+        """Lets the predictor run on kernels."""
         self.forward = attach(self.predictor)
 
     def observe(self, played: Decisions) -> None:
@@ -136,7 +140,7 @@ class RND(LearnedSignal[RNDConfig]):
         error = self.target.features(obs) - self.predictor.features(obs)
         return error.square().mean(1).masked_fill(seen.terminated, 0.0)
 
-    def step(self, seen: Decisions) -> Metrics:
+    def fit(self, seen: Decisions) -> Metrics:
         """Lets the predictor learn the features of what was decided on."""
         with torch.no_grad():
             obs = self.normalizer(seen.obs)

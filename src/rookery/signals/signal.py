@@ -8,6 +8,7 @@ order, so that the same class rewards what was just played and what is drawn fro
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -126,6 +127,9 @@ class RewardSignal(Stateful, ABC, Generic[SettingsT]):
     def generator(self, streams: Streams) -> torch.Generator:
         """Gives what first weights are drawn from."""
         return torch.Generator().manual_seed(streams.integer(Role.SIGNAL, self.name, 1))
+
+    def attach(self, attach: Callable[[Any], Any]) -> None:
+        """Lets networks run on kernels where these know them: `attach` is ``native/forward.py:attach``."""
 
     def observe(self, played: Decisions) -> None:
         """Takes decisions into running statistics. It is called once for all that is played, before it is rewarded."""

@@ -247,6 +247,12 @@ class Run(Stateful):
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
 
+    def tell_time(self, name: str, rollout: Rollout) -> None:
+        """Tells a learner how far the run is, and how far its policy is with a rollout that it takes now."""
+        learner = self.learners[name]
+        learner.env_steps, learner.horizon = self.env_steps, self.horizon
+        learner.decisions = self.decisions.get(name, 0) + rollout.num_decisions
+
     def count_learned(self, name: str, rollout: Rollout) -> None:
         """Updates observation statistics and the count of decisions by a rollout that a learner has taken.
 
@@ -270,6 +276,8 @@ class Run(Stateful):
         self.introduce(self.pool.load_env(state["pool"]))
         self.progress = None if state["progress"] is None else self.begin_iteration()
         super().load_state_dict({**state, "finished": []})
+        for name, learner in self.learners.items():
+            learner.decisions = self.decisions.get(name, 0)
         self.finished = [EpisodeResult(**episode) for episode in state["finished"]]
         if self.config.threads is not None:
             self.threads = dict.fromkeys(self.threads, self.config.threads)

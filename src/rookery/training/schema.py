@@ -37,12 +37,19 @@ def closed_mapping(properties: Schema, required: list[str]) -> Schema:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
+BY: Schema = {
+    "enum": ["env_steps", "decisions"],
+    "default": "env_steps",
+    "description": "What a step is: one of the run, or a decision that the policy has learned from.",
+}
+
 RAMP: Schema = {
     "start": {"type": "number", "description": "Value at step 0."},
     "end": {"type": "number", "description": "Value at the last step, and after it."},
     "steps": {
         "type": ["integer", "null"], "minimum": 1, "description": "Length in env steps; none = stop.env_steps."
     },
+    "by": BY,
     "shape": {"enum": ["linear", "exponential"], "default": "linear"},
 }  # fmt: skip
 
@@ -55,7 +62,7 @@ POINTS: Schema = {
 
 SCHEDULE: Schema = {
     "description": "A number that changes while training.",
-    "oneOf": [closed_mapping(RAMP, ["start", "end"]), closed_mapping({"points": POINTS}, ["points"])],
+    "oneOf": [closed_mapping(RAMP, ["start", "end"]), closed_mapping({"points": POINTS, "by": BY}, ["points"])],
 }
 
 PLAIN: dict[Any, Schema] = {

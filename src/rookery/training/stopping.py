@@ -187,11 +187,12 @@ def _values(result: IterationResult) -> dict[str, Any]:
         "iterations": result.iteration,
         "seconds": result.seconds,
         "minutes": result.seconds / 60,
+        "decisions": sum(policy.decisions for policy in result.policies.values()),
         **result.row(),
     }
 
 
-BUDGETS = ("env_steps", "iterations", "iteration", "episodes", "seconds", "minutes")
+BUDGETS = ("env_steps", "iterations", "iteration", "episodes", "seconds", "minutes", "decisions")
 """Criteria that grow from 0; metrics may be anything."""
 
 

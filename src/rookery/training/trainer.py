@@ -177,7 +177,7 @@ class Trainer(Run):
     def _learn(self, name: str, rollouts: Mapping[str, Rollout]) -> Row:
         """One update of one policy; its observation statistics move afterwards, and only here."""
         learner = self.learners[name]
-        learner.env_steps, learner.horizon = self.env_steps, self.horizon
+        self.tell_time(name, rollouts[name])
         rollout = self.staging.send_rollout(rollouts[name])
         with self.timers["training_step"], threads_for(learner, self.threads[name]):
             row = learner.training_step(learner.before_targets(rollout, rollouts))
@@ -387,7 +387,7 @@ class Trainer(Run):
     def _store(self, name: str, rollout: Rollout, progress: Progress) -> None:
         """Keeps what a policy has played, without learning from it."""
         learner, rollout = self.learners[name], self.staging.send_rollout(rollout)
-        learner.env_steps, learner.horizon = self.env_steps, self.horizon
+        self.tell_time(name, rollout)
         self.replays[name].store(rollout)
         learner.explore()
         self.count_learned(name, rollout)

@@ -82,6 +82,8 @@ OTHER = {
     "model.attention_use_n_prev_rewards": 1,
     "exploration_config.random_timesteps": 50_000,
     "exploration_config.epsilon_schedule": [[0, 1.0], [100, 0.5]],
+    "exploration_config.feature_net_config": {"fcnet_hiddens": [8]},
+    "exploration_config.forward_net_hiddens": [8],
     "exploration_config.scale_schedule": [[0, 1.0], [100, 0.5]],
 }
 """Another value of keys whose default does not show what one would be."""

@@ -215,8 +215,8 @@ def test_bad_parts_are_named():
         build_policy_class("Mine", "torch", loss_fn=score, make_model=score, make_model_and_action_dist=score)
     with pytest.raises(ConfigError, match="its model is a Linear"):
         made(build_policy_class("Mine", "torch", loss_fn=score, make_model=lambda *given: torch.nn.Linear(3, 2)))
-    with pytest.raises(ConfigError, match="exploration_config.type = 'EpsilonGreedy'"):
-        made(build_policy_class("Mine", "torch", loss_fn=score), exploration_config={"type": "EpsilonGreedy"})
+    with pytest.raises(ConfigError, match="exploration_config.type = 'Curiosity'"):
+        made(build_policy_class("Mine", "torch", loss_fn=score), exploration_config={"type": "Curiosity"})
     with pytest.raises(ConfigError, match="TensorFlow's graph"):
         build_tf_policy("Mine", loss_fn=score, gradients_fn=score)
 

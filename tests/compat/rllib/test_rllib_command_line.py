@@ -92,7 +92,7 @@ def test_a_file_of_tuned_examples_is_run(results, tmp_path):
         (["--env", "X"], "--run is missing"),
         (["--run", "climb"], "--env is missing"),
         (["--run", "climb", "--env", "X", "--upload-dir", "s3://x"], "cloud storage"),
-        (["--run", "climb", "--env", "X", "--ray-address", "1.2.3.4"], "leave it out"),
+        (["--run", "climb", "--env", "X", "--ray-address", "127.0.0.1:1"], "a cluster needs Ray|no cluster was joined"),
         (["--run", "climb", "--env", "no_such_module.Env"], "no module"),
         (["-f", "none.yaml"], "cannot be read"),
         (["--run", "climb", "--env", "X", "--scheduler", "hyperbandd"], "did you mean"),

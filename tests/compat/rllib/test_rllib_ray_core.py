@@ -1,6 +1,8 @@
 """ray itself, in this process: objects, tasks, actors, pools; and where all names of ray and ray.tune stand."""
 
 import asyncio
+import pickle
+import sys
 from functools import reduce
 from importlib import import_module
 
@@ -10,7 +12,7 @@ import pytest
 from rookery.compat.rllib import ray_core as ray
 from rookery.compat.rllib import ray_exceptions as exceptions
 from rookery.compat.rllib.names import tune as names
-from rookery.compat.rllib.tuning import experiment
+from rookery.compat.rllib.tuning import experiment, session, space
 from rookery.core.errors import ConfigError
 
 
@@ -45,15 +47,36 @@ def test_local_mode_keeps_trials_here():
     assert not experiment._Machine.local_mode
 
 
-def test_a_cluster_is_refused_with_what_to_use(monkeypatch):
-    for call in (lambda: ray.init(address="auto"), lambda: ray.init("1.2.3.4:6379"), lambda: ray.client("1.2.3.4")):
-        with pytest.raises(ConfigError, match=r"tune\.workers=ray"):
+def test_without_ray_a_cluster_is_refused_with_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    calls = (
+        lambda: ray.init(address="auto"),
+        lambda: ray.init("1.2.3.4:6379"),
+        lambda: ray.client("1.2.3.4:10001").connect(),
+        lambda: ray.connect("1.2.3.4:10001"),
+    )
+    for call in calls:
+        with pytest.raises(ConfigError, match=r"rookery\[ray\]"):
             call()
     assert not ray.is_initialized()
     monkeypatch.setenv("RAY_ADDRESS", "1.2.3.4:6379")
     with pytest.raises(ConfigError, match=r"1\.2\.3\.4"):
         ray.init()
     ray.init(address="local")
+
+
+def test_trials_stay_where_the_actors_are_that_they_may_ask(tmp_path):
+    ray.init(num_cpus=2)
+    actor = ray.remote(Counter).options(name="counter").remote()
+    assert experiment._Machine.actors() == ["counter"]
+    with pytest.raises(TypeError, match="lives in the script's process"):
+        pickle.dumps(actor)
+
+    def asks(config):
+        session.report(count=len(ray.get(ray.get_actor("counter").add.remote(config["x"]))))
+
+    analysis = experiment.run(asks, config={"x": space.grid_search([1, 2])}, local_dir=str(tmp_path), verbose=0)
+    assert sorted(trial.last_result["count"] for trial in analysis.trials) == [2, 3]
 
 
 def test_what_is_put_is_a_copy():

@@ -22,6 +22,10 @@ CHANGEABLE = {"advantages": "advantage", "value_targets": "value_target", "actio
 """Columns with targets that may be changed, and the fields of ours that they are."""
 
 
+UNCUT = 2**31
+"""Decisions after which a trajectory is cut that is cut nowhere."""
+
+
 class Piece:
     """Rows of a rollout that follow each other in one episode of one agent.
 
@@ -115,8 +119,10 @@ class LearnHook(BatchHook):
     MOMENTS = ("on_postprocess_trajectory", "on_sample_end", "on_learn_on_batch")
 
     def __init__(self, trainer: Any, name: str, cut_after: int | None = None) -> None:
-        self.trainer, self.name, self.cut_after = trainer, name, cut_after
         self._wanted = {moment: overrides(trainer.callbacks, moment) for moment in self.MOMENTS}
+        if cut_after is None and trainer.is_multi_agent and self._wanted["on_postprocess_trajectory"]:
+            cut_after = UNCUT  # callbacks see what the others have played
+        self.trainer, self.name, self.cut_after = trainer, name, cut_after
         self._rollout: Rollout | None = None
         self.rollouts: Mapping[str, Rollout] = {}
         """What all policies have played that learn now."""
@@ -124,6 +130,7 @@ class LearnHook(BatchHook):
         """The trajectories of this policy among them, as it has played them."""
         self.at: dict[tuple[int, tuple[int, int]], list[Trajectory]] = {}
         """The same by copy of the environment and place."""
+        self._beginning: dict[int, Trajectory] = {}
         self._slots: Slots = {}
         self.reported: dict[str, Any] = {}
         """What callbacks have put into `result` of the last batch."""
@@ -141,7 +148,7 @@ class LearnHook(BatchHook):
         elif self.cut_after is not None:
             reading = Reading(self._policy.preprocess)
             self.pieces = trajectories(rollout, reading, self.cut_after, self._slots, self.lane_of)
-        self.at = {}
+        self.at, self._beginning = {}, {int(piece.rows[0]): piece for piece in self.pieces}
         for piece in self.pieces:
             self.at.setdefault((self.lane_of(piece.slot), piece.place), []).append(piece)
 
@@ -231,8 +238,10 @@ class LearnHook(BatchHook):
         every = np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
         place[every] = np.arange(len(every))
         fields: dict[str, Any] = {name: getattr(data, name).clone() for name in CHANGEABLE.values()}
+        obs = {path: leaf.clone() for path, leaf in data.obs.items()}
         for piece in pieces_of(rollout):
             batch = columns_of(rollout, piece.rows, self._policy)
+            seen = batch["obs"].copy()
             at = torch.from_numpy(place[piece.rows])
             for column, name in CHANGEABLE.items():
                 batch[column] = fields[name][at].cpu().numpy().reshape(len(piece.rows), -1)[:, 0]
@@ -240,12 +249,18 @@ class LearnHook(BatchHook):
             for column, name in CHANGEABLE.items():
                 given = torch.as_tensor(np.asarray(batch[column]), dtype=fields[name].dtype)
                 fields[name][at] = given.reshape(fields[name][at].shape)
+            if not np.array_equal(seen, batch["obs"]):
+                for path, leaf in self._policy.rows.restore(np.asarray(batch["obs"], np.float32)).items():
+                    obs[path][at] = torch.as_tensor(leaf, dtype=obs[path].dtype).reshape(obs[path][at].shape)
+                fields["obs"] = obs
         return replace(data, **fields)
 
     def _tell_of(self, piece: Piece, batch: SampleBatch) -> None:
         """Calls `on_postprocess_trajectory` about a piece."""
         agent, episode = self.who(piece.slot, piece.ended)
-        self.tell(agent, episode, batch, {agent: (self._policy, batch.copy())})
+        played = self._beginning.get(int(piece.rows[0]))
+        others = {} if played is None else self.beside(played)
+        self.tell(agent, episode, batch, {agent: (self._policy, batch.copy()), **others})
 
     def tell(self, agent: Any, episode: Any, batch: SampleBatch, originals: Mapping[Any, Any]) -> None:
         """Calls `on_postprocess_trajectory`, if anybody listens.

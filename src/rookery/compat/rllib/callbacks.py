@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from rookery.compat.rllib.episodes import MultiAgentEpisode
+from rookery.compat.rllib.explorations import Exploration
+from rookery.compat.rllib.policy_exploration import own_exploration
 from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError, nearest
 from rookery.rollout.hooks import Episode
@@ -172,6 +174,8 @@ class EpisodeBook:
         self.ended: list[MultiAgentEpisode] = []
         self.waits = overrides(callbacks, "on_postprocess_trajectory")
         """Whether somebody asks for the episodes of pieces."""
+        self.explores = any(map(own_exploration, trainer.policy_configs.values()))
+        """Whether explorations of the script are told of episodes."""
         self._untold: dict[tuple[int, Any], deque[MultiAgentEpisode]] = {}
         """By copy and agent, episodes that have ended and whose last piece nobody was told of yet."""
         self._told: dict[int, set[Any]] = {}
@@ -179,9 +183,12 @@ class EpisodeBook:
 
     def listeners(self) -> list[Callback]:
         """Returns what hears of episodes: at their ends always, at other moments where callbacks want it."""
-        found: list[Callback] = [_EndListener(self)]
+        found: list[Callback] = [_ExplorationListener(self)] if self.explores else []
+        found.append(_EndListener(self))
         if overrides(self.callbacks, "on_episode_step"):
             found.append(_StepListener(self))
+        elif self.trainer.env_maker.rewritten:
+            found.append(_Follower(self))
         if overrides(self.callbacks, "on_episode_start"):
             found.append(_StartListener(self))
         return found
@@ -264,7 +271,9 @@ class EpisodeBook:
             with suppress(EncodingError):
                 encode(noted)
                 running[lane] = copy.deepcopy(noted)
-        return {"running": running, "assigned": copy.deepcopy(self.trainer.assigned)}
+        state = {"running": running, "assigned": copy.deepcopy(self.trainer.assigned)}
+        explorers = self.trainer.explorers
+        return {**state, "explorations": {name: each.state() for name, each in explorers.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` returned."""
@@ -274,6 +283,10 @@ class EpisodeBook:
             episode = self._begun(lane, max(self.trainer.assigned.get(lane, {0: None})))
             for name, value in noted.items():
                 setattr(episode, name, value)
+        explorers = self.trainer.explorers
+        for name, known in state.get("explorations", {}).items():
+            if name in explorers:
+                explorers[name].load(known)
 
 
 class _StartListener(Callback):
@@ -281,7 +294,8 @@ class _StartListener(Callback):
         self.book = book
 
     def on_episode_start(self, episode: Episode) -> None:
-        self.book.running.pop(episode.lane, None)
+        if not self.book.explores:  # else it has begun already
+            self.book.running.pop(episode.lane, None)
         self.book.tell("on_episode_start", self.book.of(episode), policies=self.book.trainer.policy_facades)
 
 
@@ -291,6 +305,14 @@ class _StepListener(Callback):
 
     def on_episode_step(self, episode: Episode) -> None:
         self.book.tell("on_episode_step", self.book.of(episode))
+
+
+class _Follower(Callback):
+    def __init__(self, book: EpisodeBook) -> None:
+        self.book = book
+
+    def on_episode_step(self, episode: Episode) -> None:
+        self.book.of(episode)
 
 
 class _EndListener(Callback):
@@ -306,3 +328,32 @@ class _EndListener(Callback):
         if self.tells:
             book.tell("on_episode_end", known, policies=book.trainer.policy_facades)
         book.end(known)
+
+
+class _ExplorationListener(Callback):
+    """Tells explorations of the starts and ends of episodes.
+
+    Args:
+        book: The episodes, as callbacks know them.
+    """
+
+    def __init__(self, book: Any) -> None:
+        self.book = book
+
+    def on_episode_start(self, episode: Episode) -> None:
+        """Tells of the start of an episode, before callbacks hear of it."""
+        self.book.running.pop(episode.lane, None)
+        self._tell("on_episode_start", episode)
+
+    def on_episode_end(self, episode: Episode) -> None:
+        """Tells of the end of an episode."""
+        self._tell("on_episode_end", episode)
+
+    def _tell(self, moment: str, episode: Episode) -> None:
+        trainer = self.book.trainer
+        known = self.book.of(episode)
+        for policy in trainer.policy_facades.values():
+            exploration = getattr(policy, "exploration", None)
+            if isinstance(exploration, Exploration):
+                environment = trainer.workers.local_worker().base_env
+                getattr(exploration, moment)(policy, environment=environment, episode=known)

@@ -282,13 +282,17 @@ class ModelCatalog:
             config["num_framestacks"] = 0  # frames are stacked by the environment, as `framestack` had it
         custom = custom_model(config)
         made: Any = custom or default_model or default_network(obs_space, config)
-        further = {**model_kwargs, **(config.get("custom_model_config") or {})} if custom else model_kwargs
+        told = (config.get("custom_model_config") or {}) if custom else {}
+        further = {**model_kwargs, **told}
         if _is_plain(made):
             _with_memory(made, config)
             if model_interface is not None:
                 raise ConfigError(f"model {made.__name__}: is no ModelV2, on which {model_interface.__name__} stands")
             named = _named(made, name)
             return _checked(made(obs_space, action_space, num_outputs, **named, **further), made)
+        if model_interface is not None:
+            told = _accepted(made, told, getattr(made, "__name__", "custom_model"))
+            further = {**model_kwargs, **told}
         made = _on_top(model_interface, made)
         accepted = _accepted(made, further, getattr(made, "__name__", "custom_model"))
         made = _with_memory(made, config)

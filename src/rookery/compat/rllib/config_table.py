@@ -85,7 +85,7 @@ R = "algorithm.replay."
 ONE_PROCESS = "sampling and learning share this process, and helpers are chosen by a short measurement"
 TENSORFLOW = "networks are torch's, whatever framework is named"
 NO_RAY = "nothing is scheduled on a cluster here"
-OFFLINE = "it says how recorded experience is read or written, which input and output decide"
+OFFLINE = "it says how recorded experience is read, and nothing is read here"
 
 SAMPLING = [
     *by(f.lanes, "num_workers num_envs_per_worker", "sampling.num_envs",
@@ -163,7 +163,7 @@ EVALUATION = [
         "Episodes of an evaluation, and whether their actions are drawn."),
     kept("evaluation_config", "Keys that differ while policies are evaluated, such as env_config."),
     kept("custom_eval_function", "A function (trainer, workers) that evaluates instead."),
-    *ignored("evaluation_num_workers", "evaluation has copies of its own in this process; it starts with the interval"),
+    kept("evaluation_num_workers", "Workers that a custom_eval_function gets; above 0 it sets an interval of 1."),
     *ignored("evaluation_parallel_to_training", "an evaluation comes between two iterations"),
     *ignored("in_evaluation", "it marks their workers; nothing reads it here"),
 ]  # fmt: skip
@@ -179,9 +179,11 @@ REPORTING = [
     *refused("extra_python_environs_for_driver extra_python_environs_for_worker",
              "there are no other processes to start: set the variables before this one starts"),
     *refused("input", "experience is played here; rookery learn RUN learns from a replay that was recorded"),
-    *refused("output", "write batches from on_postprocess_trajectory with a JsonWriter, or use rookery replay export"),
-    *ignored("input_evaluation postprocess_inputs shuffle_buffer_size output_compress_columns output_max_file_size",
-             OFFLINE),
+    kept("output", "A directory, or 'logdir', that what is played is written to, in lines of JSON; or a function of an "
+         "IOContext that gives an OutputWriter."),
+    kept("output_compress_columns", "Columns that are packed there."),
+    kept("output_max_file_size", "Bytes after which another file begins there."),
+    *ignored("input_evaluation postprocess_inputs shuffle_buffer_size", OFFLINE),
 ]  # fmt: skip
 
 MULTIAGENT = [
@@ -191,7 +193,8 @@ MULTIAGENT = [
     kept("multiagent.policies_to_train", "Policies that learn; None = all. A function is asked once for each."),
     *by(f.lanes, "multiagent.count_steps_by", f"{A}batch_size",
         "env_steps or agent_steps: what train_batch_size counts."),
-    *refused("multiagent.observation_fn", "let the environment return what each policy is to see"),
+    kept("multiagent.observation_fn", "A function (agent_obs, worker, base_env, policies, episode) that rewrites what "
+         "the agents see in each step."),
     *refused("multiagent.replay_mode", "each policy replays its own decisions; use 'independent'"),
 ]  # fmt: skip
 
@@ -324,11 +327,18 @@ CRITIC_KEYS = [
 ]  # fmt: skip
 
 
+CURIOSITY = {
+    "eta": "strength", "lr": "lr", "beta": "forward_share", "feature_dim": "num_features",
+    "forward_net_hiddens": "hidden", "feature_net_config": "model.hidden model.activation",
+}  # fmt: skip
+"""Keys of the exploration by curiosity, and the settings of the signal that they are."""
+
+
 def _exploration() -> list[Row]:
     """Rows of every key of every type of exploration, by kind of algorithm."""
     rows: list[Row] = []
     kinds = (
-        ((*f.ON_POLICY, "PG"), f.drawn_exploration, ("StochasticSampling",), ""),
+        ((*f.ON_POLICY, "PG"), f.drawn_exploration, ("StochasticSampling", "Curiosity"), ""),
         (f.Q_KIND, f.q_exploration, ("EpsilonGreedy", "SoftQ", "StochasticSampling", "Random", "ParameterNoise"),
          f"{X}kind {X}epsilon {X}temperature"),
         (("SAC",), f.critic_exploration, ("StochasticSampling",), f"{A}learning_starts"),
@@ -344,6 +354,12 @@ def _exploration() -> list[Row]:
                     rows += refused(key, "noise adapts until actions differ as wanted; leave it out", only)
                 elif name == "random_timesteps" and function in (f.drawn_exploration,):
                     rows += refused(key, "what is learned from is the policy's own play; use 0", only)
+                elif kind == "Curiosity" and name in CURIOSITY:
+                    there = " ".join(f"{A}signals.curiosity.{path}" for path in CURIOSITY[name].split())
+                    rows += by(function, key, there, "The reward for surprise, a signal with values of its own.", only)
+                elif kind == "Curiosity":
+                    why = "both models have one hidden layer, with relu; leave it out"
+                    rows += refused(key, why, only, fine=f.CURIOSITY_FINE[name])
                 elif kind == "StochasticSampling" and function is f.q_exploration:
                     rows += refused(key, "random play ends with learning_starts; use 0", only)
                 else:

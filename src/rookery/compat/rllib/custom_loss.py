@@ -37,13 +37,14 @@ def add_custom_loss(learner: Algorithm[Any]) -> None:
         return
     if type(network.model).custom_loss is ModelV2.custom_loss:
         return
-    loss = getattr(learner, "loss", None)
+    holder: Any = getattr(learner, "estimate", learner)  # which has the loss of those that learn values of actions
+    loss = getattr(holder, "loss", None)
     if loss is None:
         raise ConfigError(
-            f"model {type(network.model).__name__}: custom_loss stands on the loss of PPO, A2C and PG, and not on that "
-            f"of {type(learner).__name__}; derive an algorithm of your own (rookery.extend.Algorithm)"
+            f"model {type(network.model).__name__}: custom_loss stands on the loss of PPO, A2C, PG and DQN, and not on "
+            f"that of {type(learner).__name__}; derive an algorithm of your own (rookery.extend.Algorithm)"
         )
-    learner.loss = with_custom_loss(loss, network)  # type: ignore[attr-defined]
+    holder.loss = with_custom_loss(loss, network)
 
 
 def with_custom_loss(loss: Loss, network: ScriptNetwork) -> Loss:

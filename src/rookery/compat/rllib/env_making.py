@@ -13,6 +13,7 @@ import rookery.compat.rllib.gym_registry as gym
 from rookery.compat.rllib.envs import EnvContext, VectorEnv, vector_maker
 from rookery.compat.rllib.external_env import ExternalEnv, as_stepped
 from rookery.compat.rllib.notices import say_once
+from rookery.compat.rllib.observing import Observed, Rewrite
 from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
 from rookery.compat.rllib.old_ids import Todays, todays
 from rookery.compat.rllib.tuning.registry import registered_env
@@ -70,19 +71,25 @@ class EnvMaker:
         env: A class, a registered name, or an id of gym.
         config: The settings (``env_config``).
         num_workers: Workers that the configuration asks for, which environments are told.
+        rewritten: Whether a function rewrites observations (``observation_fn``).
 
     Attributes:
+        rewrite: That function, once there is a trainer.
         name: What the environment is called.
         made: The script's own objects that were made in this process.
         spaces: Spaces that a configuration gives to policies.
         mapping: Agent to policy, where there are several.
+        worker_index: Number of the worker that environments are told; None = 1, or 0 where no workers are asked for.
     """
 
-    def __init__(self, env: Any, config: Mapping[str, Any], num_workers: int = 0) -> None:
+    def __init__(self, env: Any, config: Mapping[str, Any], num_workers: int = 0, rewritten: bool = False) -> None:
         self.creator = creator_of(env)
         self.name = env_name(env)
         self.config, self.num_workers = dict(config), num_workers
+        self.worker_index: int | None = None
         self.made: list[Any] = []
+        self.rewritten = rewritten
+        self.rewrite: Rewrite | None = None
         self.spaces: Spaces = {}
         self.mapping: Callable[[Any, Any], str] | None = None
         self._spare: list[Any] = []
@@ -100,8 +107,12 @@ class EnvMaker:
         """Returns a copy in the form that Rookery takes, perhaps with other settings."""
         made = self.own(config)
         if isinstance(made, VectorEnv):
+            if self.rewritten:
+                raise ConfigError("rllib config: multiagent.observation_fn: a VectorEnv has no agents; leave it out")
             return made
         given = as_stepped(made) if isinstance(made, ExternalEnv) else adapted(made, self.spaces_of)
+        if self.rewritten:
+            given = Observed(given, self, len(self.made) - 1)
         self._own[id(given)] = made
         return given
 
@@ -119,11 +130,15 @@ class EnvMaker:
     def own(self, config: Mapping[str, Any] | None = None) -> Any:
         """Returns a copy as the script makes it."""
         given = self.config if config is None else config
-        worker = int(self.num_workers > 0)
-        context = EnvContext(given, worker_index=worker, vector_index=len(self.made), num_workers=self.num_workers)
-        made = self.creator(context)
+        made = self.creator(self.context(len(self.made), given))
         self.made.append(made)
         return made
+
+    def context(self, number: int, config: Mapping[str, Any] | None = None) -> EnvContext:
+        """Returns the settings of a copy, with which worker it is said to be of."""
+        worker = int(self.num_workers > 0) if self.worker_index is None else self.worker_index
+        given = self.config if config is None else config
+        return EnvContext(given, worker_index=worker, vector_index=number, num_workers=self.num_workers)
 
     def first(self) -> Any:
         """Returns the first copy, which the next call gives away."""

@@ -283,7 +283,8 @@ class _FolderLoader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         vars(module)["__builtins__"] = script_builtins()
-        cloudpickle.register_pickle_by_value(module)
+        for pickling in _picklings:
+            pickling.register_pickle_by_value(module)
         super().exec_module(module)
 
 
@@ -341,16 +342,30 @@ def show_names_in(folder: str | os.PathLike[str], first: bool = True) -> None:
         sys.meta_path.insert(at, _folder_finder)
     if first and place not in sys.path:
         sys.path.insert(0, place)
-    _carry_names_along()
+    carry_names_along(cloudpickle)
+    if (of_ray := sys.modules.get("ray.cloudpickle")) is not None:
+        carry_names_along(of_ray)
 
 
 # -- code of scripts in other processes --------------------------------------------------------------------------------
 
 
-@cache
-def _carry_names_along() -> None:
-    """Sees to it that functions of scripts which cloudpickle takes apart see the names where they are put together."""
-    reduce_function = cloudpickle.Pickler._dynamic_function_reduce
+_picklings: list[Any] = []
+"""Modules with the functions of cloudpickle that carry what scripts define by value."""
+
+
+def carry_names_along(pickling: Any) -> None:
+    """Sees to it that functions of scripts which cloudpickle takes apart see the names where they are put together.
+
+    Args:
+        pickling: The module ``cloudpickle``, or the one that Ray has of its own.
+    """
+    if pickling in _picklings:
+        return
+    for name in _picklings[0].list_registry_pickle_by_value() if _picklings else ():
+        pickling.register_pickle_by_value(sys.modules[name])
+    _picklings.append(pickling)
+    reduce_function = pickling.Pickler._dynamic_function_reduce
 
     def reduced(pickler: Any, function: FunctionType) -> tuple[Any, ...]:
         taken: tuple[Any, ...] = reduce_function(pickler, function)
@@ -360,7 +375,7 @@ def _carry_names_along() -> None:
         folders = tuple(sorted(_folder_finder.folders))
         return (partial(_put_together, folders), arguments, (refill, state), *items, _refilled)
 
-    cloudpickle.Pickler._dynamic_function_reduce = reduced
+    pickling.Pickler._dynamic_function_reduce = reduced
 
 
 def _put_together(folders: Iterable[str], code: Any, namespace: dict[str, Any], *rest: Any) -> FunctionType:

@@ -95,14 +95,14 @@ def _constructor(cls: Any, kind: Any) -> Any:
     if isinstance(kind, str):
         module, _, name = kind.rpartition(".")
         module = module or getattr(cls, "__module__", "")
-        if module and (made := _imported(module, name)) is not None:
+        if module and (made := imported(module, name)) is not None:
             return made
     within = f", or a name in {cls.__module__}" if isinstance(cls, type) else ""
     raise ConfigError(f"from_config: {kind!r} is neither a class nor an import path 'my.module.MyClass'{within}")
 
 
-def _imported(module: str, name: str) -> Any:
-    """What a module has under a name, of those of 2021 too; None if there is nothing."""
+def imported(module: str, name: str) -> Any:
+    """Returns what a module has under a name, of those of 2021 too; None if there is nothing."""
     from rookery.compat.rllib import finder
 
     try:

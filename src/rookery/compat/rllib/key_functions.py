@@ -18,6 +18,7 @@ import torch
 from rookery.compat.rllib.default_networks import FUNCTIONS
 from rookery.compat.rllib.defaults import DEPRECATED_VALUE
 from rookery.compat.rllib.episode_ends import EndlessTask, Horizon
+from rookery.compat.rllib.policy_exploration import own_exploration
 from rookery.core.errors import nearest
 from rookery.core.processor import usable_cores
 from rookery.core.schedules import Linear, Piecewise
@@ -523,7 +524,9 @@ def q_exploration(reader: Reader) -> Values:
         f"{path}temperature": 1.0,
         f"{path}noisy_std": reader.number("sigma0") if reader.algorithm != "SimpleQ" else 0.5,
     }
-    if kind == "EpsilonGreedy":
+    if kind == OWN_EXPLORATION:
+        pass  # it is asked, and nothing else tries anything out
+    elif kind == "EpsilonGreedy":
         values[f"{path}epsilon"] = epsilon(reader)
     elif kind in ("SoftQ", "StochasticSampling"):
         values[f"{path}kind"] = "boltzmann"
@@ -538,6 +541,9 @@ def q_exploration(reader: Reader) -> Values:
             reader.refuse("noisy", "and exploration_config.type = 'ParameterNoise': leave one of them out")
     else:
         refuse_exploration(reader, kind, "EpsilonGreedy, SoftQ, ParameterNoise, or noisy = True")
+    if noisy and reader.get("model.custom_model") is not None:
+        reader.refuse("noisy", "a custom_model puts values of actions out by layers of its own; use EpsilonGreedy, "
+                      "SoftQ or ParameterNoise")  # fmt: skip
     if noisy:
         values[f"{path}kind"] = "noisy"
     if not reader.get("explore"):
@@ -588,16 +594,29 @@ EXPLORATION_DEFAULTS: dict[str, dict[str, Any]] = {
         "random_timesteps": 1000, "ou_theta": 0.15, "ou_sigma": 0.2, "ou_base_scale": 0.1, "initial_scale": 1.0,
         "final_scale": 0.02, "scale_timesteps": 10_000, "scale_schedule": None,
     },
+    "Curiosity": {
+        "eta": 1.0, "lr": 1e-3, "beta": 0.2, "feature_dim": 288, "feature_net_config": None,
+        "inverse_net_hiddens": (256,), "inverse_net_activation": "relu", "forward_net_hiddens": (256,),
+        "forward_net_activation": "relu", "sub_exploration": None,
+    },
     "ParameterNoise": {"initial_stddev": 1.0, "random_timesteps": 10_000, "sub_exploration": None},
 }  # fmt: skip
 """Keys of each type of exploration with what they are where nobody sets them."""
+
+CURIOSITY_FINE: dict[str, tuple[Any, ...]] = {
+    "inverse_net_hiddens": ((256,), [256]),
+    "inverse_net_activation": ("relu",),
+    "forward_net_activation": ("relu",),
+    "sub_exploration": (None, {"type": "StochasticSampling"}, "StochasticSampling"),
+}
+"""What some of its keys may be."""
 
 GONE_EXPLORATIONS: dict[str, str] = {
     "PerWorkerEpsilonGreedy": "all copies of the environment explore alike here; use EpsilonGreedy",
     "PerWorkerGaussianNoise": "all copies of the environment explore alike here; use GaussianNoise",
     "PerWorkerOrnsteinUhlenbeckNoise": "all copies of the environment explore alike here; use OrnsteinUhlenbeckNoise",
-    "Curiosity": "there is no reward for surprise yet; add one in a wrapper around the environment",
-    "RE3": "there is no reward for novelty yet; add one in a wrapper around the environment",
+    "RE3": "novelty is rewarded by random network distillation here (algorithm.signals.rnd of a rookery.Trainer); use "
+    "Curiosity, or add a reward in postprocess_trajectory of an Exploration of your own",
     "SlateEpsilonGreedy": "there are no slates; use EpsilonGreedy",
     "SlateSoftQ": "there are no slates; use SoftQ",
     "ThompsonSampling": "there are no bandits",
@@ -606,8 +625,14 @@ GONE_EXPLORATIONS: dict[str, str] = {
 """Types of exploration that are not here, and what to use."""
 
 
+OWN_EXPLORATION = "a class of the script"
+"""The type of exploration where the script has written it."""
+
+
 def exploration_type(reader: Reader) -> str:
     """Gives the type of exploration by its bare name."""
+    if own_exploration(reader.config) is not None:
+        return OWN_EXPLORATION
     kind = reader.get("exploration_config.type")
     name = getattr(kind, "__name__", None) or str(kind or "StochasticSampling")
     return str(name).replace(":", ".").rpartition(".")[2]
@@ -631,11 +656,45 @@ def refuse_exploration(reader: Reader, kind: str, use: str) -> None:
 def drawn_exploration(reader: Reader) -> Values:
     """PPO, A2C and PG draw from their own distribution."""
     kind = exploration_type(reader)
+    if kind == OWN_EXPLORATION:
+        return {}
+    if kind == "Curiosity":
+        return curiosity(reader)
     if kind != "StochasticSampling":
-        refuse_exploration(reader, kind, "StochasticSampling, which draws from the policy's own distribution")
+        refuse_exploration(
+            reader, kind, "StochasticSampling, which draws from the policy's own distribution, or Curiosity"
+        )
     elif exploration_number(reader, "random_timesteps"):
         reader.refuse("exploration_config.random_timesteps", "what is learned from is the policy's own play; use 0")
     return {}
+
+
+def curiosity(reader: Reader) -> Values:
+    """The reward for surprise, which is a signal with values of its own, as PPO and A2C learn it."""
+    path = "algorithm.signals.curiosity."
+
+    def given(name: str) -> Any:
+        value = reader.get(f"exploration_config.{name}")
+        return EXPLORATION_DEFAULTS["Curiosity"][name] if value is None else value
+
+    widths = tuple(given("forward_net_hiddens"))
+    if len(widths) != 1:
+        reader.refuse("exploration_config.forward_net_hiddens", "both models have one hidden layer: give one width")
+        widths = (256,)
+    net = given("feature_net_config") or reader.get("model") or {}
+    if not isinstance(net, Mapping):
+        reader.refuse("exploration_config.feature_net_config", "must be a dict as of model, or None")
+        net = {}
+    return {
+        f"{path}strength": exploration_number(reader, "eta"),
+        f"{path}lr": exploration_number(reader, "lr"),
+        f"{path}forward_share": exploration_number(reader, "beta"),
+        f"{path}num_features": int(exploration_number(reader, "feature_dim")),
+        f"{path}hidden": int(widths[0]),
+        f"{path}scale": False,
+        f"{path}model.hidden": tuple(net.get("fcnet_hiddens", (256, 256))),
+        f"{path}model.activation": str(net.get("fcnet_activation", "tanh")),
+    }
 
 
 def critic_exploration(reader: Reader) -> Values:
@@ -645,7 +704,10 @@ def critic_exploration(reader: Reader) -> Values:
     values: Values = {f"{path}kind": "white", f"{path}theta": 0.15}
     known = {"SAC": ("StochasticSampling",)}.get(reader.algorithm, ("GaussianNoise", "OrnsteinUhlenbeckNoise"))
     if kind not in known:
-        refuse_exploration(reader, kind, " or ".join(known))
+        if kind != OWN_EXPLORATION:
+            refuse_exploration(reader, kind, " or ".join(known))
+        elif reader.algorithm != "SAC":
+            values[f"{path}std"] = 0.0
         return values | {"algorithm.learning_starts": starts}
     values["algorithm.learning_starts"] = max(starts, int(exploration_number(reader, "random_timesteps")))
     if kind == "StochasticSampling":

@@ -128,12 +128,12 @@ def gradient_of(learner: PPO | A2C | Reinforce, data: Any) -> tuple[Tensor, dict
     loss: Any = learner.loss
     means = Means()
     means.add(compute_gradients(learner.forward, loss, data, learner.optimizer, learner.now(), learner.closed_form))
-    return learner.optimizer.flat.grad.clone(), means.result()
+    return learner.optimizer.flat.read_gradient(), means.result()
 
 
 def step_along(learner: PPO | A2C | Reinforce, gradient: Any) -> None:
     """Steps along a gradient ``[W]``, clipped as the settings say."""
     cfg = learner.now()
-    learner.optimizer.flat.grad.copy_(torch.as_tensor(np.asarray(gradient)))
+    learner.optimizer.flat.write_gradient(torch.as_tensor(np.asarray(gradient)))
     apply_gradients(learner.optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
     learner.updates += 1

@@ -201,6 +201,8 @@ class ScriptNetwork(nn.Module):
 
     num_values = 1
     sees_mask = True
+    columns: Mapping[str, Any] = {}
+    """Further columns of the model's input."""
 
     def __init__(
         self,
@@ -278,6 +280,19 @@ class ScriptNetwork(nn.Module):
             rows: ``[N, size]`` preprocessed observations.
             state: What is remembered of each.
         """
+        outputs, after, extras = self.called(rows, state)
+        values = extras.get("vf_preds")
+        if values is None:
+            if not hasattr(self.model, "value_function"):
+                raise ConfigError(f"model {type(self.model).__name__}: its third output has no 'vf_preds', the values")
+            values = self.model.value_function()
+        return outputs, values, after
+
+    def called(self, rows: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor], Mapping[str, Any]]:
+        """Calls the script's model; returns its outputs, the state after, and what else it gives, if it is no ModelV2.
+
+        Arguments are those of `call_model`.
+        """
         lengths = torch.ones(len(rows), dtype=torch.int32)
         # Whoever acts or computes targets needs no gradients: only a loss is computed in training mode.
         learns = self.training and torch.is_grad_enabled() and any(each.requires_grad for each in self.parameters())
@@ -286,8 +301,8 @@ class ScriptNetwork(nn.Module):
         given = SampleBatch({"obs": rows})
         given.is_training = learns
         if self.native:
-            outputs, after = self.model({"obs": rows, "is_training": learns}, list(state), lengths)
-            return outputs, self.model.value_function(), after
+            outputs, after = self.model({**self.columns, "obs": rows, "is_training": learns}, list(state), lengths)
+            return outputs, after, {}
         if state:  # models that are no ModelV2 find their memory among the columns
             given |= {f"state_in_{number}": part for number, part in enumerate(state)}
             given["seq_lens"] = lengths
@@ -298,25 +313,22 @@ class ScriptNetwork(nn.Module):
                 "{'vf_preds': values})"
             )
         outputs, after, extras = (*called, {})[:3]
-        values = extras.get("vf_preds")
-        if values is None:
-            if not hasattr(self.model, "value_function"):
-                raise ConfigError(f"model {type(self.model).__name__}: its third output has no 'vf_preds', the values")
-            values = self.model.value_function()
-        return outputs, values, list(after)
+        return outputs, list(after), extras
 
     def forward(self, obs: Any, memory: Any = None) -> Any:
-        """Outputs ``[N, num_outputs]`` and values ``[N]`` of observations as our networks get them."""
+        """Outputs ``[N, num_outputs]`` and values ``[N]`` of observations as our networks get them; outputs alone, if
+        there are no values.
+        """
         tree: dict[str, Any] = {}
         _leaves(self._given[0], obs, "", tree)
         rows = self.latest_rows = self.rows.rows(tree)
         if memory is None:
             outputs, values, _ = self.call_model(rows.float(), ())
-            return outputs, values.reshape(-1)
+            return (outputs, values.reshape(-1)) if self.num_values else outputs
         parts = [memory] if isinstance(memory, Tensor) else list(memory)
         outputs, values, after = self.call_model(rows.float(), parts)
         shaped = (part.reshape(len(rows), *initial.shape) for part, initial in zip(after, self.states, strict=True))
-        return (outputs, values.reshape(-1)), tuple(shaped)
+        return ((outputs, values.reshape(-1)) if self.num_values else outputs), tuple(shaped)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptNetwork:
         """A copy with a model made anew and the same weights: models of scripts cannot always be copied."""

@@ -354,6 +354,7 @@ class DQNTorchModel(TorchModelV2, nn.Module):
         v_max: The highest one.
         sigma0: First size of the noise.
         add_layer_norm: Whether each of these layers is normalized.
+        **custom: What a model that is put on it is told besides, by ``custom_model_config``.
     """
 
     def __init__(
@@ -373,9 +374,10 @@ class DQNTorchModel(TorchModelV2, nn.Module):
         v_max: float = 10.0,
         sigma0: float = 0.5,
         add_layer_norm: bool = False,
+        **custom: Any,
     ) -> None:
         nn.Module.__init__(self)
-        super().__init__(obs_space, action_space, num_outputs, model_config, name)  # of the model it is put on
+        super().__init__(obs_space, action_space, num_outputs, model_config, name, **custom)  # of what is put on it
         self.dueling, self.num_atoms = dueling, num_atoms
         self.v_min, self.v_max, self.sigma0 = v_min, v_max, sigma0
 

@@ -329,7 +329,12 @@ class LearnedPolicy(Policy):
         self.rows = RowPreprocessor(self.raw_observation_space, config.get("model"))
         super().__init__(self.rows.observation_space, policy.action_spec.space, config)
         self.dist_class, _ = ModelCatalog.get_action_dist(self.action_space, config.get("model"))
-        self.exploration: Any = None
+
+    @property
+    def exploration(self) -> Any:
+        """The script's exploration; None where actions are tried out as settings say."""
+        explorer = getattr(self.actor, "explorer", None)
+        return None if explorer is None else explorer.exploration
 
     @property
     def actor(self) -> Actor:
@@ -546,11 +551,15 @@ class LearnedPolicy(Policy):
 
     def get_exploration_info(self) -> dict[str, Any]:
         """Returns how actions are tried out, in numbers."""
+        if self.exploration is not None:
+            return dict(self.exploration.get_info())
         row = self._trainer.last_learning.get(self._name, {})
         known = {"epsilon": "cur_epsilon", "temperature": "cur_temperature", "std": "cur_scale"}
         return {known[name]: value for name, value in row.items() if name in known}
 
-    get_exploration_state = get_exploration_info
+    def get_exploration_state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps of the script's exploration; else as `get_exploration_info`."""
+        return self.get_exploration_info() if self.exploration is None else dict(self.exploration.get_state())
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
         """Writes the policy: a directory that ``rookery.load_policy`` reads."""

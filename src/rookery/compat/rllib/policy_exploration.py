@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from rookery.compat.rllib.from_config import from_config
-from rookery.core.errors import ConfigError
+from rookery.compat.rllib.from_config import imported
+from rookery.core.errors import ConfigError, nearest
+
+BUILT_IN = "rookery.compat.rllib.explorations"
+"""The module of the usual kinds of exploration."""
+
+
+def own_exploration(config: Mapping[str, Any]) -> Callable[..., Any] | None:
+    """Returns the class of a script that a configuration names to try actions out; None if it names none.
+
+    Args:
+        config: The configuration, with ``exploration_config``.
+
+    Raises:
+        ConfigError: If an import path leads to nothing.
+    """
+    kind = (config.get("exploration_config") or {}).get("type")
+    if isinstance(kind, str) and "." in kind:
+        module, _, name = kind.replace(":", ".").rpartition(".")
+        if module.startswith("ray.rllib.utils.exploration"):
+            return None
+        found = imported(module, name)
+        if found is None:
+            raise ConfigError(f"rllib config: exploration_config.type = {kind!r}: there is no such class")
+        kind = found
+    return kind if callable(kind) and getattr(kind, "__module__", "") != BUILT_IN else None
 
 
 class Sampling:
@@ -49,16 +74,22 @@ def exploration_of(policy: Any, model: Any) -> Any:
     Raises:
         ConfigError: If it is none that a policy with a way to act of its own can have.
     """
+    from rookery.compat.rllib import explorations  # which needs the distributions, and these the policies
+
     options = dict(policy.config.get("exploration_config") or {})
-    kind = options.pop("type", None)
-    if kind is None or (isinstance(kind, str) and kind.rpartition(".")[2] == "StochasticSampling"):
-        return Sampling()
-    if isinstance(kind, str) and "." not in kind:
-        raise ConfigError(
-            f"exploration_config.type = {kind!r}: a policy with a loss of its own draws actions from its distribution "
-            "(StochasticSampling); write action_sampler_fn, or give a class"
-        )
-    return from_config(
-        None, {"type": kind, **options}, action_space=policy.action_space, framework="torch", model=model,
-        policy_config=policy.config, num_workers=policy.config.get("num_workers", 0), worker_index=0,
+    kind, own = options.pop("type", None), own_exploration(policy.config)
+    if own is None:
+        name = getattr(kind, "__name__", None) or str(kind or "StochasticSampling").replace(":", ".").rpartition(".")[2]
+        if name == "StochasticSampling" and not options.get("random_timesteps"):
+            return Sampling()
+        own = explorations.BUILT_IN.get(name)
+        if own is None:
+            near = nearest(name, list(explorations.BUILT_IN))
+            raise ConfigError(
+                f"exploration_config.type = {kind!r}: a policy with a loss of its own tries actions out by one of "
+                f"{', '.join(explorations.BUILT_IN)}{near}; or write action_sampler_fn, or give a class"
+            )
+    return own(
+        action_space=policy.action_space, framework="torch", model=model, policy_config=policy.config,
+        num_workers=int(policy.config.get("num_workers") or 0), worker_index=0, **options,
     )  # fmt: skip

@@ -95,7 +95,7 @@ class PolicyAdam:
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """Sets all gradients to 0."""
-        self.stepped.flat.grad.zero_()
+        self.stepped.flat.write_gradient(torch.zeros_like(self.stepped.flat.data))
 
     def step(self, closure: Any = None) -> None:
         """Steps along the gradients that are there, unless they are not finite."""

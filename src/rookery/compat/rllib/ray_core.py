@@ -2,7 +2,8 @@
 
 What is put, given to a task or actor, or returned by one is copied, as between processes of Ray; what cannot be copied
 (an environment with a window, a compiled object) is shared, which is all there is within one process. An exception is
-kept, and raised by `get`. There is no cluster: ``address=`` is refused with what to use.
+kept, and raised by `get`. After ``init(address=...)`` the same functions pass everything on to the Ray that is
+installed (`joined_ray`), and so they do in the workers of a cluster.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from rookery.compat.rllib import joined_ray
+from rookery.compat.rllib.joined_ray import joined
 from rookery.compat.rllib.ray_exceptions import RayActorError, RayTaskError
 from rookery.compat.rllib.trainable import node_ip
 from rookery.compat.rllib.tuning.experiment import use_machine
 from rookery.compat.rllib.tuning.reporters import say
-from rookery.core.errors import ConfigError
 from rookery.core.processor import usable_cores
 from rookery.tune.executors.processes import visible_gpus
 
@@ -46,6 +48,8 @@ class _Ray:
         told: Whether the line about this process was printed.
         named: Actors by namespace and name.
         machine: What `init` was told of the machine.
+        namespace: Of the names of actors.
+        info: What Ray tells of a cluster that was joined.
     """
 
     initialized = False
@@ -53,6 +57,7 @@ class _Ray:
     named: dict[tuple[str, str], ActorHandle] = {}
     machine: dict[str, Any] = {}
     namespace = ""
+    info: dict[str, Any] = {}
 
 
 class ClientContext(dict[str, Any]):
@@ -89,7 +94,8 @@ def init(
     """Begins; prints one line.
 
     Args:
-        address: Where a cluster is; None or ``local`` = here.
+        address: Where a cluster is, which needs the extra ``ray``: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``;
+            None = what ``RAY_ADDRESS`` says, else here; ``local`` = here.
         num_cpus: Cores that trials share; None = all there are.
         num_gpus: GPUs as `cluster_resources` shows them; None = those there are.
         resources: Further resources, likewise.
@@ -100,45 +106,37 @@ def init(
 
     Raises:
         RuntimeError: At a second call.
-        ConfigError: If an address is given.
+        ConfigError: If an address is given, and Ray is not installed or no cluster is there.
     """
-    address = address or (os.environ.get("RAY_ADDRESS") if address is None else None)
-    refuse_address("ray.init", address)
-    if _Ray.initialized:
+    if is_initialized():
         if ignore_reinit_error:
             return _context()
         raise RuntimeError(
             "ray.init was called before; call ray.shutdown() first, or ray.init(ignore_reinit_error=True)"
         )
-    _Ray.initialized, _Ray.namespace = True, namespace or ""
-    _Ray.machine = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
-    use_machine(local_mode, num_cpus)
-    if not _Ray.told:
+    address = address or (os.environ.get("RAY_ADDRESS") if address is None else None)
+    if address and address not in HERE:
+        options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "namespace": namespace}
+        _Ray.info = joined_ray.join("ray.init", address, {**options, **others})
+        say(f"ray: tasks, actors and trials run on the Ray cluster at {address}")
+    elif not _Ray.told:
         _Ray.told = True
         say(f"ray: tasks and actors run in this process, in their order; trials share {usable_cores()} cores")
+    _Ray.initialized, _Ray.namespace = True, namespace or ""
+    _Ray.machine = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
+    use_machine(local_mode, num_cpus, actors_here)
     return _context()
-
-
-def refuse_address(what: str, address: str | None) -> None:
-    """Refuses a cluster.
-
-    Raises:
-        ConfigError: If an address is one.
-    """
-    if address and address not in HERE:
-        raise ConfigError(
-            f"{what}(address={address!r}): scripts of 2021 run on one machine here; nothing goes to a cluster; leave "
-            "it out. Trials on a Ray cluster: rookery tune FILE.yaml tune.workers=ray (pip install 'rookery[ray]')"
-        )
 
 
 def _context() -> ClientContext:
     """The facts that Ray returned; those about processes that do not exist are None."""
     ip = node_ip()
-    return ClientContext(
-        node_ip_address=ip, raylet_ip_address=ip, redis_address=None, object_store_address=None,
-        raylet_socket_name=None, webui_url=None, session_dir=None, metrics_export_port=None, node_id=_NODE,
+    elsewhere = (
+        "redis_address", "object_store_address", "raylet_socket_name", "webui_url", "session_dir",
+        "metrics_export_port",
     )  # fmt: skip
+    here = {"node_ip_address": ip, "raylet_ip_address": ip, "node_id": _NODE}
+    return ClientContext({**dict.fromkeys(elsewhere), **here, **_Ray.info})
 
 
 _NODE = secrets.token_hex(28)
@@ -149,25 +147,37 @@ def shutdown(_exiting_interpreter: bool = False) -> None:
     for actor in list(_Ray.named.values()):
         kill(actor)
     _Ray.named.clear()
-    _Ray.initialized, _Ray.machine, _Ray.namespace = False, {}, ""
-    use_machine(False, None)
+    _Ray.initialized, _Ray.machine, _Ray.namespace, _Ray.info = False, {}, "", {}
+    joined_ray.leave()
+    use_machine(False, None, actors_here)
 
 
 def is_initialized() -> bool:
-    """Says whether `init` was called."""
-    return _Ray.initialized
+    """Says whether `init` was called, or this is a worker of a cluster."""
+    return _Ray.initialized or joined() is not None
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
-class ObjectRef:
+class _OrTheirs(type):
+    """Kind of classes that Ray's own objects count as objects of, too."""
+
+    is_theirs: Callable[[Any], bool]
+
+    def __instancecheck__(cls, thing: Any) -> bool:
+        return super().__instancecheck__(thing) or cls.is_theirs(thing)
+
+
+class ObjectRef(metaclass=_OrTheirs):
     """What stands for a value until `get` is called.
 
     Args:
         value: The value.
         error: What is raised in its place.
     """
+
+    is_theirs = staticmethod(joined_ray.is_ref)
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         self._value, self._error = value, error
@@ -222,6 +232,8 @@ def put(value: Any) -> ObjectRef:
     """Keeps a copy of a value."""
     if isinstance(value, ObjectRef):
         raise TypeError("ray.put: takes a value, not what ray.put or a task has returned")
+    if (theirs := joined()) is not None:
+        return theirs.put(value)  # type: ignore[no-any-return]
     return ObjectRef(copied(value))
 
 
@@ -234,10 +246,20 @@ def _value_of(ref: ObjectRef) -> Any:
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     """Returns the value of a reference, or the values of a list of them; raises what their tasks have raised."""
     if isinstance(object_refs, ObjectRef):
-        return _value_of(object_refs)
+        return _values_of([object_refs], timeout)[0]
     if not isinstance(object_refs, list | tuple) or not all(isinstance(ref, ObjectRef) for ref in object_refs):
         raise ValueError("ray.get: takes what ray.put or a .remote() call has returned, or a list of such")
-    return [_value_of(ref) for ref in object_refs]
+    return _values_of(object_refs, timeout)
+
+
+def _values_of(refs: Sequence[ObjectRef], timeout: float | None) -> list[Any]:
+    """The values of references, of which some may be Ray's."""
+    away = [ref for ref in refs if type(ref) is not ObjectRef]
+    if not away:
+        return [_value_of(ref) for ref in refs]
+    with joined_ray.errors_of_2021():
+        found = iter(joined().get(away, timeout=timeout))
+    return [_value_of(ref) if type(ref) is ObjectRef else next(found) for ref in refs]
 
 
 def wait(
@@ -251,11 +273,20 @@ def wait(
         raise ValueError("ray.wait: names a reference twice")
     if not 0 < num_returns <= len(refs):
         raise ValueError(f"ray.wait: num_returns = {num_returns}: must be from 1 to the {len(refs)} references")
+    here = [ref for ref in refs if type(ref) is ObjectRef]
+    if len(here) < num_returns:
+        away = [ref for ref in refs if type(ref) is not ObjectRef]
+        missing = num_returns - len(here)
+        ready, rest = joined().wait(away, num_returns=missing, timeout=timeout, fetch_local=fetch_local)
+        return here + ready, rest
+    refs = here + [ref for ref in refs if type(ref) is not ObjectRef]
     return refs[:num_returns], refs[num_returns:]
 
 
 def cancel(object_ref: ObjectRef, *, force: bool = False, recursive: bool = True) -> None:
-    """Does nothing: a task has ended before its reference is there."""
+    """Ends a task of a cluster; in this process a task has ended before its reference is there."""
+    if type(object_ref) is not ObjectRef:
+        joined().cancel(object_ref, force=force, recursive=recursive)
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
@@ -298,20 +329,43 @@ class RemoteFunction:
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         self._function, self._options = function, dict(options)
+        self._theirs: list[Any] = []
         functools.update_wrapper(self, function)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_theirs": []}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuses: a call without ``.remote`` is a slip."""
         raise TypeError(f"{self.__name__} is a remote function: call {self.__name__}.remote(...)")  # type: ignore[attr-defined]
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function; returns a reference."""
+        """Calls the function, or lets the cluster do it; returns a reference."""
+        if joined() is not None:
+            return _sent(joined_ray.optioned(_remote_of(self._theirs, self._function, self._options), self._options),
+                         args, kwargs)  # fmt: skip
         name = getattr(self._function, "__name__", "function")
         return _called(name, self._function, args, kwargs, self._options.get("num_returns"))
 
     def options(self, **options: Any) -> RemoteFunction:
         """Returns the function with other options."""
-        return RemoteFunction(self._function, {**self._options, **options})
+        made = RemoteFunction(self._function, {**self._options, **options})
+        made._theirs = self._theirs
+        return made
+
+
+def _remote_of(kept: list[Any], thing: Any, options: Mapping[str, Any]) -> Any:
+    """Ray's own remote function or class of actors, which is made once."""
+    if not kept:
+        kept.append(joined_ray.remote(thing, options))
+    return kept[0]
+
+
+def _sent(remote: Any, args: Any, kwargs: Any) -> Any:
+    """Calls Ray's own remote function, class or method; values that lie in this process go along."""
+    given = [_value_of(part) if type(part) is ObjectRef else part for part in args]
+    return remote.remote(*given, **{key: _value_of(part) if type(part) is ObjectRef else part
+                                    for key, part in kwargs.items()})  # fmt: skip
 
 
 class ActorClass:
@@ -325,6 +379,7 @@ class ActorClass:
     def __init__(self, kind: type, options: Mapping[str, Any]) -> None:
         self.__ray_actor_class__ = kind
         self._options = dict(options)
+        self._theirs: list[Any] = []
         self.__name__, self.__doc__, self.__module__ = kind.__name__, kind.__doc__, kind.__module__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -334,8 +389,14 @@ class ActorClass:
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
         raise TypeError(f"{self.__name__}: derive from the class without @ray.remote, and decorate the derived one")
 
-    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
-        """Makes the object."""
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_theirs": []}
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Makes the object, here or on the cluster."""
+        if joined() is not None:
+            kind = _remote_of(self._theirs, self.__ray_actor_class__, self._options)
+            return _sent(joined_ray.optioned(kind, self._options), args, kwargs)
         space = self._options.get("namespace") or _Ray.namespace
         name = self._options.get("name")
         if name is not None and (space, name) in _Ray.named:
@@ -347,20 +408,25 @@ class ActorClass:
 
     def options(self, **options: Any) -> ActorClass:
         """Returns the class with other options."""
-        return ActorClass(self.__ray_actor_class__, {**self._options, **options})
+        made = ActorClass(self.__ray_actor_class__, {**self._options, **options})
+        made._theirs = self._theirs
+        return made
 
 
-class ActorHandle:
+class ActorHandle(metaclass=_OrTheirs):
     """An object whose methods are called with ``.remote(...)``.
 
     Args:
         kind: Its class.
         args: Arguments of its constructor.
         kwargs: Likewise, by name.
+        shown: The class of the object, where `kind` is a function that gives it.
     """
 
-    def __init__(self, kind: type, args: Any, kwargs: Any) -> None:
-        self._kind = kind
+    is_theirs = staticmethod(joined_ray.is_actor)
+
+    def __init__(self, kind: type, args: Any, kwargs: Any, shown: type | None = None) -> None:
+        self._kind = shown or kind
         self._gone = ""
         self._actor_id = secrets.token_hex(12)
         made = _called(f"{kind.__name__}.__init__", _Holder(kind), args, kwargs, None)
@@ -395,8 +461,18 @@ class ActorHandle:
     def __deepcopy__(self, memo: Any) -> ActorHandle:
         return self
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"the actor {self._kind.__name__} lives in the script's process, which other processes cannot ask"
+        )
+
     def __repr__(self) -> str:
         return f"Actor({self._kind.__name__}, {self._actor_id})"
+
+
+def handle_of(held: Any) -> ActorHandle:
+    """Returns an actor in this process that is an object which there is already."""
+    return ActorHandle(lambda: held, (), {}, type(held))  # type: ignore[arg-type]
 
 
 class _Holder:
@@ -476,6 +552,8 @@ class _ActorExit(BaseException):
 
 def exit_actor() -> None:
     """Ends the actor whose method calls this."""
+    if (theirs := joined()) is not None:
+        theirs.actor.exit_actor()
     raise _ActorExit
 
 
@@ -483,21 +561,31 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
     """Ends an actor: its methods raise from now on."""
     if not isinstance(actor, ActorHandle):
         raise ValueError("ray.kill: takes an actor, not a reference or anything else")
+    if type(actor) is not ActorHandle:
+        joined().kill(actor, no_restart=no_restart)
+        return
     actor._gone, actor._object = "it was killed", None
     for key in [key for key, known in _Ray.named.items() if known is actor]:
         del _Ray.named[key]
 
 
-def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
+def get_actor(name: str, namespace: str | None = None) -> Any:
     """Returns the actor of a name.
 
     Raises:
         ValueError: If there is none.
     """
+    if (theirs := joined()) is not None:
+        return theirs.get_actor(name, namespace)
     space = namespace or _Ray.namespace
     if (space, name) not in _Ray.named:
         raise ValueError(f"there is no actor named {name!r}; make one with .options(name={name!r}).remote()")
     return _Ray.named[space, name]
+
+
+def actors_here() -> list[str]:
+    """Returns the names of the actors that live in this process and can be asked for by name."""
+    return [name for _, name in _Ray.named]
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
@@ -505,6 +593,8 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
 
 def cluster_resources() -> dict[str, float]:
     """Returns what there is, or what `init` was told there is."""
+    if (theirs := joined()) is not None:
+        return theirs.cluster_resources()  # type: ignore[no-any-return]
     found = {"CPU": float(usable_cores()), "GPU": float(len(visible_gpus())), f"node:{node_ip()}": 1.0}
     told = {name: float(amount) for name, amount in _Ray.machine.items() if amount is not None}
     return {name: amount for name, amount in {**found, **told}.items() if amount}
@@ -512,11 +602,15 @@ def cluster_resources() -> dict[str, float]:
 
 def available_resources() -> dict[str, float]:
     """Returns what is free: all of it, as nothing runs beside the script."""
+    if (theirs := joined()) is not None:
+        return theirs.available_resources()  # type: ignore[no-any-return]
     return cluster_resources()
 
 
 def nodes() -> list[dict[str, Any]]:
     """Returns the one machine."""
+    if (theirs := joined()) is not None:
+        return theirs.nodes()  # type: ignore[no-any-return]
     return [
         {"NodeID": _NODE, "Alive": True, "alive": True, "NodeManagerAddress": node_ip(),
          "NodeManagerHostname": platform.node(), "Resources": cluster_resources()}
@@ -525,6 +619,8 @@ def nodes() -> list[dict[str, Any]]:
 
 def get_gpu_ids() -> list[Any]:
     """Returns the numbers of the GPUs that this process may use."""
+    if (theirs := joined()) is not None:
+        return theirs.get_gpu_ids()  # type: ignore[no-any-return]
     return [int(name) if name.isdigit() else name for name in visible_gpus()]
 
 
@@ -535,6 +631,8 @@ def get_resource_ids() -> dict[str, Any]:
 
 def timeline(filename: str | None = None) -> list[Any]:
     """Returns no events: ``rookery timers`` says where the time of a run went."""
+    if (theirs := joined()) is not None:
+        return theirs.timeline(filename)  # type: ignore[no-any-return]
     return []
 
 
@@ -556,8 +654,10 @@ class RuntimeContext:
         return {"job_id": self.job_id, "node_id": _NODE, "namespace": _Ray.namespace}
 
 
-def get_runtime_context() -> RuntimeContext:
+def get_runtime_context() -> Any:
     """Returns who runs here."""
+    if (theirs := joined()) is not None:
+        return theirs.get_runtime_context()
     return RuntimeContext()
 
 
@@ -569,7 +669,8 @@ class ClientBuilder:
     """
 
     def __init__(self, address: str | None = None) -> None:
-        refuse_address("ray.client", address)
+        self._address = None if address in (None, *HERE) else f"ray://{str(address).removeprefix('ray://')}"
+        self._env: dict[str, Any] = {}
         self._namespace: str | None = None
 
     def namespace(self, namespace: str) -> ClientBuilder:
@@ -578,12 +679,13 @@ class ClientBuilder:
         return self
 
     def env(self, env: Mapping[str, Any]) -> ClientBuilder:
-        """Takes a description of workers' packages, of which there are none but this process's."""
+        """Takes a description of workers' packages, which counts on a cluster."""
+        self._env = dict(env)
         return self
 
     def connect(self) -> ClientContext:
         """Begins."""
-        return init(namespace=self._namespace)
+        return init(self._address, namespace=self._namespace, runtime_env=self._env or None)
 
 
 def client(address: str | None = None) -> ClientBuilder:
@@ -592,9 +694,8 @@ def client(address: str | None = None) -> ClientBuilder:
 
 
 def connect(conn_str: str, *args: Any, **kwargs: Any) -> ClientContext:
-    """Refuses a cluster, as `init` does with an address."""
-    refuse_address("ray.util.connect", conn_str)
-    return init()
+    """Joins the cluster whose client server is at ``HOST:PORT``."""
+    return client(conn_str).connect()
 
 
 def disconnect() -> None:
@@ -624,7 +725,12 @@ class ActorPool:
         while self.has_next():
             yield self.get_next()
 
-    map_unordered = map
+    def map_unordered(self, fn: Callable[[Any, Any], ObjectRef], values: Iterable[Any]) -> Iterable[Any]:
+        """Yields the results for all values, as they come."""
+        for value in values:
+            self.submit(fn, value)
+        while self.has_next():
+            yield self.get_next_unordered()
 
     def submit(self, fn: Callable[[ActorHandle, Any], ObjectRef], value: Any) -> None:
         """Gives a value to an actor that is free, or keeps it until one is."""
@@ -646,11 +752,26 @@ class ActorPool:
         """
         if not self._results:
             raise StopIteration("there are no more results")
-        actor, ref = self._results.pop(0)
-        self.push(actor)
-        return get(ref)
+        return self._taken(0, timeout)
 
-    get_next_unordered = get_next
+    def get_next_unordered(self, timeout: float | None = None) -> Any:
+        """Returns a result that is there.
+
+        Raises:
+            StopIteration: If there is none to come.
+        """
+        if not self._results:
+            raise StopIteration("there are no more results")
+        refs = [ref for _, ref in self._results]
+        ready, _ = wait(refs, timeout=timeout)
+        return self._taken(refs.index(ready[0]) if ready else 0, timeout)
+
+    def _taken(self, place: int, timeout: float | None) -> Any:
+        actor, ref = self._results.pop(place)
+        try:
+            return get(ref, timeout=timeout)
+        finally:
+            self.push(actor)
 
     def has_free(self) -> bool:
         """Says whether an actor is free."""

@@ -368,9 +368,9 @@ class TorchPolicy(Policy):
             kept: dict[str, Any] = {}
             compute_gradients(_itself, self._gradient_of(number, kept), batch, optimizer.stepped, STEP)
             info.update(self.extra_grad_process(optimizer, kept["loss"]) or {})
-            gradients.append(optimizer.stepped.flat.grad.clone())
+            gradients.append(optimizer.stepped.flat.read_gradient())
         for optimizer, gradient in zip(self._optimizers, gradients, strict=True):  # losses reach others' weights, too
-            optimizer.stepped.flat.grad.copy_(gradient)
+            optimizer.stepped.flat.write_gradient(gradient)
         info.update(self._grad_info(batch))
         return info
 
@@ -408,7 +408,7 @@ class TorchPolicy(Policy):
         known: dict[int, Tensor] = {}
         for engine in self.engines:
             sizes = [parameter.numel() for parameter in engine.parameters]
-            for parameter, part in zip(engine.parameters, engine.flat.grad.clone().split(sizes), strict=True):
+            for parameter, part in zip(engine.parameters, engine.flat.read_gradient().split(sizes), strict=True):
                 known[id(parameter)] = part.view_as(parameter)
         return [known.get(id(parameter)) for parameter in self.model.parameters()], self._fetched(info)
 
@@ -421,7 +421,7 @@ class TorchPolicy(Policy):
         }
         for engine in self.engines:
             parts = [given.get(id(one), torch.zeros(one.numel())).to(self.device) for one in engine.parameters]
-            engine.flat.grad.copy_(torch.cat(parts))
+            engine.flat.write_gradient(torch.cat(parts))
         self._apply()
         if self.handing_out is not None:
             self.handing_out()

@@ -30,13 +30,17 @@ from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext
-from rookery.compat.rllib.key_functions import A2C_KIND, PPO_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery.compat.rllib.evaluation_workers import EvaluationWorkers
+from rookery.compat.rllib.exploring import ExplorationHook, apart, exploration_layers, explorer_of
+from rookery.compat.rllib.key_functions import A2C_KIND, DDPG_KIND, PPO_KIND, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
+from rookery.compat.rllib.observing import rewriting
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
 from rookery.compat.rllib.policy_templates import class_for
 from rookery.compat.rllib.preprocessors import get_preprocessor
+from rookery.compat.rllib.recording import Recorder, writer_of
 from rookery.compat.rllib.results import (
     EndedEpisode,
     EpisodeWindow,
@@ -47,10 +51,12 @@ from rookery.compat.rllib.results import (
     summarized,
 )
 from rookery.compat.rllib.script_policies import ScriptLearning, ScriptPolicyConfig, settings_of
+from rookery.compat.rllib.script_q_models import q_settings
 from rookery.compat.rllib.shared_weights import Shared, put_together, remember
 from rookery.compat.rllib.torch_policy import TorchPolicy
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning.resources import PlacementGroupFactory
+from rookery.compat.rllib.viewing_models import ViewingNetwork, looks_back
 from rookery.compat.rllib.workers import WorkerSet
 from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer
@@ -140,7 +146,8 @@ class Trainer(Trainable):
         if env is None:
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
         self._known = todays_of(env)
-        self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0))
+        observe = (given.get("multiagent") or {}).get("observation_fn")
+        self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0), observe is not None)
         self._stage: tuple[EnvMaker, Any] = self.env_maker, None  # where is played now: training, or an evaluation
         first = None if self._known is not None else self.env_maker.first()
         self.is_multi_agent = first is not None and self.env_maker.is_multi_agent
@@ -166,7 +173,10 @@ class Trainer(Trainable):
         self.book = EpisodeBook(self.callbacks, self)
         self.policy_facades: dict[str, Policy] = {}
         self._hooked: list[str] = []
+        self._writer = writer_of(self.config, self.logdir)
         self.workers = WorkerSet(self)
+        if observe is not None:
+            self.env_maker.rewrite = rewriting(self, observe)
         self.rookery = self._make_rookery()
         self.agent_ids.env = self.rookery.env
         self._stage = self.env_maker, self.rookery.env
@@ -191,6 +201,11 @@ class Trainer(Trainable):
             clip = {**self.config, **self.translation.policies[name].config}["clip_rewards"]
             if clip:
                 learner.hooks.append(ClippedRewards(None if clip is True else float(clip)))
+            explorer = explorer_of(learner.policy)
+            if explorer is not None:
+                learner.hooks.append(ExplorationHook(functools.partial(self.policy_facades.get, name), explorer))
+            if self._writer is not None:
+                learner.hooks.append(Recorder(self, name, self._writer))
             if wanted:
                 learner.hooks.append(LearnHook(self, name, settings_of(self.config)["cut_after"] if scripted else None))
 
@@ -241,6 +256,7 @@ class Trainer(Trainable):
         for name, entry in told.policies.items():
             policies[name] = {} if entry.trained else {"frozen": True}
             layers += self._policy_layers(name, entry)
+        layers += exploration_layers(told, self.policy_configs, layers)
         return rookery.Trainer(
             self.env_maker.for_rookery() if self._known is None else self._known.id,
             config=[*layers, Layer("trainer", {"logging.console": "quiet"})],
@@ -254,7 +270,7 @@ class Trainer(Trainable):
         """Whether callbacks are told of something by which they can get hold of environments."""
         moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
         told = any(overrides(self.callbacks, moment) for moment in moments)
-        return told or self.config["env_task_fn"] is not None
+        return told or self.config["env_task_fn"] is not None or self.env_maker.rewritten
 
     def _policy_layers(self, name: str, entry: Any) -> list[Layer]:
         """What a policy has that is more than values: a model, or an algorithm of the script's."""
@@ -268,18 +284,40 @@ class Trainer(Trainable):
             config = kind(policy_class=cls, config=own, **settings_of(own))
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
         if custom_model(options) is not None:
+            if self.algorithm in ("SAC", *DDPG_KIND):
+                raise ConfigError(
+                    f"rllib config: model.custom_model = {options['custom_model']!r}: the networks of {self.algorithm} "
+                    "are made by settings, actor and critics alike; leave it out, or use PPO, A2C, PG or DQN, or "
+                    "rookery's own algorithm with model.module (docs/how-to/own-model.md)"
+                )
+            looks = self.algorithm in (*PPO_KIND, *A2C_KIND) and looks_back(options)
             values = {
-                f"policies.{name}.model.module": ScriptNetwork,
+                f"policies.{name}.model.module": ViewingNetwork if looks else ScriptNetwork,
                 f"policies.{name}.model.gives": "outputs",
                 f"policies.{name}.model.hidden": (),
                 f"policies.{name}.model.memory.kind": "none",  # what it remembers is the model's own state
                 f"policies.{name}.model.memory.frames": 1,
-                f"policies.{name}.model.memory.previous_action": False,
-                f"policies.{name}.model.memory.previous_reward": False,
+                f"policies.{name}.model.memory.previous_action": looks,
+                f"policies.{name}.model.memory.previous_reward": looks,
                 f"policies.{name}.model.module_config": {"make": network_factory(options), "options": options},
             }
+            if self.algorithm in Q_KIND:
+                found = q_settings(self.algorithm, own, options)
+                values |= {f"policies.{name}.{setting}": value for setting, value in found.items()}
             layers.append(Layer(f"policy {name}: custom_model", values))
         return layers
+
+    @property
+    def policy_configs(self) -> dict[str, dict[str, Any]]:
+        """The configuration of each policy, whole."""
+        entries = self.translation.policies.items()
+        return {name: merge_trainer_configs(self.config, entry.config, True) for name, entry in entries}
+
+    @property
+    def explorers(self) -> dict[str, Any]:
+        """The explorations of the script by policy, of those that Rookery learns."""
+        found = {name: explorer_of(policy) for name, policy in self.rookery.policies.items()}
+        return {name: each for name, each in found.items() if each is not None}
 
     @property
     def assigned(self) -> dict[int, dict[int, dict[str, str]]]:
@@ -402,22 +440,31 @@ class Trainer(Trainable):
         """Plays episodes to measure, exploring unless ``evaluation_config`` says otherwise; nothing is learned."""
         told = self.translation.evaluation
         if told["custom_function"] is not None:
-            return {"evaluation": told["custom_function"](self, self.workers)}
+            return {"evaluation": told["custom_function"](self, self.evaluation_workers)}
         count = int(told["episodes"])
         book = EpisodeBook(self.callbacks, self)
         played = self._measured(book, count, not told["explore"])
-        of_lane: dict[int, list[Any]] = {}
-        for each in book.take():
-            of_lane.setdefault(each.env_id, []).append(each)
-        episodes = [
-            as_measured(each, of_lane.get(each.lane, []))
-            for each in sorted(played.finished, key=lambda each: each.index * played.env.num_lanes + each.lane)
-        ]
+        episodes = self.measured_episodes(played, book)
         steps = sum(each.length for each in episodes)
         spent = performance({}, steps)["sampler_perf"]
         return {
             "evaluation": {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
         }
+
+    @functools.cached_property
+    def evaluation_workers(self) -> EvaluationWorkers:
+        """The workers that evaluate, for functions of scripts; they are made when they are first asked for."""
+        return EvaluationWorkers(self)
+
+    def measured_episodes(self, played: BoundedEpisodes, book: EpisodeBook) -> list[EndedEpisode]:
+        """Returns the episodes of an evaluation in their order, with what callbacks have noted of them."""
+        of_lane: dict[int, list[Any]] = {}
+        for each in book.take():
+            of_lane.setdefault(each.env_id, []).append(each)
+        return [
+            as_measured(each, of_lane.get(each.lane, []))
+            for each in sorted(played.finished, key=lambda each: each.index * played.env.num_lanes + each.lane)
+        ]
 
     def _measured(self, book: EpisodeBook, count: int, deterministic: bool) -> BoundedEpisodes:
         """Plays so many episodes in copies of their own, of which callbacks are told as of others."""
@@ -426,7 +473,10 @@ class Trainer(Trainable):
         config = with_settings(run.config, maker, env_config)
         noted = NotedMapping.apart(self._mapping)
         try:
-            with closing(make_copies(config, min(count, config.evaluation.num_envs))) as env:
+            with (
+                apart(run.policies),
+                closing(make_copies(config, min(count, config.evaluation.num_envs))) as env,
+            ):
                 self._stage = maker or self.env_maker, env
                 played = bounded(run, env, count, deterministic, listeners=book.listeners())
                 played.play()
@@ -596,6 +646,8 @@ class Trainer(Trainable):
 
     def cleanup(self) -> None:
         """Frees the environments."""
+        if "evaluation_workers" in self.__dict__:
+            self.evaluation_workers.stop()
         if hasattr(self, "rookery"):
             self.rookery.close()
 

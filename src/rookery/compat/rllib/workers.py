@@ -1,4 +1,4 @@
-"""The workers of a trainer as of 2021: one in this process, which plays and learns, and no remote ones."""
+"""The workers of a trainer as of 2021: one, which plays and learns, and views of it that are called with `.remote`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from rookery.compat.rllib.minibatches import do_minibatch_sgd
 from rookery.compat.rllib.preprocessors import get_preprocessor
+from rookery.compat.rllib.ray_core import handle_of
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rookery.compat.rllib.trajectories import Reading, trajectories
 from rookery.core.batch import Rollout
@@ -59,11 +60,17 @@ class RolloutWorker:
         self._trainer = trainer
 
     @property
+    def _envs(self) -> list[Any]:
+        """The script's environments of this worker, as far as they are in this process."""
+        found: list[Any] = self._trainer._envs
+        return found
+
+    @property
     def env(self) -> Any:
         """The environment, as the script made it."""
         if not self._trainer._envs:
             self._trainer.env_maker.own()
-        return self._trainer._envs[0]
+        return (self._envs or self._trainer._envs)[0]
 
     @property
     def is_multi_agent(self) -> bool:
@@ -79,7 +86,7 @@ class RolloutWorker:
     @property
     def base_env(self) -> BaseEnv:
         """All copies of it."""
-        return BaseEnv(self._trainer._envs)
+        return BaseEnv(self._envs)
 
     async_env = base_env
 
@@ -152,12 +159,12 @@ class RolloutWorker:
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
         """Calls a function with each environment."""
-        return [func(env) for env in self._trainer._envs]
+        return [func(env) for env in self._envs]
 
     def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[Any]:
         """Calls a function with each environment and its settings."""
         context = self._trainer.translation.env_config
-        return [func(env, context) for env in self._trainer._envs]
+        return [func(env, context) for env in self._envs]
 
     def get_weights(self, policies: Any = None) -> dict[str, Any]:
         """Returns the weights of policies by name."""
@@ -285,8 +292,27 @@ class RolloutWorker:
         """Does nothing: the trainer frees the environments."""
 
 
+class RemoteWorker(RolloutWorker):
+    """One of the workers that a configuration asks for, in the trainer's process: its copies of the environment, and
+    the policies of all. What it is asked to play, all copies play.
+
+    Args:
+        trainer: The trainer, as of 2021.
+        worker_index: Its number, from 1.
+    """
+
+    def __init__(self, trainer: Any, worker_index: int) -> None:
+        super().__init__(trainer)
+        self.worker_index = worker_index
+
+    @property
+    def _envs(self) -> list[Any]:
+        every, count = self._trainer._envs, max(self.num_workers, 1)
+        return [env for place, env in enumerate(every) if place * count // max(len(every), 1) == self.worker_index - 1]
+
+
 class WorkerSet:
-    """The workers of a trainer: one.
+    """The workers of a trainer: one, which does the work, and views of it as the remote ones.
 
     Args:
         trainer: The trainer, as of 2021.
@@ -294,14 +320,17 @@ class WorkerSet:
 
     def __init__(self, trainer: Any) -> None:
         self._local = RolloutWorker(trainer)
+        self._remote: list[Any] = []
 
     def local_worker(self) -> RolloutWorker:
         """Returns the worker in this process."""
         return self._local
 
     def remote_workers(self) -> list[Any]:
-        """Returns the workers elsewhere: none, playing is Rookery's own business."""
-        return []
+        """Returns as many workers as ``num_workers`` says, which are called with ``.remote``, in this process."""
+        for number in range(len(self._remote), self._local.num_workers):
+            self._remote.append(handle_of(RemoteWorker(self._local._trainer, number + 1)))
+        return list(self._remote)
 
     def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
         """Calls a function with each worker."""

@@ -14,6 +14,9 @@ NAMES: dict[str, dict[str, str]] = {
     f"{_AT}.correlated_actions_env": _of(_ONE, "CorrelatedActionsEnv"),
     f"{_AT}.curriculum_capable_env": _of(_ONE, "CurriculumCapableEnv"),
     f"{_AT}.debug_counter_env": _of(_ONE, "DebugCounterEnv") | _of(_MANY, "MultiAgentDebugCounterEnv"),
+    f"{_AT}.env_using_remote_actor": _of(
+        "example_actor_envs", "CartPoleWithRemoteParamServer", "ParameterStorage"
+    ),
     f"{_AT}.fast_image_env": _of(_ONE, "FastImageEnv"),
     f"{_AT}.gpu_requiring_env": _of(_ONE, "GPURequiringEnv"),
     f"{_AT}.look_and_push": _of(_ONE, "LookAndPush", "OneHot"),
@@ -59,5 +62,4 @@ GONE: dict[str, str] = {
     f"{_AT}.env_with_subprocess": "an environment that tested how workers are cleaned up; nothing is learned in it",
     f"{_AT}.utils": "how games counted what was played; those here tell it in the last infos of an episode",
     f"{_AT}.tests": "RLlib's own tests",
-    f"{_AT}.env_using_remote_actor": "an environment that asks a Ray actor for its parameters; make it with a config",
 }

@@ -170,7 +170,7 @@ NAMES: dict[str, dict[str, str]] = {
 }  # fmt: skip
 """Targets of names, by module of 2021."""
 
-_CLUSTER = "there is one machine and no cluster; Rookery's trials run on Ray with rookery tune ... tune.workers=ray"
+_CLUSTER = "ray.init(address=...) joins a cluster that was begun otherwise, and trials run on it"
 _SEARCH = "a search of another library; ray.tune.suggest.optuna.OptunaSearch learns from results, too"
 _WATCH = "a connection to another program; write a tune.Callback with on_trial_result, or read result.json"
 

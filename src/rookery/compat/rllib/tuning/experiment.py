@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rookery.compat.rllib.joined_ray import joined
 from rookery.compat.rllib.trainable import FunctionTrainable, Trainable
 from rookery.compat.rllib.tuning import registry
 from rookery.compat.rllib.tuning.analysis import ExperimentAnalysis
@@ -67,11 +69,18 @@ class _Machine:
 
     local_mode = False
     num_cpus: float | None = None
+    actors: Callable[[], list[str]] = staticmethod(list)
 
 
-def use_machine(local_mode: bool, num_cpus: float | None) -> None:
-    """Notes what ``ray.init`` was told: whether trials stay in this process, and the cores they may use together."""
-    _Machine.local_mode, _Machine.num_cpus = local_mode, num_cpus
+def use_machine(local_mode: bool, num_cpus: float | None, actors: Callable[[], list[str]] = list) -> None:
+    """Notes what ``ray.init`` was told.
+
+    Args:
+        local_mode: Whether trials stay in this process.
+        num_cpus: Cores they may use together.
+        actors: Gives the names of actors that live in this process, which trials elsewhere could not ask.
+    """
+    _Machine.local_mode, _Machine.num_cpus, _Machine.actors = local_mode, num_cpus, staticmethod(actors)
 
 
 @dataclass(frozen=True)
@@ -408,8 +417,23 @@ def make_search(setup: Setup, streams: Streams, cfg: TuneConfig, prefix: str) ->
 
 
 def make_executor(setup: Setup, job: TrainableOf2021, cfg: TuneConfig) -> Executor:
-    """Returns what runs trials: processes where several run at a time and can be sent there, else this process."""
+    """Returns what runs trials: the cluster that the script has joined; else processes where several run at a time and
+    can be sent there; else this process.
+    """
+    if joined() is not None and not _Machine.local_mode:
+        ray_cluster = import_module("rookery.tune.executors.ray_cluster")  # which needs Ray
+        try:
+            executor: Executor = ray_cluster.RayExecutor(job, setup.cpus, setup.gpus, cfg.max_concurrent)
+            return executor
+        except ConfigError as error:
+            say(f"trials run one after the other in this process: {error}")
+            return HereExecutor(job)
     if cfg.max_concurrent == 1 or usable_cores() < 2 * setup.cpus:
+        return HereExecutor(job)
+    if actors := _Machine.actors():
+        say(
+            f"trials run one after the other in this process: the actor {actors[0]!r} lives here, and trials may ask it"
+        )
         return HereExecutor(job)
     try:
         return ProcessExecutor(job, setup.cpus, setup.gpus, cfg.max_concurrent)

@@ -1,0 +1,61 @@
+"""The key ``observation_fn``: a function that rewrites what the agents of an environment see, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rookery.compat.rllib.episodes import MultiAgentEpisode
+
+Rewrite = Callable[[dict[Any, Any], int, bool], dict[Any, Any]]
+"""Observations by agent, the number of the copy and whether an episode begins, to new observations by agent."""
+
+
+class Observed:
+    """An environment of several agents whose observations a function rewrites; all else is the environment's own.
+
+    Args:
+        env: The environment, with the five dicts of today.
+        maker: Whoever made it: its `rewrite` is the function, once there is a trainer.
+        lane: Number of the copy.
+    """
+
+    def __init__(self, env: Any, maker: Any, lane: int) -> None:
+        self.env, self._maker, self._lane = env, maker, lane
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("env", "_maker"):  # while it is copied
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Starts an episode."""
+        obs, infos = self.env.reset(**kwargs)
+        return self._rewritten(obs, True), infos
+
+    def step(self, actions: Any) -> Any:
+        """Steps."""
+        obs, *rest = self.env.step(actions)
+        return self._rewritten(obs, False), *rest
+
+    def _rewritten(self, obs: dict[Any, Any], begins: bool) -> dict[Any, Any]:
+        rewrite: Rewrite | None = self._maker.rewrite
+        return obs if rewrite is None else rewrite(obs, self._lane, begins)
+
+
+def rewriting(trainer: Any, function: Callable[..., dict[Any, Any]]) -> Rewrite:
+    """Returns what asks a script's `observation_fn` as of 2021: with the worker, the copies, policies and episode.
+
+    Args:
+        trainer: The trainer, as of 2021.
+        function: The script's function.
+    """
+
+    def rewrite(obs: dict[Any, Any], lane: int, begins: bool) -> dict[Any, Any]:
+        worker, policies = trainer.workers.local_worker(), trainer.policy_facades
+        episode = None if begins else trainer.book.running.get(lane)
+        if episode is None:
+            episode = MultiAgentEpisode(lane, policies, lambda agent: trainer.policy_of(lane, 0, agent), worker)
+        return function(agent_obs=obs, worker=worker, base_env=worker.base_env, policies=policies, episode=episode)
+
+    return rewrite
