@@ -259,7 +259,9 @@ def test_what_is_masked_is_no_choice(tmp_path):
         assert trainer.learners["main"].best == pytest.approx(math.log(2), abs=0.1)
 
 
-@pytest.mark.parametrize("cfg", [QUICK, MARWILConfig(model=SMALL, batch_size=32, gradient_steps=60)], ids=["bc", "marwil"])
+@pytest.mark.parametrize(
+    "cfg", [QUICK, MARWILConfig(model=SMALL, batch_size=32, gradient_steps=60)], ids=["bc", "marwil"]
+)
 def test_a_run_goes_on_bit_for_bit(cfg, tmp_path):
     data = poles(tmp_path / "data", 4)
     with Trainer(None, cfg, replay=data, seed=0, run_dir=tmp_path / "whole") as trainer:
@@ -304,7 +306,9 @@ def test_beside_one_that_plays_it_learns_from_its_data_alone(tmp_path):
     seen, action = env.observation_spaces["agent2"], env.action_spaces["agent2"]
     rng = np.random.default_rng(0)
     obs = np.stack([seen.sample() for _ in range(41)])
-    data = keep(tmp_path / "data", seen, action, [{"obs": obs, "action": rng.integers(0, 4, 40), "reward": np.ones(40)}])
+    data = keep(
+        tmp_path / "data", seen, action, [{"obs": obs, "action": rng.integers(0, 4, 40), "reward": np.ones(40)}]
+    )
     fast = PPOConfig(fragment_length=8, epochs=1, model=ModelConfig(hidden=(8,)))
     cloning = QUICK.replace(updates_per_step=0.25, validation=0.0, replay={"start_from": (data,)})
     policies = {"a": fast, "b": cloning}
@@ -332,10 +336,9 @@ def test_what_cannot_be_learned_from_is_refused(tmp_path):
         Trainer("Pendulum-v1", BCConfig(), replay=data)
     with pytest.raises(ConfigError, match="cannot learn to remember"):
         Trainer(None, BCConfig(model=ModelConfig(memory={"kind": "gru"})), replay=data)
+    one = {"obs": np.zeros((3, 3)), "action": np.zeros((2, 1)), "reward": np.ones(2)}
+    path = keep(tmp_path / "numbers", SEEN, spaces.Box(-1, 1, (1,), np.float32), [one])
     with pytest.raises(ConfigError, match="a squashed Gaussian has no entropy in closed form"):
-        numbers = spaces.Box(-1, 1, (1,), np.float32)
-        one = {"obs": np.zeros((3, 3)), "action": np.zeros((2, 1)), "reward": np.ones(2)}
-        path = keep(tmp_path / "numbers", SEEN, numbers, [one])
         Trainer(None, BCConfig(distribution="squashed", entropy_coef=0.1), replay=path)
 
 

@@ -136,7 +136,9 @@ def test_demonstrations_that_changed_are_noticed(tmp_path):
         trainer.train_iteration()
         saved = trainer.save(tmp_path / "saved")
     poles(tmp_path / "data", 3, seed=7)
-    with pytest.raises(ConfigError, match=r"imitation: the demonstrations in .* are not those that the run has learned"):
+    with pytest.raises(
+        ConfigError, match=r"imitation: the demonstrations in .* are not those that the run has learned"
+    ):
         Trainer.load(saved)
 
 

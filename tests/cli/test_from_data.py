@@ -65,5 +65,5 @@ def test_what_is_missing_is_told(rookery, shown, tmp_path):
     code, _, err = rookery("train", "--algo", "ppo")
     assert code == 2 and "no environment is named" in err
     code, _, err = clone(rookery, shown, "Pendulum-v1")
-    assert code == 2 and "this replay buffer does not fit: it holds observations" in err
+    assert code == 1 and "this replay buffer does not fit: it holds observations" in err
     assert not (tmp_path / "runs").exists(), "what could not be made leaves no folder"

@@ -214,7 +214,7 @@ def marwil_weights(advantage: Tensor, *, beta: float, square: float, max_exponen
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
-class Imitator:
+class ClonedPolicy:
     """Puts out what a policy draws actions from in the rows of a batch.
 
     Args:
@@ -295,7 +295,7 @@ class BC(Algorithm[BCConfig]):
         self.weights = flatten([policy]).data
         """Those of the policy, as one vector."""
         self.optimizer = self.adam(self.net)
-        self.forward = attach(Imitator(self.net))
+        self.forward = attach(ClonedPolicy(self.net))
         self.rng = streams.generator(Role.LEARNER, name)
         self.best: float | None = None
         self.validation_loss: float | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
-from rookery.algorithms.bc import BC_GRADIENT, Imitated, Imitator, bc_loss
+from rookery.algorithms.bc import BC_GRADIENT, Imitated, ClonedPolicy, bc_loss
 from rookery.core.batch import Decisions
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat
@@ -83,7 +83,7 @@ class Imitation(BatchHook, Stateful):
         whole = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
         own = weights if whole == len(weights.data) else weights.part(parts)
         self.optimizer = Adam(own, betas=(0.9, 0.999), eps=learner.cfg.adam_eps)
-        self.forward = attach(Imitator(policy))
+        self.forward = attach(ClonedPolicy(policy))
         self.rng = learner.streams.generator(Role.LEARNER, learner.name, "imitation")
         self.demonstrations: StoredDemonstrations | None = None
         self.mark = ""
