@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
-from rookery.algorithms.bc import BC_GRADIENT, Imitated, ClonedPolicy, bc_loss
+from rookery.algorithms.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
 from rookery.core.batch import Decisions
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat
