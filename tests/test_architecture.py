@@ -46,6 +46,12 @@ LATE = {
     "optuna": "optional (the extra tune), and takes half a second",
     "pandas": "optional (the extra tune), and takes half a second",
     "mujoco": "optional (the extra mujoco); an environment of it has loaded it",
+    "pyarrow": "optional (the extra offline)",
+    "minari": "optional (the extra offline)",
+    "lz4": "optional; needed for columns that others have packed with it",
+    "pygame": "optional; needed by those who play in a window",
+    "termios": "not on every system; needed by those who play at a terminal",
+    "tty": "likewise",
 }
 """What may be imported inside a function, with the reason: it is heavy, and most runs start without it."""
 
@@ -66,6 +72,9 @@ SECOND_DEFAULTS = {
     "cli/plot.py:plot.metric": "what is drawn, not what trials are judged by",
     "cli/record.py:record.checkpoint": "which one is read, not when they are written",
     "cli/record.py:record.episodes": "of a film, which is no measurement",
+    "cli/replay_record.py:record.checkpoint": "which one is read, not when they are written",
+    "cli/replay_record.py:record.episodes": "how many are recorded, which is no measurement",
+    "cli/replay_record.py:record.seed": "of a recording, not of a run",
     "envs/classic.py:BatchedCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "policies/policy.py:Policy.__init__.name": "what a policy is called, which is no env.name",
     "policies/policy.py:Policy.act.deterministic": "how one call acts; evaluation's setting is passed to it",
@@ -73,6 +82,9 @@ SECOND_DEFAULTS = {
     "rollout/worker.py:RolloutWorker.__init__.deterministic": "training draws actions; evaluation passes its setting",
     "tasks/memory_tasks.py:RepeatAfterMe.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "tasks/memory_tasks.py:StatelessCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
+    "training/recording.py:FunctionPolicy.act.deterministic": "as of Policy.act, which it overrides",
+    "training/recording.py:record_replay.deterministic": "a recording outside any run, which has no evaluation section",
+    "training/recording.py:record_replay.seed": "of a recording, not of a run",
     "tune/space.py:randn.std": "the standard normal distribution, which is no setting",
     "training/trainer.py:Trainer.__init__.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.load.config": "layers of all settings, which is no env.config",

@@ -43,6 +43,9 @@ _HOME = {
     "EntitySet": "rookery.core.entity_set",
     "RookeryError": "rookery.core.errors",
     "load_policy": "rookery.native.actor",
+    "record_replay": "rookery.training.recording",
+    "import_replay": "rookery.replay.formats.names",
+    "export_replay": "rookery.replay.formats.names",
     "Callback": "rookery.training.callbacks",
     "Episode": "rookery.rollout.hooks",
     "CheckpointConfig": "rookery.training.settings",
@@ -83,10 +86,13 @@ if TYPE_CHECKING:
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy
     from rookery.replay.buffer import ReplayConfig as ReplayConfig
+    from rookery.replay.formats.names import export_replay as export_replay
+    from rookery.replay.formats.names import import_replay as import_replay
     from rookery.rollout.hooks import Episode as Episode
     from rookery.tasks.arena import MultiAgentArena as MultiAgentArena
     from rookery.tasks.memory_tasks import StatelessCartPole as StatelessCartPole
     from rookery.training.callbacks import Callback as Callback
+    from rookery.training.recording import record_replay as record_replay
     from rookery.training.settings import CheckpointConfig as CheckpointConfig
     from rookery.training.settings import EvaluationConfig as EvaluationConfig
     from rookery.training.settings import SamplingConfig as SamplingConfig

@@ -23,7 +23,11 @@ PAGES = [
 UNTRIED = ("reference/run-directory.md", "reference/rllib-keys.md", "trust.md")
 """Pages without code to run."""
 
-QUICK = [page for page in PAGES if page.stem in ("own-callback", "replay-memory", "stop-and-resume", "vector-envs")]
+QUICK = [
+    page
+    for page in PAGES
+    if page.stem in ("demonstrations", "own-callback", "replay-memory", "stop-and-resume", "vector-envs")
+]
 """Pages that run in half a second."""
 
 

@@ -1,4 +1,4 @@
-"""``rookery replay``: look at replay buffers, put several together, take one out of its run."""
+"""``rookery replay``: look at replay buffers, put several together, take one out of its run, record and import more."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.runs import find_run
+from rookery.cli.replay_import import import_files
+from rookery.cli.replay_places import check_free, sources, write
+from rookery.cli.replay_record import record
 from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ app = typer.Typer(no_args_is_help=True)
 SOURCE = "RUN|CHECKPOINT|DIR[:POLICY]"
 
 AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
+
+app.command()(record)
+app.command("import")(import_files)
 
 
 @app.callback()
@@ -78,92 +84,67 @@ def merge(
 def export(
     source: Annotated[str, typer.Argument(metavar=SOURCE, help="Whose replay.", show_default=False)],
     out: Annotated[
-        Path, typer.Option("-o", "--out", help="Directory to write, or a file .npz for others.", show_default=False)
+        str,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Directory; or a file .npz, .csv, .parquet, .json (RLlib), .demo (Unity), or minari:ID.",
+            show_default=False,
+        ),
     ],
+    name: Annotated[
+        str | None, typer.Option(help="Name of the behaviour in a file .demo; else the policy's.", show_default=False)
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
 ) -> None:
-    """Take a replay buffer out of its run: as a directory that any run can start from, or as plain arrays.
+    """Take a replay buffer out of its run: as a directory that any run can start from, or as others read it.
 
     rookery replay export runs/CartPole-v1-dqn-s3 -o replays/pole
     """
     from rookery.core.files import make_folder
-    from rookery.replay.transfer import columns, linked, write_arrays
+    from rookery.replay.formats.names import MINARI, SUFFIXES, export_stored, format_of
+    from rookery.replay.transfer import columns, linked
 
     found = sources([source])
-    if out.suffix != ".npz":
-        check_free(out, force)
-        write(out, *linked(found))
+    path = Path(out)
+    if path.suffix not in SUFFIXES and not out.startswith(MINARI):
+        check_free(path, force)
+        write(path, *linked(found))
     elif len(found) > 1:
         raise ConfigError(f"{source} has several replay buffers, and {out} takes one; say which, as in {found[0]}")
-    elif out.exists() and not (force and out.is_file()):
+    elif path.exists() and not (force and path.is_file()):
         raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
     else:
-        make_folder(out.parent)
+        make_folder(path.parent)
         with typer.progressbar(length=len(found[0]) * len(columns(found[0])), label="numbers", file=sys.stderr) as bar:
-            write_arrays(found[0], out, bar.update)
+            export_stored(found[0], out, format_of(out, None), name=name, advance=bar.update)
     typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {', '.join(map(str, found))}")
-
-
-def sources(words: Sequence[str]) -> list[StoredReplay]:
-    """Returns the stored replay buffers that are meant; a place without a policy stands for all in it."""
-    from rookery.core.files import split_name
-    from rookery.replay.segments import find_replay, stored_replays
-
-    found: list[StoredReplay] = []
-    for word in words:
-        place, policy = split_name(word)
-        if not place.exists():
-            place = find_run(place)
-        found += [find_replay(f"{place}:{policy}")] if policy else stored_replays(place).values()
-    return found
-
-
-def check_free(out: Path, force: bool) -> None:
-    """Makes sure that a directory can be written.
-
-    Raises:
-        ConfigError: If something is there that may not be replaced.
-    """
-    from rookery.core.files import FileError
-    from rookery.replay.segments import stored_replays
-
-    if not out.exists():
-        return
-    if not force:
-        raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
-    try:
-        is_replay = out.is_dir() and bool(stored_replays(out)) and not (out / "state.json").exists()
-    except FileError:
-        is_replay = False
-    if not is_replay or not (out / "manifest.json").is_file():
-        raise ConfigError(f"--force: {out} is no directory of replay buffers, so it is not replaced; give another")
-
-
-def write(out: Path, files: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Makes a replay directory, or replaces one that `check_free` let pass."""
-    from rookery.core.files import make_folder, write_directory
-
-    make_folder(out.parent)
-    write_directory(out, files, facts, replace=True)
 
 
 def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     """What `show` says, by label."""
+    from rookery.replay.recording import MISSING
+
     episodes = summary.episodes
     room = "" if stored.capacity is None else f" of {stored.capacity:,}"
     finished = episodes.terminated + episodes.truncated
     ends = f"{finished:,} ended: {episodes.terminated:,} terminated, {episodes.truncated:,} truncated"
     unfinished = {"broken off": episodes.broken, "under way": episodes.running}
     others = [f"{number:,} {word}" for word, number in unfinished.items() if number]
+    unknown = "reward" in stored.missing
+    missing = {"missing": "; ".join(MISSING.get(name, name) for name in stored.missing)} if stored.missing else {}
     return {
         "decisions": f"{len(stored):,}{room}",
         "observations": str(stored.spaces.obs.space),
         "actions": str(stored.spaces.action.space),
         "on disk": f"{stored.bytes / 1e6:,.1f} MB in {len(stored.segments)} files",
         "episodes": "; ".join([ends, *others]),
-        "returns": spread(episodes.returns, "no episode is in it from its first decision to its end"),
+        "returns": "not known"
+        if unknown
+        else spread(episodes.returns, "no episode is in it from its first decision to its end"),
         "lengths": spread(episodes.lengths, "likewise"),
-        "rewards": spread(summary.rewards.tolist(), "none"),
+        "rewards": "not known" if unknown else spread(summary.rewards.tolist(), "none"),
+        **missing,
         "written": f"{age(summary.oldest)} to {age(summary.newest)}",
     }
 

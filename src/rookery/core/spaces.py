@@ -176,6 +176,28 @@ class ObsSpec:
             raise SpaceError(f"{first.path}: shape {shape} (expected {first.shape}, or ({batch}) for a batch)")
         return num
 
+    def to_env(self, tree: Tree) -> Any:
+        """Gives stored observations ``[N, ...]`` in the structure of the space, leaf by leaf, as `read` takes them.
+
+        Parts that cannot be used are left out, and sets of entities stay as they are stored.
+        """
+        leaves = {leaf.path: leaf for leaf in self.leaves}
+
+        def shown(space: spaces.Space[Any], path: str) -> Any:
+            if isinstance(space, spaces.Dict | spaces.Tuple):
+                items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+                parts = {key: shown(part, f"{path}/{key}" if path else str(key)) for key, part in items}
+                used = {key: part for key, part in parts.items() if part is not None}
+                return used if isinstance(space, spaces.Dict) else tuple(used.values())
+            leaf = leaves.get(path or "obs")
+            if leaf is None or leaf.entities is not None:
+                return None if leaf is None else tree[leaf.path]
+            value = tree[leaf.path]
+            value = value + leaf.start if leaf.kind in CATEGORIES else value.reshape(len(value), *(space.shape or ()))
+            return value.astype(space.dtype, copy=False)
+
+        return shown(self.space, "")
+
     def check(self, tree: Tree, rows: np.ndarray | slice) -> str:
         """What is wrong in `rows` of `tree`: non-finite numbers, unknown categories; empty if nothing is."""
         for leaf in self.leaves:
@@ -416,6 +438,42 @@ class ActionSpec:
         if np.issubdtype(self.space.dtype, np.integer):
             shaped = np.rint(shaped)
         return np.asarray(shaped.astype(self.space.dtype, copy=False))
+
+    def from_env(self, action: Any) -> np.ndarray:
+        """The stored actions ``[N, *shape]`` for the environment's own ``[N, *space.shape]``; `to_env` gives them back.
+
+        A number that has two bounds is stored in units of half its range, as closely as float32 can (exactly where that
+        is a power of two around 0), and not beyond the bounds. For a composite: N dicts or tuples.
+
+        Raises:
+            SpaceError: If one does not fit the space; says which, counted from 0.
+        """
+        if self.kind == "composite":
+            values = [list(flat_action(self.space, one)) for one in action]
+            stored = np.zeros((len(values), *self.shape), self.dtype)
+            for number, (part, mine) in enumerate(self.parts):
+                column = np.array([value[number] for value in values]).reshape(len(values), *(part.space.shape or ()))
+                stored[:, mine] = part.from_env(column).reshape(len(values), -1)
+            return stored
+        array, shape = np.asarray(action), tuple(self.space.shape or ())
+        if array.shape[1:] != shape and not (self.kind == "discrete" and array.size == len(array)):
+            raise SpaceError(f"actions have shape {array.shape[1:]} where {self.space} says {shape}")
+        array = array.reshape(len(array), *self.shape)
+        if array.dtype.kind not in "fiub":
+            raise SpaceError(f"actions have the type {array.dtype} where {self.space} says {self.space.dtype}")
+        bad = ~np.isfinite(array)
+        if self.kind != "box":
+            array = array - np.asarray(getattr(self.space, "start", 0)).reshape(self.shape if self.sizes else ())
+            most = np.array(self.sizes or 2).reshape(self.shape if self.sizes else ())
+            bad = bad | (array < 0) | (array >= most) | (array != np.rint(array))
+        if bad.any():
+            row = int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
+            raise SpaceError(f"action {row} is {np.asarray(action)[row]}, which is not in {self.space}")
+        if self.kind == "box":
+            _, _, scaled, center, half = (part.ravel() for part in self._bounds)
+            in_units = np.clip((array - center) / np.where(half == 0, 1.0, half), -1.0, 1.0)
+            array = np.where(scaled, in_units, array)
+        return array.astype(self.dtype)
 
     def _composed(self, action: np.ndarray) -> np.ndarray:
         """Dicts and tuples ``[N]`` of vectors ``[N, elements]``."""

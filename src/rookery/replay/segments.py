@@ -177,6 +177,8 @@ class StoredReplay:
         segments: In the order of time, each beginning where the one before it ends.
         first: Serial number of the first row that counts.
         capacity: Rows it had room for; None if it has grown to what it is by merging.
+        missing: What nobody knows of its rows, names of `replay/recording.py:MISSING`; nothing where a run has played
+            them itself.
     """
 
     place: Path
@@ -184,6 +186,7 @@ class StoredReplay:
     segments: tuple[Segment, ...]
     first: int
     capacity: int | None
+    missing: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -315,7 +318,8 @@ def stored_replays(path: Path) -> dict[str, StoredReplay]:
         said = manifest[FACTS][policy]
         if not segments:  # nothing was played yet
             continue
-        found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"])
+        missing = tuple(said.get("missing", ()))
+        found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"], missing)
     if not found:
         raise FileError(
             f"{place}: holds no replay buffer: its algorithms learn from none, it was saved with replay.save = false, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import zipfile
@@ -18,6 +19,9 @@ from rookery.replay.frames import observations_of
 from rookery.replay.pieces import Piece, rows_in
 from rookery.replay.segments import FACTS, Segment, StoredReplay, check_spaces, segment_name, segment_stream
 
+ABOUT = "rookery"
+"""Name of the text in an ``.npz`` file that says what the rows are made of."""
+
 Advance = Callable[[int], object]
 """Is told how many rows more have been written."""
 
@@ -25,10 +29,12 @@ Advance = Callable[[int], object]
 def linked(memories: Sequence[StoredReplay]) -> tuple[dict[str, Content], dict[str, Any]]:
     """A directory with these memories as they are: its files by name, and what its manifest says of them."""
     files: dict[str, Content] = {}
-    facts = {}
+    facts: dict[str, dict[str, Any]] = {}
     for memory in memories:
         files |= {one.file.path.name: one.file for one in memory.segments if one.last > memory.first}
         facts[memory.policy] = {"first": memory.first, "last": memory.last, "capacity": memory.capacity}
+        if memory.missing:
+            facts[memory.policy]["missing"] = list(memory.missing)
     return files, {FACTS: facts}
 
 
@@ -49,7 +55,9 @@ def merged(
         for number, segment in enumerate(counting):
             files[segment_name(policy, total)] = _moved(memory, segment, total, number > 0, advance)
             total += segment.last - max(segment.first, memory.first)
-    return files, {FACTS: {policy: {"first": 0, "last": total, "capacity": None}}}
+    missing = sorted({name for memory in memories for name in memory.missing})
+    facts = {"first": 0, "last": total, "capacity": None, **({"missing": missing} if missing else {})}
+    return files, {FACTS: {policy: facts}}
 
 
 def _moved(memory: StoredReplay, segment: Segment, first: int, follows: bool, advance: Advance) -> Stream:
@@ -68,9 +76,9 @@ def _moved(memory: StoredReplay, segment: Segment, first: int, follows: bool, ad
 def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
     """Writes a memory as an ``.npz`` file, which `numpy.load` reads without pickle.
 
-    It has ``action``, ``reward``, ``terminated``, ``truncated``, ``begins``, ``slot`` and ``clock``, and for each leaf
-    of the observations ``obs`` (or ``obs/PATH``) and ``next_obs``: what was seen after the decision, zeros where the
-    episode terminated.
+    It has ``action``, ``reward``, ``logp``, ``terminated``, ``truncated``, ``begins``, ``slot`` and ``clock``, and for
+    each leaf of the observations ``obs`` (or ``obs/PATH``) and ``next_obs``: what was seen after the decision, zeros
+    where the episode terminated. ``rookery`` is a text, JSON: the spaces, and what of all this is not known.
 
     Args:
         memory: The memory.
@@ -86,6 +94,9 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
         with zipfile.ZipFile(temporary, "x", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for name, column in columns(memory).items():
                 _write_column(archive, name, column, pieces, advance)
+            with archive.open(f"{ABOUT}.npy", "w") as file:
+                about = {"spaces": json.loads(memory.spaces.to_json()), "missing": list(memory.missing)}
+                np.lib.format.write_array(file, np.array(json.dumps(about)), allow_pickle=False)
         os.replace(temporary, path)
     except OSError as error:
         raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
@@ -115,7 +126,7 @@ def _write_column(
 
 def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
     """What `write_arrays` writes, by name: how each array is had from a piece."""
-    plain = ("action", "reward", "terminated", "truncated", "begins", "slot", "clock")
+    plain = ("action", "reward", "logp", "terminated", "truncated", "begins", "slot", "clock")
     found: dict[str, Callable[[Piece], np.ndarray]] = {name: itemgetter(name) for name in plain}
     for leaf in memory.spaces.obs.leaves:
         own = "" if leaf.path == "obs" else f"/{leaf.path}"

@@ -206,6 +206,11 @@ def _copy_sources(policy: str, memory: ReplayBuffer, note: Note) -> None:
 def _fitting(source: str, policy: str, memory: ReplayBuffer) -> StoredReplay:
     stored = find_replay(source, policy)
     check_spaces(stored, spaces_of(memory), f"policy {policy!r}")
+    if "reward" in stored.missing:
+        raise ConfigError(
+            f"policies.{policy}: {stored} has no rewards, so that nothing can be learned from what its decisions "
+            "earned; it can be imitated (algorithm.signals.gail.replay)"
+        )
     return stored
 
 

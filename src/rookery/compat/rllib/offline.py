@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from rookery.compat.rllib.compression import is_compressed, pack, unpack
+from rookery.compat.rllib.compression import pack, unpack
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError
+from rookery.replay.formats.rllib_json import SINGLE, read_line
 
 PACKED = ("obs", "new_obs")
 """Columns that are packed unless a writer is told otherwise."""
@@ -185,22 +186,11 @@ def batch_of(line: str, path: str) -> Any:
         FileError: If it is no batch.
         ConfigError: If a column is a pickle, which is not read.
     """
-    try:
-        told = json.loads(line)
-        kind = told.pop("type")
-        if kind == "SampleBatch":
-            return _batch(told)
-        parts = {name: _batch(part) for name, part in told["policy_batches"].items()}
-        return MultiAgentBatch(parts, int(told["count"]))
-    except ConfigError as error:
-        raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise FileError(f"{path}: a line is no batch ({type(error).__name__}: {error})") from None
-
-
-def _batch(columns: Mapping[str, Any]) -> SampleBatch:
-    found = {name: unpack(column) if is_compressed(column) else column for name, column in columns.items()}
-    return SampleBatch({name: np.array(column) for name, column in found.items()})
+    count, parts = read_line(line, path, unpack)
+    batches = {
+        name: SampleBatch({key: np.array(column) for key, column in part.items()}) for name, part in parts.items()
+    }
+    return batches[SINGLE] if count is None else MultiAgentBatch(batches, count)
 
 
 class MixedInput(InputReader):

@@ -1,0 +1,56 @@
+"""Where replay buffers are that a command names, and where one may be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rookery.cli.runs import find_run
+from rookery.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.replay.segments import StoredReplay
+
+
+def sources(words: Sequence[str]) -> list[StoredReplay]:
+    """Returns the stored replay buffers that are meant; a place without a policy stands for all in it."""
+    from rookery.core.files import split_name
+    from rookery.replay.segments import find_replay, stored_replays
+
+    found: list[StoredReplay] = []
+    for word in words:
+        place, policy = split_name(word)
+        if not place.exists():
+            place = find_run(place)
+        found += [find_replay(f"{place}:{policy}")] if policy else stored_replays(place).values()
+    return found
+
+
+def check_free(out: Path, force: bool) -> None:
+    """Makes sure that a directory can be written.
+
+    Raises:
+        ConfigError: If something is there that may not be replaced.
+    """
+    from rookery.core.files import FileError
+    from rookery.replay.segments import stored_replays
+
+    if not out.exists():
+        return
+    if not force:
+        raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")
+    try:
+        is_replay = out.is_dir() and bool(stored_replays(out)) and not (out / "state.json").exists()
+    except FileError:
+        is_replay = False
+    if not is_replay or not (out / "manifest.json").is_file():
+        raise ConfigError(f"--force: {out} is no directory of replay buffers, so it is not replaced; give another")
+
+
+def write(out: Path, files: dict[str, Any], facts: dict[str, Any]) -> None:
+    """Makes a replay directory, or replaces one that `check_free` let pass."""
+    from rookery.core.files import make_folder, write_directory
+
+    make_folder(out.parent)
+    write_directory(out, files, facts, replace=True)

@@ -1,0 +1,211 @@
+"""``rookery replay record``: episodes of a trained policy, a function or a person, as a replay directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rookery.cli.evaluate import MaxEpisodeSteps
+from rookery.cli.replay_places import check_free
+from rookery.cli.runs import TrustedCode, find_saved
+from rookery.core.errors import ConfigError
+from rookery.core.layers import import_object, override_layer
+
+if TYPE_CHECKING:
+    from rookery.training.recording import RecordedReplay
+
+KEYBOARD = "keyboard"
+
+
+def record(
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="RUN|MODULE:FUNCTION|keyboard",
+            help="Who plays: fn(obs) or fn(obs, info).",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Directory to write.", show_default=False)],
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ENV [PATH=VALUE]...",
+            help="The environment; settings below env, as in config.size=8. Not needed if a run plays in its own.",
+            show_default=False,
+        ),
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to keep.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Names the episodes, and what actions are drawn with.")] = 0,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="A run draws actions; else takes the likeliest.")
+    ] = False,
+    checkpoint: Annotated[str, typer.Option(help="Of a run, which: last, best or a number.")] = "last",
+    min_return: Annotated[
+        float | None, typer.Option(help="Keep episodes of at least this return alone.", show_default=False)
+    ] = None,
+    max_episode_steps: MaxEpisodeSteps = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=ACTION", help="What a key does, as JSON: left=0, or 'a=[-1, 0]'. Repeatable."),
+    ] = None,
+    idle: Annotated[
+        str | None, typer.Option(metavar="ACTION", help="Done when no key is pressed; else a key is waited for.")
+    ] = None,
+    steps_per_second: Annotated[float, typer.Option(min=0.1, help="How fast, with --idle.")] = 10.0,
+    view: Annotated[str, typer.Option(help="Where a person plays: auto, terminal or window.")] = "auto",
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    trust_code: TrustedCode = False,
+) -> None:
+    """Record episodes to be imitated or learned from: of a run, a function, or your own hands.
+
+    rookery replay record CartPole-v1 --from runs/CartPole-v1-ppo-s3 --episodes 20 -o demos/pole
+    """
+    from rookery.core.config import resolve
+    from rookery.training.recording import EpisodeRecorder, RecordedReplay, prepared, record_episodes
+    from rookery.training.settings import EnvConfig
+
+    check_free(out, force)
+    env, settings = split_words(what or [])
+    layer = override_layer([text.removeprefix("env.") for text in settings], "command line")
+    config = resolve(EnvConfig, [layer]).config.config
+    player = player_of(source, checkpoint, env)
+    by_hand = isinstance(player, PromisedKeyboard)
+    with prepared(env, player, config, trust_code, render=by_hand) as (copy, policies, mapping, limit):
+        limit = limit if max_episode_steps is None else max_episode_steps
+        recorder = EpisodeRecorder(copy, policies, mapping, seed=seed, deterministic=not stochastic, limit=limit)
+        kept = RecordedReplay(policies, ("logp",) if callable(player) else ())
+        with kept_whatever_comes(kept, out, force):
+            if isinstance(player, PromisedKeyboard):
+                play_by_hand(player, recorder, kept, episodes, view, key or [], idle, 1 / steps_per_second)
+            else:
+                most = None if min_return is None else 100 * episodes
+                record_episodes(recorder, kept, episodes, wanted=at_least(min_return), note=typer.echo, most=most)
+
+
+@contextmanager
+def kept_whatever_comes(kept: RecordedReplay, out: Path, force: bool) -> Iterator[None]:
+    """Writes the episodes that are kept at the end, and also after Ctrl-C, which then ends the command."""
+    stopped = False
+    try:
+        yield
+    except KeyboardInterrupt:
+        stopped = True
+    if kept.results or not stopped:
+        kept.write(out, replace=force)
+        decisions = sum(map(sum, kept.lengths().values()))
+        typer.echo(f"{out}: {decisions:,} decisions in {len(kept.results):,} recorded episodes")
+    if stopped:
+        raise typer.Exit(130)
+
+
+def player_of(source: str, checkpoint: str, env: str | None) -> Any:
+    """Finds who plays: a keyboard, a function, or the checkpoint of a run.
+
+    Args:
+        source: What the user says.
+        checkpoint: Which checkpoint of a run.
+        env: The environment that was named, if one was.
+
+    Raises:
+        ConfigError: If there is no such run or function, or one that has no environment of its own has none.
+    """
+    player = PromisedKeyboard() if source == KEYBOARD else function_of(source)
+    if player is None:
+        return find_saved(Path(source), checkpoint)
+    if env is None:
+        raise ConfigError("command line: no environment is named, as in rookery replay record CartPole-v1 --from ...")
+    return player
+
+
+def at_least(min_return: float | None) -> Callable[[Any], bool]:
+    """Says of an episode whether it is good enough."""
+    return lambda result: min_return is None or result.total >= min_return
+
+
+def split_words(words: list[str]) -> tuple[str | None, list[str]]:
+    """The environment among the words of a command, and the settings.
+
+    Raises:
+        ConfigError: If there are two environments.
+    """
+    names = [word for word in words if "=" not in word]
+    if len(names) > 1:
+        raise ConfigError(f"command line: {names[0]!r} is the environment, and {names[1]!r} is no setting PATH=VALUE")
+    return (names[0] if names else None), [word for word in words if "=" in word]
+
+
+def function_of(source: str) -> Callable[..., Any] | None:
+    """The function that ``module:function`` names; None for what is a path, or the name of a run.
+
+    Raises:
+        ConfigError: If there is no such function; names the nearest.
+    """
+    if ":" not in source or Path(source).exists():
+        return None
+    found = import_object(source)
+    if isinstance(found, type):
+        found = found()
+    if not callable(found):
+        raise ConfigError(f"--from {source}: is {type(found).__name__}, and no function of an observation")
+    made: Callable[..., Any] = found
+    return made
+
+
+class PromisedKeyboard:
+    """Stands for a keyboard until it is known which actions its keys are."""
+
+    def __init__(self) -> None:
+        self.keyboard: Any = None
+
+    def __call__(self, obs: Any) -> Any:
+        """Gives what the keyboard gives."""
+        return self.keyboard(obs)
+
+
+def play_by_hand(
+    promised: PromisedKeyboard,
+    recorder: Any,
+    kept: Any,
+    episodes: int,
+    view: str,
+    given: list[str],
+    idle: str | None,
+    seconds: float,
+) -> None:
+    """Lets a person play until so many episodes are kept.
+
+    Args:
+        promised: Who decides.
+        recorder: Who plays.
+        kept: Takes the episodes.
+        episodes: How many.
+        view: Where.
+        given: What the user says of keys.
+        idle: What is done when no key is pressed, as JSON; None = a key is waited for.
+        seconds: How long a key may take, where there is such an action.
+    """
+    from rookery.cli.keyboard import Keyboard, action_of, keys_of, source_of
+    from rookery.core.errors import SpaceError
+    from rookery.training.recording import record_episodes
+
+    specs = [kind.action for kind in recorder.env.kinds]
+    if any(spec != specs[0] for spec in specs):
+        raise ConfigError(
+            "--from keyboard: agents have different actions; write a function instead: --from MODULE:FUNCTION"
+        )
+    keys = keys_of(specs[0], given)
+    try:
+        nothing = None if idle is None else action_of(specs[0], idle)
+    except (ValueError, SpaceError, TypeError, KeyError) as error:
+        raise ConfigError(f"--idle {idle}: is no action of {specs[0].space} ({error})") from None
+    with closing(source_of(view)) as source:
+        keyboard = promised.keyboard = Keyboard(source, keys, nothing, seconds)
+        keyboard.recorder = recorder
+        source.show(f"keys: {keyboard.legend()}", None)
+        record_episodes(recorder, kept, episodes, wanted=keyboard.wanted)

@@ -1,0 +1,198 @@
+"""Formats of others that replay comes from and goes to: their names, what their files are called, who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gymnasium import spaces
+
+from rookery.core.errors import ConfigError, SpaceError, nearest
+from rookery.core.files import FileError, make_folder
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.replay.formats.columns import Wanted
+from rookery.replay.formats.csv_file import read_csv, write_csv
+from rookery.replay.formats.minari_data import read_minari, write_minari
+from rookery.replay.formats.npz_file import read_npz
+from rookery.replay.formats.parquet_file import read_parquet, write_parquet
+from rookery.replay.formats.rllib_json import read_rllib, write_rllib
+from rookery.replay.formats.unity_demo import read_unity, write_unity
+from rookery.replay.recording import Recording, recording_of, write_recordings
+from rookery.replay.segments import Spaces, StoredReplay, find_replay
+from rookery.replay.transfer import write_arrays
+
+SUFFIXES = {".demo": "unity", ".npz": "npz", ".csv": "csv", ".parquet": "parquet", ".json": "rllib"}
+"""Formats by what files are called."""
+
+MINARI = "minari:"
+"""What stands before the id of a data set of Minari."""
+
+FORMATS = (*SUFFIXES.values(), "minari")
+"""All names of formats."""
+
+READERS: dict[str, Callable[[Path, Wanted], dict[str, Recording]]] = {
+    "unity": read_unity, "npz": read_npz, "csv": read_csv, "parquet": read_parquet, "rllib": read_rllib,
+}  # fmt: skip
+
+
+def format_of(name: str, given: str | None) -> str:
+    """The format of a file, a directory of files or a data set.
+
+    Args:
+        name: What a user calls it: a path, or ``minari:ID``.
+        given: The format, if the user says it.
+
+    Raises:
+        ConfigError: If there is no such format, or the name does not tell.
+    """
+    if given is not None:
+        if given not in FORMATS:
+            raise ConfigError(f"--format {given}: use one of {', '.join(FORMATS)}{nearest(given, FORMATS)}")
+        return given
+    if name.startswith(MINARI):
+        return "minari"
+    path = Path(name)
+    inside = {SUFFIXES[one.suffix] for one in path.iterdir() if one.suffix in SUFFIXES} if path.is_dir() else set()
+    found = inside.pop() if len(inside) == 1 else SUFFIXES.get(path.suffix)
+    if found is None:
+        known = ", ".join((*SUFFIXES, f"{MINARI}ID"))
+        raise ConfigError(f"{name}: what is it? Known are {known}; or say --format, one of {', '.join(FORMATS)}")
+    return found
+
+
+def read_recordings(sources: Sequence[str | Path], wanted: Wanted, given: str | None = None) -> dict[str, Recording]:
+    """Reads files of others, those of one policy one after the other.
+
+    Args:
+        sources: Files, directories of files, or ``minari:ID``.
+        wanted: How they are to be read.
+        given: Their format; None = as their names say.
+
+    Raises:
+        FileError: If one is not there, or is broken.
+        ConfigError: If one cannot be understood; names the row.
+        SpaceError: If their spaces differ, or are not those that are wanted; names both.
+    """
+    found: dict[str, Recording] = {}
+    for source in map(str, sources):
+        kind = format_of(source, given)
+        if kind == "minari":
+            parts = read_minari(source.removeprefix(MINARI), wanted)
+        elif not Path(source).exists():
+            raise FileError(f"{source}: there is no such file")
+        else:
+            parts = READERS[kind](Path(source), wanted)
+        for policy, one in parts.items():
+            had = found.setdefault(policy, replace(one, episodes=()))
+            if had.spaces.obs != one.spaces.obs or had.spaces.action != one.spaces.action:
+                raise SpaceError(f"{source}: holds {one.spaces}, and what was read before it {had.spaces}")
+            found[policy] = replace(had, episodes=had.episodes + one.episodes)
+    return found
+
+
+def export_stored(
+    stored: StoredReplay, target: str, kind: str, *, name: str | None = None, advance: Callable[[int], object]
+) -> None:
+    """Writes a stored replay buffer as others read it; a file that is there is replaced.
+
+    Args:
+        stored: The replay buffer.
+        target: A file, or ``minari:ID``.
+        kind: The format.
+        name: What the behaviour is called in Unity's files; None = like the policy.
+        advance: Is told of progress where there is much to be written.
+
+    Raises:
+        FileError: If it is broken, or the file cannot be written.
+        ConfigError: If a package is not installed, or what must be known is not.
+        SpaceError: If the format has no room for these spaces; names what has.
+    """
+    if kind == "minari":
+        write_minari(recording_of(stored), target.removeprefix(MINARI))
+        return
+    path = Path(target)
+    make_folder(path.parent)
+    if kind == "npz":
+        write_arrays(stored, path, advance)
+    elif kind == "unity":
+        write_unity(recording_of(stored), path, name or stored.policy)
+    else:
+        writers = {"csv": write_csv, "parquet": write_parquet, "rllib": write_rllib}
+        writers[kind](recording_of(stored), path)
+
+
+def import_replay(
+    sources: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    observation_space: spaces.Space[Any] | None = None,
+    action_space: spaces.Space[Any] | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
+    format: str | None = None,
+    policy: str = "main",
+    trust_pickle: bool = False,
+    force: bool = False,
+) -> dict[str, Recording]:
+    """Makes a replay directory of files that others have recorded.
+
+    Args:
+        sources: Files, directories of files of one sort, or ``minari:ID``; one, or several of the same spaces.
+        out: The directory.
+        observation_space: Space of the observations; None = as the files say, or as their numbers look.
+        action_space: Space of the actions, likewise; both are given, or none.
+        columns: Names or patterns of the columns of a table, by role (``obs``, ``action``, ``reward`` and so on).
+        format: Name of the format, if the names of the files do not tell.
+        policy: What the policy is called, where files do not say it.
+        trust_pickle: Whether columns that are pickles, which can run any code, may be read.
+        force: Whether a directory that is there is replaced.
+
+    Returns:
+        What was read, by policy.
+
+    Raises:
+        ConfigError: If `out` is there, or a file cannot be understood; names the row.
+        FileError: If a file is not there or is broken, or the directory cannot be written.
+        SpaceError: If files are of different spaces, or of others than are wanted; names both.
+    """
+    place = Path(out)
+    if place.exists() and not force:
+        raise ConfigError(f"{place}: exists; give force=True to replace it, or another name")
+    made_of = None
+    if observation_space is not None and action_space is not None:
+        made_of = Spaces(obs_spec(observation_space, action_space), action_spec(action_space), 0)
+    elif observation_space is not None or action_space is not None:
+        raise ConfigError("import_replay: observation_space and action_space are given together, or none of them")
+    files = [sources] if isinstance(sources, str | Path) else sources
+    found = read_recordings(files, Wanted(made_of, columns or {}, trust_pickle, policy), format)
+    write_recordings(place, found, replace=force)
+    return found
+
+
+def export_replay(
+    source: str | Path, target: str | Path, *, format: str | None = None, name: str | None = None, force: bool = False
+) -> int:
+    """Writes a replay buffer as others read it.
+
+    Args:
+        source: A run, a checkpoint or a replay directory, with ``:policy`` behind it where there are several.
+        target: A file ``.npz``, ``.csv``, ``.parquet``, ``.json`` (RLlib) or ``.demo`` (Unity), or ``minari:ID``.
+        format: Name of the format, if that of the file does not tell.
+        name: What the behaviour is called in a file of Unity's; None = like the policy.
+        force: Whether a file that is there is replaced.
+
+    Returns:
+        How many decisions these are.
+
+    Raises:
+        ConfigError: If the file is there, or a package is not installed.
+        FileError: If there is no such replay buffer, or it is broken, or the file cannot be written.
+        SpaceError: If the format has no room for its spaces; names what has.
+    """
+    stored = find_replay(source)
+    kind = format_of(str(target), format)
+    if kind != "minari" and Path(target).exists() and not force:
+        raise ConfigError(f"{target}: exists; give force=True to replace it, or another name")
+    export_stored(stored, str(target), kind, name=name, advance=lambda count: None)
+    return len(stored)

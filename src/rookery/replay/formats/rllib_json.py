@@ -1,0 +1,156 @@
+"""Experience that RLlib has written: batches as lines of JSON, each with the columns of one policy or of several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import ConfigError, SpaceError
+from rookery.core.files import FileError, write_file
+from rookery.replay.formats.columns import ColumnTable, Wanted, columns_of, find_columns, recording_of_table
+from rookery.replay.formats.packed import unpack, unpack_trusted
+from rookery.replay.recording import Recording
+
+SINGLE = "default_policy"
+"""What RLlib calls the policy of batches that name none."""
+
+ROLES = ("obs", "new_obs", "actions", "rewards", "dones", "terminateds", "truncateds", "eps_id", "agent_index",
+         "action_logp")  # fmt: skip
+"""Columns of a batch that say something to others."""
+
+
+def read_line(
+    line: str, path: str | Path, unpacked: Callable[[str], Any]
+) -> tuple[int | None, dict[str, dict[str, Any]]]:
+    """The batch that a line holds: columns by policy and name.
+
+    Args:
+        line: The line.
+        path: Where it stands, for errors.
+        unpacked: Gives what a packed column holds.
+
+    Returns:
+        The env steps of a batch of several policies, None for that of one; and the columns, lists or arrays.
+
+    Raises:
+        FileError: If the line is no batch.
+        ConfigError: If a column cannot be unpacked.
+    """
+    try:
+        told = json.loads(line)
+        kind = told.pop("type")
+        parts = {SINGLE: told} if kind == "SampleBatch" else told["policy_batches"]
+        count = None if kind == "SampleBatch" else int(told["count"])
+        columns = {
+            policy: {name: unpacked(one) if isinstance(one, str) else one for name, one in part.items()}
+            for policy, part in parts.items()
+        }
+    except ConfigError as error:
+        raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise FileError(f"{path}: a line is no batch ({type(error).__name__}: {error})") from None
+    return count, columns
+
+
+def read_rllib(path: Path, wanted: Wanted) -> dict[str, Recording]:
+    """Reads a file of batches, or all files ``*.json`` of a directory.
+
+    Raises:
+        FileError: If there is none, it is empty, or a line is no batch.
+        ConfigError: If a column is packed as a pickle and pickles are not trusted, or a row cannot be used; names it.
+        SpaceError: If it is of other spaces.
+    """
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise FileError(f"{path}: there is no such file, or there are no files .json in it")
+    batches: dict[str, list[dict[str, np.ndarray]]] = {}
+    for file in files:
+        for parts in _batches_in(file, wanted.trust_pickle):
+            for policy, columns in parts.items():
+                batches.setdefault(policy, []).append(columns)
+    if not batches:
+        raise FileError(f"{path}: is empty: it holds no batch")
+    return {
+        wanted.policy if policy == SINGLE else policy: _recording(path, parts, wanted)
+        for policy, parts in batches.items()
+    }
+
+
+def _batches_in(path: Path, trust_pickle: bool) -> Iterator[dict[str, dict[str, np.ndarray]]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: cannot be read: {error}") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            _, parts = read_line(line, f"{path}:{number}", unpack_trusted if trust_pickle else unpack)
+        except ConfigError as error:
+            if trust_pickle:
+                raise
+            raise ConfigError(f"{error}; or, if you trust whoever wrote it, say --trust-pickle") from None
+        yield {policy: {name: _array(path, number, name, one) for name, one in part.items() if name in ROLES}
+               for policy, part in parts.items()}  # fmt: skip
+
+
+def _array(path: Path, number: int, name: str, column: Any) -> np.ndarray:
+    try:
+        array = np.array(column)
+    except ValueError:
+        array = np.array(None)
+    if array.dtype.kind not in "fiub":
+        raise ConfigError(
+            f"{path}:{number}: column {name} is not of numbers, or not of equally many in each row: observations and "
+            "actions with parts have to be flattened before they are written"
+        )
+    return array
+
+
+def _recording(path: Path, batches: list[dict[str, np.ndarray]], wanted: Wanted) -> Recording:
+    """Makes one recording of the batches of a policy, whose episodes may go on from one to the next."""
+    names = [name for name in batches[0] if all(name in batch for batch in batches)]
+    joined = {name: np.concatenate([batch[name] for batch in batches]) for name in names}
+    given = dict(wanted.columns)
+    if "terminateds" in names and "dones" in names:  # of which the second says only that an episode is over
+        del joined["dones"]
+    columns = {role: joined[mine[0]] for role, mine in find_columns(str(path), list(joined), given).items()}
+    if "episode" in columns and "agent_index" in joined:
+        columns["episode"] = np.stack((columns["episode"], joined["agent_index"]), axis=1)
+    return recording_of_table(ColumnTable(str(path), columns), wanted.spaces)
+
+
+def write_rllib(recording: Recording, path: Path) -> None:
+    """Writes a batch for each episode, its columns plain.
+
+    Raises:
+        SpaceError: If observations or actions have parts, which such batches have no columns for.
+        FileError: If the file cannot be written.
+    """
+    if [leaf.path for leaf in recording.spaces.obs.leaves] != ["obs"]:
+        raise SpaceError(
+            f"{path}: observations {recording.spaces.obs.space} have parts, which RLlib's batches have no columns for; "
+            "use .npz or Minari instead"
+        )
+    columns = columns_of(recording, "new_obs")
+    lines, start = [], 0
+    for number, episode in enumerate(recording.episodes):
+        rows = slice(start, start + len(episode))
+        start += len(episode)
+        batch = _batch({name: column[rows] for name, column in columns.items()}, number)
+        lines.append(json.dumps({"type": "SampleBatch", **batch}) + "\n")
+    write_file(path, "".join(lines).encode())
+
+
+def _batch(columns: Mapping[str, np.ndarray], number: int) -> dict[str, list[Any]]:
+    """The columns of an episode by RLlib's names; numbers that are none (of what nobody saw) are 0."""
+    names = {"obs": "obs", "new_obs": "new_obs", "action": "actions", "reward": "rewards", "logp": "action_logp",
+             "terminated": "terminateds", "truncated": "truncateds", "step": "t"}  # fmt: skip
+    found = {theirs: np.nan_to_num(columns[ours]).tolist() for ours, theirs in names.items() if ours in columns}
+    found["dones"] = (columns["terminated"] | columns["truncated"]).tolist()
+    length = len(columns["terminated"])
+    return found | {"eps_id": [number] * length, "agent_index": [0] * length}

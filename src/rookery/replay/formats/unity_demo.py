@@ -1,0 +1,312 @@
+"""Demonstrations of Unity's ML-Agents (``.demo``) as recordings, and recordings as such files.
+
+A row of such a file is what an agent saw when it decided, what it had earned since it last did, and what it did. So a
+reward stands a row later than the action that earned it, and an episode ends with a row in which nothing is decided.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import ConfigError, SpaceError
+from rookery.core.files import FileError
+from rookery.core.spaces import CATEGORIES, MASK, ActionSpec, Leaf, Tree, action_spec, obs_spec
+from rookery.envs.unity.demo_file import DemoFile, read_demo, write_demo
+from rookery.envs.unity.messages import (
+    CONTINUOUS,
+    DISCRETE,
+    PNG,
+    ActionSpecProto,
+    AgentActionProto,
+    AgentInfoActionPairProto,
+    AgentInfoProto,
+    BrainParametersProto,
+    FloatData,
+    ObservationProto,
+)
+from rookery.envs.unity.pictures import decoded, encoded
+from rookery.envs.unity.wire import WireError
+from rookery.replay.formats.columns import Wanted
+from rookery.replay.recording import RecordedEpisode, Recording
+from rookery.replay.segments import Spaces
+
+NUMBERS, CHOICES = "continuous", "discrete"
+"""What the two parts of actions are called that have both."""
+
+PROPERTIES = {1: (1,), 2: (4, 1), 3: (1, 1, 1)}
+"""Properties of the dimensions of observations of numbers: tables may have any number of rows."""
+
+
+@dataclass
+class OpenEpisode:
+    """An episode of one agent as far as it is known.
+
+    Attributes:
+        seen: What the agent saw at each decision.
+        actions: What the agent decided, ``[1, ...]`` as it is stored.
+        rewards: What the agent earned up to each row after the first.
+    """
+
+    seen: list[Tree] = field(default_factory=list)
+    actions: list[np.ndarray] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_unity(path: Path, wanted: Wanted) -> dict[str, Recording]:
+    """Reads a file, or all files ``*.demo`` of a directory, which must be of the same spaces.
+
+    What an agent decided last before a recording stopped is left out: nobody knows what came of it.
+
+    Raises:
+        FileError: If there is none, or it is empty or broken.
+        ConfigError: If a row cannot be used; names it.
+        SpaceError: If files are of different spaces, or of others than are wanted.
+    """
+    files = sorted(path.glob("*.demo")) if path.is_dir() else [path]
+    if not files:
+        raise FileError(f"{path}: there are no files .demo in it")
+    found: dict[str, Recording] = {}
+    for file in files:
+        demo = read_demo(file)
+        name = demo.brain.brain_name.partition("?")[0] or wanted.policy
+        one = recording_of_demo(file, demo, wanted.spaces)
+        had = found.setdefault(name, Recording(one.spaces, ()))
+        if had.spaces.obs != one.spaces.obs or had.spaces.action != one.spaces.action:
+            raise SpaceError(f"{file}: holds {one.spaces}, and others of behaviour {name!r} {had.spaces}")
+        found[name] = Recording(had.spaces, had.episodes + one.episodes)
+    return found
+
+
+def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Recording:
+    """Makes episodes of the rows of a demonstration; see `read_unity`."""
+    infos = [pair.agent_info for pair in demo.pairs]
+    first = infos[0] if infos else None
+    if first is None:
+        raise FileError(f"{file}: holds no rows: nothing was recorded")
+    action = action_spec(action_space(file, demo.brain))
+    masked = bool(action.sizes) and any(info is not None and info.action_mask for info in infos)
+    made_of = Spaces(obs_spec(obs_space(first.observations), action.space, info_mask=masked), action, 0)
+    if wanted is not None and (wanted.obs != made_of.obs or wanted.action != action):
+        raise SpaceError(f"{file}: holds {made_of}, and {wanted} are wanted")
+    made_of = made_of if wanted is None else Spaces(wanted.obs, wanted.action, 0)
+    agents: dict[int, OpenEpisode] = {}
+    episodes: list[RecordedEpisode] = []
+    for row, pair in enumerate(demo.pairs):
+        info = pair.agent_info
+        if info is None:
+            raise ConfigError(f"{file}: row {row + 1}: nobody is in it")
+        try:
+            seen = _seen(info, made_of)
+            decided = None if info.ended else _decided(pair.action_info or AgentActionProto(), action)
+            stored = None if decided is None else action.from_env([decided])
+        except (SpaceError, WireError, ValueError) as error:
+            raise ConfigError(f"{file}: row {row + 1}: {error}") from None
+        if not np.isfinite(info.reward + info.group_reward):
+            raise ConfigError(f"{file}: row {row + 1}: the reward is {info.reward}, which is no finite number")
+        one = agents.setdefault(info.id, OpenEpisode())
+        if one.seen:
+            one.rewards.append(info.reward + info.group_reward)
+        if stored is not None:
+            one.seen.append(seen)
+            one.actions.append(stored)
+        elif one.seen:
+            cut = info.max_step_reached
+            episodes.append(_episode(one, not cut, cut, seen if cut else None))
+        if info.ended:
+            del agents[info.id]
+    for one in agents.values():
+        if len(one.seen) > 1:  # the recording stopped: what came of the last decision is not known
+            last = one.seen.pop()
+            one.actions.pop()
+            episodes.append(_episode(one, False, False, last))
+    return Recording(made_of, tuple(episodes))
+
+
+def action_space(file: Path, brain: BrainParametersProto) -> spaces.Space[Any]:
+    """The space of a behaviour's actions: numbers in [-1, 1], choices, or a Dict of both.
+
+    Raises:
+        FileError: If it decides nothing.
+    """
+    said = brain.action_spec
+    numbers, branches = (0, ()) if said is None else (said.num_continuous_actions, said.discrete_branch_sizes)
+    if said is None:  # players of API 1.0 to 1.2
+        sizes = brain.vector_action_size_deprecated
+        is_numbers = brain.vector_action_space_type_deprecated == CONTINUOUS
+        numbers, branches = (sizes[0] if sizes else 0, ()) if is_numbers else (0, sizes)
+    box = spaces.Box(-1.0, 1.0, (numbers,), np.float32)
+    if numbers and branches:
+        return spaces.Dict({NUMBERS: box, CHOICES: spaces.MultiDiscrete(list(branches))})
+    if not numbers and not branches:
+        raise FileError(f"{file}: behaviour {brain.brain_name!r} has no actions")
+    return (
+        box if numbers else spaces.Discrete(branches[0]) if len(branches) == 1 else spaces.MultiDiscrete(list(branches))
+    )
+
+
+def obs_space(observations: Sequence[ObservationProto]) -> spaces.Space[Any]:
+    """The space of observations: that of the only sensor, or a Dict by the names of the sensors."""
+    found: dict[str, spaces.Space[Any]] = {}
+    for number, obs in enumerate(observations):
+        name = obs.name or f"obs_{number}"
+        name = f"{name}_{number}" if name in found or name == MASK else name
+        is_picture = obs.compression_type == PNG
+        bounds = (0, 255, obs.shape, np.uint8) if is_picture else (-np.inf, np.inf, obs.shape, np.float32)
+        found[name] = spaces.Box(*bounds)
+    return next(iter(found.values())) if len(found) == 1 else spaces.Dict(OrderedDict(found))
+
+
+def _seen(info: AgentInfoProto, made_of: Spaces) -> Tree:
+    """What an agent saw, ``[1, ...]`` by leaf path."""
+    names = [leaf.path for leaf in made_of.obs.leaves if leaf.kind != "mask"]
+    if len(info.observations) != len(names):
+        raise SpaceError(f"{len(info.observations)} observations, and the first row has {len(names)}")
+    leaves = {leaf.path: leaf for leaf in made_of.obs.leaves}
+    tree: Tree = {}
+    for name, obs in zip(names, info.observations, strict=True):
+        leaf = leaves[name]
+        if obs.compression_type == PNG:
+            array = decoded(obs)
+        else:
+            array = np.array(() if obs.float_data is None else obs.float_data.data, np.float32)
+        if tuple(obs.shape) != leaf.shape or array.size != np.prod(leaf.shape, dtype=np.int64):
+            raise SpaceError(
+                f"observation {name!r} has shape {obs.shape} and {array.size} numbers, the first row's {leaf.shape}"
+            )
+        if array.dtype != leaf.dtype:
+            raise SpaceError(f"observation {name!r} is a picture in one row and numbers in another")
+        tree[name] = array.reshape(1, *leaf.shape)
+    if made_of.obs.has_mask:
+        forbidden = np.array(info.action_mask or [False] * leaves[MASK].shape[0], bool)
+        if forbidden.shape != leaves[MASK].shape:
+            raise SpaceError(f"a mask of {len(forbidden)} actions, where there are {leaves[MASK].shape[0]}")
+        tree[MASK] = ~forbidden[None]
+    if problem := made_of.obs.check(tree, slice(None)):
+        raise SpaceError(problem)
+    return tree
+
+
+def _decided(said: AgentActionProto, spec: ActionSpec) -> Any:
+    """What an agent decided, as its space has it."""
+    numbers = np.array(said.continuous_actions, np.float32)
+    choices = np.array(said.discrete_actions, np.int64)
+    if said.vector_actions_deprecated and not len(numbers) and not len(choices):
+        old = np.array(said.vector_actions_deprecated, np.float32)
+        numbers, choices = (old, choices) if spec.kind == "box" else (numbers, old.astype(np.int64))
+    if len(numbers) != spec.num_numbers or len(choices) != len(spec.sizes):
+        raise SpaceError(
+            f"{len(numbers)} numbers and {len(choices)} choices were decided, where {spec.num_numbers} and "
+            f"{len(spec.sizes)} are to be"
+        )
+    if isinstance(spec.space, spaces.Dict):
+        return {NUMBERS: numbers, CHOICES: choices}
+    return numbers if spec.kind == "box" else choices[0] if spec.kind == "discrete" else choices
+
+
+def _episode(one: OpenEpisode, terminated: bool, truncated: bool, last: Tree | None) -> RecordedEpisode:
+    return RecordedEpisode(
+        {path: np.concatenate([seen[path] for seen in one.seen]) for path in one.seen[0]},
+        np.concatenate(one.actions),
+        np.array(one.rewards, np.float32),
+        None,
+        terminated,
+        truncated,
+        last,
+    )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_unity(recording: Recording, path: Path, name: str) -> None:
+    """Writes a recording as a demonstration.
+
+    Pictures of bytes become PNGs, and categories as many numbers as there are, of which one is 1. Numbers that are
+    decided go from -1 to 1, as everywhere in Unity. Of an episode that terminated nobody knows what was seen last: its
+    last row shows what was seen before. Where a record just ends, the episode counts as cut off.
+
+    Args:
+        recording: The episodes.
+        path: Where.
+        name: What the behaviour is called.
+
+    Raises:
+        SpaceError: If something that is seen cannot be said there.
+        FileError: If the file cannot be written.
+    """
+    spec = recording.spaces.action
+    branches = (*spec.sizes, *[2] * spec.num_flags)
+    said = ActionSpecProto(spec.num_numbers, len(branches), branches)
+    old_sizes = branches or (spec.num_numbers,)
+    brain = BrainParametersProto(old_sizes, (), DISCRETE if branches else CONTINUOUS, name, False, said)
+    write_demo(path, name, brain, list(_pairs(recording)))
+
+
+def _pairs(recording: Recording) -> Iterator[AgentInfoActionPairProto]:
+    """The rows of all episodes, each with a row at its end in which nothing is decided."""
+    leaves, spec = recording.spaces.obs.leaves, recording.spaces.action
+    for number, episode in enumerate(recording.episodes):
+        last = episode.last_obs or {path: array[-1:] for path, array in episode.obs.items()}
+        length = len(episode)
+        rewards = np.zeros(length, np.float32) if episode.reward is None else episode.reward
+        for row in range(length + 1):
+            tree = {path: array[row] for path, array in episode.obs.items()} if row < length else None
+            seen = {path: array[0] for path, array in last.items()} if tree is None else tree
+            info = AgentInfoProto(
+                reward=float(rewards[row - 1]) if row else 0.0,
+                ended=row == length,
+                max_step_reached=row == length and not episode.terminated,
+                id=number,
+                action_mask=tuple((~seen[MASK]).tolist()) if MASK in seen else (),
+                observations=tuple(_shown(leaf, seen[leaf.path]) for leaf in leaves if leaf.kind != "mask"),
+            )
+            action = _said(spec, episode.action[row]) if row < length else _nothing(spec)
+            yield AgentInfoActionPairProto(info, action)
+
+
+def _shown(leaf: Leaf, value: np.ndarray) -> ObservationProto:
+    """One observation of one sensor as a message."""
+    name = leaf.path
+    if leaf.is_image:
+        return encoded(value, name)
+    if leaf.kind in CATEGORIES:
+        chosen = np.ravel(value)
+        value = np.concatenate(
+            [np.eye(size, dtype=np.float32)[one] for one, size in zip(chosen, leaf.sizes, strict=True)]
+        )
+    array = np.asarray(value, np.float32)
+    array = array.reshape(1) if array.ndim == 0 else array
+    if array.ndim not in PROPERTIES:
+        raise SpaceError(f"observation {name!r} has shape {array.shape}; such files have 1, 2 or 3 dimensions")
+    data = FloatData(tuple(array.ravel().tolist()))
+    return ObservationProto(array.shape, float_data=data, dimension_properties=PROPERTIES[array.ndim], name=name)
+
+
+def _said(spec: ActionSpec, stored: np.ndarray) -> AgentActionProto:
+    """A stored action as a message: choices and flags as branches, numbers in units of half their range."""
+    values = np.ravel(stored)
+    number = len(spec.sizes) + spec.num_flags
+    choices = tuple(int(value) for value in values[:number])
+    numbers = values[number:].astype(np.float32)
+    if spec.num_numbers and spec.kind == "box":
+        assert isinstance(spec.space, spaces.Box)
+        bounded = (np.isfinite(spec.space.low) & np.isfinite(spec.space.high)).ravel()
+        numbers = np.where(bounded, np.clip(numbers, -1.0, 1.0), numbers)
+    return AgentActionProto(continuous_actions=tuple(numbers.tolist()), discrete_actions=choices)
+
+
+def _nothing(spec: ActionSpec) -> AgentActionProto:
+    """What stands where nothing is decided."""
+    return AgentActionProto(
+        continuous_actions=(0.0,) * spec.num_numbers, discrete_actions=(0,) * (len(spec.sizes) + spec.num_flags)
+    )

@@ -1,0 +1,244 @@
+"""Recordings: episodes of one policy as plain arrays, between the files of others and replay directories.
+
+Whatever was recorded elsewhere becomes a `Recording` first, and that a replay directory, which is all that learners
+know. What a recording does not say (rewards, say) is noted in the directory, so that nothing is learned from made-up
+numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import ConfigError
+from rookery.core.files import Content, make_folder, write_directory
+from rookery.core.spaces import Tree
+from rookery.replay import segments
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
+from rookery.replay.pieces import Piece, rows_in
+from rookery.replay.segments import FACTS, Spaces, StoredReplay, copy_rows, segment_name, segment_stream
+
+MISSING = {
+    "reward": "rewards are not known and stand as 0: for imitation alone",
+    "logp": "log-probabilities are not known and stand as 0",
+    "last_obs": "the last observations of cut-off episodes are not known: those before them stand for them",
+}
+"""What a recording may lack, and what that means."""
+
+
+@dataclass(frozen=True)
+class RecordedEpisode:
+    """One agent's episode of n decisions.
+
+    Attributes:
+        obs: What was seen, ``[n, ...]`` by leaf path, as it is stored.
+        action: What was decided ``[n, ...]``, as it is stored.
+        reward: ``[n]`` float32; None if nobody knows.
+        logp: ``[n]`` float32 log-probabilities; None if nobody knows.
+        terminated: Whether it ended and has no future.
+        truncated: Whether it was cut off; where neither is true, the record of it ends.
+        last_obs: What was seen after the last decision, ``[1, ...]`` by leaf path; None if it terminated, or nobody
+            knows.
+    """
+
+    obs: Tree
+    action: np.ndarray
+    reward: np.ndarray | None
+    logp: np.ndarray | None
+    terminated: bool
+    truncated: bool
+    last_obs: Tree | None
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Episodes of one policy.
+
+    Attributes:
+        spaces: What they are made of.
+        episodes: In the order in which they began, none of them empty.
+    """
+
+    spaces: Spaces
+    episodes: tuple[RecordedEpisode, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.episodes))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is not known of it, names of `MISSING`."""
+        lacks = {
+            "reward": any(one.reward is None for one in self.episodes),
+            "logp": any(one.logp is None for one in self.episodes),
+            "last_obs": any(one.last_obs is None and not one.terminated for one in self.episodes),
+        }
+        return tuple(name for name, is_missing in lacks.items() if is_missing)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Its rows as pieces of a replay buffer, whole episodes each, of about the size of a segment."""
+        part: list[RecordedEpisode] = []
+        size = serial = 0
+        for episode in self.episodes:
+            part.append(episode)
+            size += sum(array.nbytes for array in episode.obs.values()) + episode.action.nbytes + 64 * len(episode)
+            if size >= segments.SEGMENT_BYTES:
+                yield piece_of_episodes(part, serial)
+                serial += sum(map(len, part))
+                part, size = [], 0
+        if part:
+            yield piece_of_episodes(part, serial)
+
+
+def piece_of_episodes(episodes: Sequence[RecordedEpisode], serial: int) -> Piece:
+    """Episodes one after the other, as rows of one slot; what is not known is 0.
+
+    Args:
+        episodes: The episodes.
+        serial: Serial number of the first row.
+    """
+    lengths = np.array([len(one) for one in episodes])
+    number, last = int(lengths.sum()), lengths.cumsum() - 1
+
+    def joined(name: str) -> np.ndarray:
+        known = [getattr(one, name) for one in episodes]
+        return np.concatenate(
+            [np.zeros(len(one), np.float32) if array is None else array.astype(np.float32)
+             for one, array in zip(episodes, known, strict=True)]
+        )  # fmt: skip
+
+    flags = {name: np.zeros(number, bool) for name in ("terminated", "truncated", "begins")}
+    flags["terminated"][last] = [one.terminated for one in episodes]
+    flags["truncated"][last] = [one.truncated for one in episodes]
+    flags["begins"][last - lengths + 1] = True
+    before = np.ones(number, np.int64)
+    before[0] = serial > 0
+    going_on = [one for one in episodes if not one.terminated]
+    piece = {
+        "serial": np.array([serial]),
+        "action": np.concatenate([one.action for one in episodes]),
+        "logp": joined("logp"),
+        "reward": joined("reward"),
+        **flags,
+        "slot": np.zeros(number, np.int64),
+        "clock": serial + np.arange(number),
+        "before": before,
+        "next_row": last[[not one.terminated for one in episodes]],
+    }
+    for path, array in episodes[0].obs.items():
+        piece[f"obs/{path}"] = np.concatenate([one.obs[path] for one in episodes])
+        seen = [one.obs[path][-1:] if one.last_obs is None else one.last_obs[path] for one in going_on]
+        piece[f"next_obs/{path}"] = np.concatenate([array[:0], *seen])
+    return piece
+
+
+def joined_pieces(pieces: Sequence[Piece], serial: int) -> Piece:
+    """Pieces with whole observations, of episodes of their own each, one after the other as one piece."""
+    sizes = np.cumsum([0, *map(rows_in, pieces)])
+    found: Piece = {}
+    for name in pieces[0]:
+        parts = [one[name] for one in pieces]
+        if name in ("next_row", "memory_row"):
+            parts = [part + start for part, start in zip(parts, sizes, strict=False)]
+        found[name] = np.array([serial]) if name == "serial" else np.concatenate(parts)
+    return found
+
+
+def files_of(
+    pieces: Mapping[str, Iterable[Piece]], spaces: Mapping[str, Spaces], missing: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, Content], dict[str, Any]]:
+    """A replay directory with these rows: its files by name, and what its manifest says of them.
+
+    Args:
+        pieces: Of each policy, a segment each, beginning where the one before it ends.
+        spaces: What the rows of each policy are made of.
+        missing: What is not known of them.
+    """
+    files: dict[str, Content] = {}
+    facts: dict[str, Any] = {}
+    now = time.time()
+    for policy, parts in pieces.items():
+        total = 0
+        for piece in parts:
+            files[segment_name(policy, total)] = segment_stream(
+                piece, spaces[policy], first=total, continues=total > 0, written=now
+            )
+            total += rows_in(piece)
+        facts[policy] = {"first": 0, "last": total, "capacity": None}
+        if missing.get(policy):
+            facts[policy]["missing"] = list(missing[policy])
+    return files, {FACTS: facts}
+
+
+def write_recordings(path: Path, recordings: Mapping[str, Recording], *, replace: bool = False) -> None:
+    """Writes recordings as a replay directory.
+
+    Args:
+        path: The directory.
+        recordings: By the name of the policy.
+        replace: Whether a directory that is there goes as soon as the new one is whole.
+
+    Raises:
+        ConfigError: If there is nothing in them.
+        FileError: If the directory cannot be written.
+    """
+    kept = {policy: one for policy, one in recordings.items() if len(one)}
+    if not kept:
+        raise ConfigError(f"{path}: not one decision is there to be written")
+    make_folder(path.parent)
+    files, facts = files_of(
+        {policy: one.pieces() for policy, one in kept.items()},
+        {policy: one.spaces for policy, one in kept.items()},
+        {policy: one.missing for policy, one in kept.items()},
+    )
+    write_directory(path, files, facts, replace=replace)
+
+
+def recording_of(stored: StoredReplay) -> Recording:
+    """The episodes of a stored replay buffer, those it holds in part included; what a policy remembered is left out.
+
+    Raises:
+        FileError: If a segment is missing, broken or foreign; names it.
+    """
+    spaces = Spaces(stored.spaces.obs, stored.spaces.action, 0)
+    number = len(stored)
+    rng = np.random.default_rng(0)  # of which nothing is drawn
+    buffer = ReplayBuffer(spaces.obs, spaces.action, ReplayConfig(capacity=number), rng, memory_size=0, memory_every=1)
+    copy_rows(stored, buffer)
+    rows = buffer.serial_of(np.arange(number)).argsort()  # oldest first
+    after, missing = buffer.after, set(stored.missing)
+    goes_on = (after < number) & (after != np.arange(number))
+    is_start = np.ones(number, bool)
+    is_start[after[goes_on]] = False
+    episodes = []
+    for row in rows[is_start[rows]].tolist():
+        chain = [row]
+        while goes_on[chain[-1]]:
+            chain.append(int(after[chain[-1]]))
+        at, last = np.array(chain), chain[-1]
+        obs = buffer.observations.gather_rows(at)
+        terminated = bool(buffer.terminated[last])
+        last_obs = None if terminated else buffer.observations.gather(after[last : last + 1])
+        if last_obs is not None and "last_obs" in missing:
+            known = any((last_obs[path][0] != array[-1]).any() for path, array in obs.items())
+            last_obs = last_obs if known else None
+        episodes.append(
+            RecordedEpisode(
+                obs,
+                buffer.action[at],
+                None if "reward" in missing else buffer.reward[at],
+                None if "logp" in missing else buffer.logp[at],
+                terminated,
+                bool(buffer.truncated[last]) and not terminated,
+                last_obs,
+            )
+        )
+    return Recording(spaces, tuple(episodes))

@@ -1,0 +1,169 @@
+"""rookery replay record, import, export and show: demonstrations at the command line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rookery.replay.recording import recording_of
+from rookery.replay.segments import find_replay
+
+LEAN = "def lean(obs):\n    return int(obs[2] + obs[3] > 0)\n\n\nclass Lean:\n    def __call__(self, obs, info):\n"
+LEAN += "        return lean(obs)\n\n\nnumber = 3\n"
+
+
+@pytest.fixture
+def scripts(tmp_path, rookery):
+    """A module of functions in the folder that commands run in."""
+    (tmp_path / "leaning_scripts.py").write_text(LEAN)
+    return "leaning_scripts"
+
+
+def recorded(rookery, scripts, *words, out="demos"):
+    return rookery("replay", "record", "CartPole-v1", "--from", f"{scripts}:lean", "-o", out, *words)
+
+
+def lines_of(text):
+    return {line[2:16].strip(): line[16:] for line in text.splitlines() if line.startswith("  ")}
+
+
+def test_a_function_is_recorded_shown_and_started_from(rookery, scripts):
+    code, out, err = recorded(rookery, scripts, "--episodes", 2, "--max-episode-steps", 60, "--seed", 4)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "episode 1: return 60, 60 steps, kept",
+        "episode 2: return 60, 60 steps, kept",
+        "demos: 120 decisions in 2 recorded episodes",
+    ]
+    code, out, _ = rookery("replay", "show", "demos")
+    found = lines_of(out)
+    assert found["episodes"] == "2 ended: 0 terminated, 2 truncated"
+    assert found["returns"] == "min 60, mean 60, max 60"
+    assert found["missing"] == "log-probabilities are not known and stand as 0"
+    words = ["--algo", "dqn", "--preset", "none", "--evaluate", 0, "--stop", "env_steps=20", "sampling.num_envs=2"]
+    code, out, err = rookery("train", "CartPole-v1", *words, "--plain", "--seed", 1, "--replay", "demos")
+    assert code == 0, err
+    assert "policies.main.replay.start_from: 120 decisions of demos:main" in out + err
+
+
+def test_a_class_with_a_call_and_settings_of_the_environment_are_taken(rookery, scripts):
+    words = ["--from", f"{scripts}:Lean", "--episodes", 1, "-o", "demos", "config.max_episode_steps=30"]
+    code, out, err = rookery("replay", "record", "CartPole-v1", *words)
+    assert code == 0, err
+    assert out.splitlines()[0] == "episode 1: return 30, 30 steps, kept"
+
+
+def test_a_run_is_recorded_in_its_own_environment_and_only_what_is_good_is_kept(rookery, runs):
+    code, out, err = rookery("replay", "record", "--from", "cart", "--episodes", 2, "-o", "demos", "--min-return", 9)
+    assert code == 0, err
+    assert "missing" not in rookery("replay", "show", "demos")[1]
+    code, _, err = rookery("replay", "record", "--from", "cart", "-o", "d2", "--episodes", 1, "--min-return", 1e6)
+    assert code == 2
+    assert "of 100 episodes 0 were good enough to be kept, and 1 are wanted" in err
+    code, out, err = rookery("replay", "record", "--from", "arena", "--episodes", 1, "-o", "both")
+    assert code == 0, err
+    code, out, _ = rookery("replay", "show", "both")
+    assert [line for line in out.splitlines() if not line.startswith(" ")] == ["both:pol1", "both:pol2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--from", "{0}:laen"], "has no 'laen'; did you mean 'lean'?"),
+        (["--from", "{0}:number"], "is int, and no function of an observation"),
+        (["--from", "nowhere"], "there is no such run"),
+        (["--from", "keyboard", "--view", "tv"], "--view tv: must be auto, terminal or window"),
+        (["--from", "keyboard", "--key", "a=7"], "--key a=7: 7 is no action of Discrete(2)"),
+        (["--from", "keyboard", "--idle", "9"], "--idle 9: is no action of Discrete(2)"),
+        (["--from", "keyboard", "--view", "terminal"], "standard input is no terminal"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(rookery, scripts, words, problem, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stdin", (tmp_path / f"{scripts}.py").open())
+    words = [word.format(scripts) for word in words]
+    code, _, err = rookery("replay", "record", "CartPole-v1", *words, "-o", "demos")
+    assert code == 2
+    assert problem in err
+    assert not (tmp_path / "demos").exists()
+
+
+def test_what_is_kept_is_written_after_ctrl_c(rookery, scripts, tmp_path):
+    text = "\n\nsteps = []\n\n\ndef tired(obs):\n    steps.append(obs)\n    if len(steps) == 50:\n"
+    text += "        raise KeyboardInterrupt\n    return lean(obs)\n"
+    (tmp_path / "tired_scripts.py").write_text(LEAN + text)
+    words = ["--from", "tired_scripts:tired", "--max-episode-steps", 20, "-o", "demos"]
+    code, out, _ = rookery("replay", "record", "CartPole-v1", *words)
+    assert code == 130
+    assert out.splitlines()[-1] == "demos: 40 decisions in 2 recorded episodes"
+    assert [len(episode) for episode in recording_of(find_replay("demos")).episodes] == [20, 20]
+
+
+def test_an_environment_is_needed_and_one_is_enough(rookery, scripts):
+    code, _, err = rookery("replay", "record", "--from", f"{scripts}:lean", "-o", "demos")
+    assert (code, err.startswith("error: command line: no environment is named")) == (2, True)
+    code, _, err = rookery("replay", "record", "A-v0", "B-v0", "--from", f"{scripts}:lean", "-o", "demos")
+    assert (code, "'A-v0' is the environment, and 'B-v0' is no setting" in err) == (2, True)
+    recorded(rookery, scripts, "--episodes", 1, "--max-episode-steps", 5)
+    code, _, err = recorded(rookery, scripts, "--episodes", 1)
+    assert (code, "--out demos: exists; add --force" in err) == (2, True)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "csv", "json", "demo"])
+def test_what_was_recorded_goes_to_others_and_comes_back(rookery, scripts, suffix):
+    recorded(rookery, scripts, "--episodes", 2, "--max-episode-steps", 40)
+    code, out, err = rookery("replay", "export", "demos", "-o", f"out/pole.{suffix}")
+    assert code == 0, err
+    assert out.splitlines()[-1] == f"out/pole.{suffix}: 80 decisions of demos:main"
+    code, out, err = rookery("replay", "import", f"out/pole.{suffix}", "-o", "back", "--env", "CartPole-v1")
+    assert code == 0, err
+    assert out.splitlines()[0] == "back:main: 80 decisions in 2 episodes"
+    one, other = (recording_of(find_replay(place)) for place in ("demos", "back"))
+    assert one.spaces == other.spaces
+    for a, b in zip(one.episodes, other.episodes, strict=True):
+        np.testing.assert_array_equal(a.obs["obs"], b.obs["obs"])
+        np.testing.assert_array_equal(a.last_obs["obs"], b.last_obs["obs"])
+        np.testing.assert_array_equal(a.action, b.action)
+        np.testing.assert_array_equal(a.reward, b.reward)
+    code, _, err = rookery("replay", "import", f"out/pole.{suffix}", "-o", "car", "--env", "MountainCar-v0")
+    assert code == 1, err
+    assert f"out/pole.{suffix}: " in err
+    code, out, err = rookery("replay", "import", f"out/pole.{suffix}", "-o", "again", "--like", "demos")
+    assert code == 0, err
+
+
+def test_columns_are_named_and_bad_ones_are_refused(rookery, tmp_path):
+    (tmp_path / "log.csv").write_text("x,v,push,gain,over\n0,1,0,1,0\n1,1,1,1,1\n2,,0,1,0\n")
+    words = ["--column", "obs=x,v", "--column", "action=push", "--column", "reward=gain", "--column", "terminated=over"]
+    code, _, err = rookery("replay", "import", "log.csv", "-o", "log", *words)
+    assert (code, err) == (
+        2, "error: log.csv: row 3 (line 4): obs: non-finite observation nan (expected finite numbers)\n"
+    )  # fmt: skip
+    (tmp_path / "log.csv").write_text("x,v,push,gain,over\n0,1,0,1,0\n1,1,1,1,1\n2,5,0,1,0\n")
+    code, out, err = rookery("replay", "import", "log.csv", "-o", "log", *words, "--policy", "driver")
+    assert code == 0, err
+    assert out.splitlines() == [
+        "log:driver: 3 decisions in 2 episodes",
+        "  observations Box(-inf, inf, (2,), float32) and actions Discrete(2)",
+        "  log-probabilities are not known and stand as 0",
+        "  the last observations of cut-off episodes are not known: those before them stand for them",
+    ]
+    code, out, _ = rookery("replay", "show", "log")
+    assert lines_of(out)["episodes"] == "1 ended: 1 terminated, 0 truncated; 1 under way"
+    for wrong, problem in (
+        (["--column", "obs=y"], "has no column 'y' for obs; there are x, v, push, gain, over"),
+        (["--column", "obs"], "--column obs: must be ROLE=NAMES"),
+        (["--env", "CartPole-v1", "--like", "log"], "leave one of them out"),
+        (["--format", "cvs"], "did you mean 'csv'"),
+    ):
+        code, _, err = rookery("replay", "import", "log.csv", "-o", "other", *words, *wrong)
+        assert (code, problem in err) == (2, True), err
+    code, _, err = rookery("replay", "import", "lgo.csv", "-o", "other")
+    assert (code, err) == (1, "error: lgo.csv: there is no such file\n")
+
+
+def test_show_says_that_rewards_are_not_known(rookery, tmp_path):
+    np.savez(tmp_path / "a.npz", obs=np.zeros((4, 3)), actions=np.zeros(4, int), dones=np.array([0, 0, 0, 1]))
+    assert rookery("replay", "import", "a.npz", "-o", "a")[0] == 0
+    found = lines_of(rookery("replay", "show", "a")[1])
+    assert (found["rewards"], found["returns"], found["lengths"]) == ("not known", "not known", "min 4, mean 4, max 4")
+    assert found["missing"].startswith("rewards are not known and stand as 0: for imitation alone; ")

@@ -1,0 +1,405 @@
+"""Files of others: what is written comes back number by number, and what is wrong in one is said with its row."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from recordings import CHOICE, CHOICES, HYBRID, PARTS, POINT, THROTTLE, UNIT, assert_same, recording
+
+from rookery.core.errors import ConfigError, SpaceError
+from rookery.core.files import FileError
+from rookery.envs.unity.demo_file import read_demo, write_demo
+from rookery.envs.unity.messages import (
+    ActionSpecProto,
+    AgentActionProto,
+    AgentInfoActionPairProto,
+    AgentInfoProto,
+    BrainParametersProto,
+    FloatData,
+    ObservationProto,
+)
+from rookery.replay.formats.columns import Wanted
+from rookery.replay.formats.names import export_stored, format_of, read_recordings
+from rookery.replay.recording import write_recordings
+from rookery.replay.segments import find_replay
+
+SUFFIX = {"npz": ".npz", "csv": ".csv", "rllib": ".json", "unity": ".demo", "parquet": ".parquet"}
+
+
+def stored(folder, one, name="kept", policy="main"):
+    write_recordings(folder / name, {policy: one}, replace=True)
+    return find_replay(folder / name)
+
+
+def exported(folder, one, kind, name="out", policy="main"):
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    target = folder / f"{name}{SUFFIX[kind]}"
+    export_stored(stored(folder, one, policy=policy), str(target), kind, advance=lambda count: None)
+    return target
+
+
+def read(path, one=None, policy="main", **wanted):
+    return read_recordings([path], Wanted(spaces=None if one is None else one.spaces, **wanted))[policy]
+
+
+# --- there and back ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", [CHOICE, CHOICES, THROTTLE, HYBRID], ids=["choice", "choices", "throttle", "hybrid"])
+@pytest.mark.parametrize("obs", [POINT, PARTS], ids=["point", "parts"])
+def test_npz_goes_there_and_back_with_all_that_is_known(tmp_path, obs, action):
+    one = recording(obs, action, logp=True, mask=action is CHOICES)
+    path = exported(tmp_path, one, "npz")
+    assert_same(read(path), one)
+    first = path.read_bytes()
+    assert exported(tmp_path, read(path), "npz", "again").read_bytes()[:400] == first[:400]
+
+
+@pytest.mark.parametrize("kind", ["csv", "rllib", "parquet"])
+@pytest.mark.parametrize("action", [CHOICE, CHOICES, THROTTLE], ids=["choice", "choices", "throttle"])
+def test_tables_go_there_and_back(tmp_path, kind, action):
+    one = recording(POINT, action, logp=True, lengths=(3, 1, 4, 12))
+    path = exported(tmp_path, one, kind)
+    again = read(path, one)
+    assert_same(again, one)
+    assert exported(tmp_path, again, kind, "again").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_tables_hold_observations_with_parts_and_masks(tmp_path, kind):
+    one = recording(PARTS, CHOICES, mask=True)
+    assert_same(read(exported(tmp_path, one, kind), one), one)
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "rllib"])
+def test_what_is_missing_is_missing_after_it_too(tmp_path, kind):
+    one = recording(reward=False)
+    again = read(exported(tmp_path, one, kind), one)
+    assert again.missing == ("reward", "logp")
+    assert_same(again, one)
+
+
+@pytest.mark.parametrize(
+    "action", [CHOICES, UNIT, HYBRID, spaces.Discrete(3)], ids=["choices", "unit", "hybrid", "one"]
+)
+@pytest.mark.parametrize("obs", [POINT, PARTS], ids=["point", "parts"])
+def test_demonstrations_go_there_and_back_byte_by_byte(tmp_path, obs, action):
+    one = recording(obs, action, mask=action is CHOICES)
+    path = exported(tmp_path, one, "unity", policy="Walker")
+    again = read(path, policy="Walker")
+    assert_same(again, one, ends=False)
+    assert again.spaces.action.space == action
+    assert exported(tmp_path, again, "unity", "again", policy="Walker").read_bytes() == path.read_bytes()
+    demo = read_demo(path)
+    assert demo.meta.number_episodes == 3
+    assert demo.meta.number_steps == len(one) + 3
+    total = sum(float(episode.reward.sum()) for episode in one.episodes)
+    assert demo.meta.mean_reward == pytest.approx(total / 3, rel=1e-5)
+
+
+def test_numbers_of_a_box_go_to_unity_in_units_of_half_their_range(tmp_path):
+    one = recording(POINT, THROTTLE)
+    demo = read_demo(exported(tmp_path, one, "unity"))
+    first = np.array(demo.pairs[0].action_info.continuous_actions)
+    np.testing.assert_array_equal(first.astype(np.float32), one.episodes[0].action[0])
+    with pytest.raises(SpaceError, match=r"Box\(-1.0, 1.0, \(2,\), float32\), and observations .* are wanted"):
+        read(tmp_path / "out.demo", one)
+
+
+def test_categories_go_to_unity_as_numbers_of_which_one_is_1(tmp_path):
+    one = recording(spaces.Discrete(5, start=1), CHOICE)
+    demo = read_demo(exported(tmp_path, one, "unity"))
+    seen = [pair.agent_info.observations[0].float_data.data for pair in demo.pairs[:3]]
+    assert [np.argmax(row) for row in seen] == one.episodes[0].obs["obs"].tolist()
+    assert all(sum(row) == 1.0 for row in seen)
+
+
+def test_rllib_writes_categories_one_hot_and_they_are_read(tmp_path):
+    one = recording(spaces.Discrete(5), spaces.Discrete(3))
+    path = exported(tmp_path, one, "rllib")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        for name in ("obs", "new_obs"):
+            line[name] = np.eye(5)[line[name]].tolist()
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert_same(read(path, one), one)
+
+
+def test_several_files_and_folders_are_read_one_after_the_other(tmp_path):
+    ones = [recording(POINT, UNIT, seed=seed) for seed in (0, 1)]
+    for number, one in enumerate(ones):
+        exported(tmp_path, one, "unity", f"part{number}")
+    found = read(tmp_path)
+    assert_same(found, replace(ones[0], episodes=ones[0].episodes + ones[1].episodes), ends=False)
+    again = read_recordings([tmp_path / "part0.demo", tmp_path / "part1.demo"], Wanted())["main"]
+    assert_same(again, found)
+    exported(tmp_path, recording(PARTS, UNIT), "unity", "part2")
+    with pytest.raises(SpaceError, match=r"part2.demo: holds observations Dict"):
+        read(tmp_path)
+
+
+def demo_of(path, rows, brain):
+    """A demonstration of one sensor with one number: (id, number, reward, ended, cut, action) in each row."""
+    pairs = []
+    for agent, seen, reward, ended, cut, action in rows:
+        shown = ObservationProto((1,), float_data=FloatData((seen,)))
+        info = AgentInfoProto(reward, ended, cut, agent, observations=(shown,))
+        pairs.append(AgentInfoActionPairProto(info, action))
+    write_demo(path, "made", brain, pairs)
+    return path
+
+
+def test_agents_that_take_turns_in_a_demonstration_have_episodes_of_their_own(tmp_path):
+    brain = BrainParametersProto(brain_name="Two?team=1", action_spec=ActionSpecProto(0, 1, (3,)))
+    did = [AgentActionProto(discrete_actions=(number,)) for number in range(3)]
+    rows = [(1, 1.0, 9.0, False, False, did[1]), (2, 10.0, 9.0, False, False, did[2]),
+            (1, 2.0, 0.5, False, False, did[0]), (2, 11.0, 0.25, True, False, did[0]),
+            (1, 3.0, 0.75, False, False, did[2]), (3, 30.0, 0.0, False, False, did[1])]  # fmt: skip
+    found = read(demo_of(tmp_path / "two.demo", rows, brain), policy="Two")
+    over, running = found.episodes
+    assert (over.obs["obs"].tolist(), over.reward.tolist(), over.terminated) == ([[10.0]], [0.25], True)
+    assert (running.obs["obs"].tolist(), running.reward.tolist()) == ([[1.0], [2.0]], [0.5, 0.75])
+    assert (running.terminated, running.truncated, running.last_obs["obs"].tolist()) == (False, False, [[3.0]])
+    assert running.action.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(("kind", "space"), [(0, spaces.Discrete(3)), (1, spaces.Box(-1, 1, (3,), np.float32))])
+def test_demonstrations_of_old_players_are_read(tmp_path, kind, space):
+    brain = BrainParametersProto((3,), (), kind, "Old")
+    did = AgentActionProto(vector_actions_deprecated=(0.5, 0.0, -1.0) if kind else (2.0,))
+    rows = [(0, 1.0, 0.0, False, False, did), (0, 2.0, 1.0, True, True, did)]
+    found = read(demo_of(tmp_path / "old.demo", rows, brain), policy="Old")
+    assert found.spaces.action.space == space
+    assert found.episodes[0].action.tolist() == ([[0.5, 0.0, -1.0]] if kind else [2])
+    assert found.episodes[0].truncated and found.episodes[0].last_obs["obs"].tolist() == [[2.0]]
+
+
+def test_rows_of_a_demonstration_that_cannot_be_used_are_named(tmp_path):
+    brain = BrainParametersProto(brain_name="Odd", action_spec=ActionSpecProto(0, 1, (3,)))
+    good, wrong = AgentActionProto(discrete_actions=(1,)), AgentActionProto(discrete_actions=(7,))
+    start, end = (0, 1.0, 0.0, False, False, good), (0, 1.0, 1.0, True, False, good)
+    for row, problem in (
+        ((0, np.nan, 1.0, False, False, good), "row 2: obs: non-finite observation nan"),
+        ((0, 1.0, np.nan, False, False, good), "row 2: the reward is nan"),
+        ((0, 1.0, 1.0, False, False, wrong), r"row 2: action 0 is 7, which is not in Discrete\(3\)"),
+        ((0, 1.0, 1.0, False, False, AgentActionProto()), "row 2: 0 numbers and 0 choices were decided, where 0 and 1"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            read(demo_of(tmp_path / "odd.demo", [start, row, end], brain), policy="Odd")
+    with pytest.raises(FileError, match="behaviour 'Odd' has no actions"):
+        read(demo_of(tmp_path / "odd.demo", [start, end], BrainParametersProto(brain_name="Odd")), policy="Odd")
+    with pytest.raises(FileError, match="holds no rows"):
+        read(demo_of(tmp_path / "odd.demo", [], brain), policy="Odd")
+
+
+# --- other people's tables --------------------------------------------------------------------------------------------
+
+
+def test_columns_are_named_by_the_user(tmp_path):
+    path = tmp_path / "pendulum.csv"
+    path.write_text(
+        "run,t,theta,speed,torque,cost,end\n"
+        "a,0,0.5,1.0,2.0,-1,0\nb,0,7.5,7.0,1.0,-7,0\na,1,0.25,0.5,-2.0,-2,1\nb,1,8.5,8.0,0.5,-8,0\n"
+    )
+    columns = {"obs": ["theta", "sp*"], "action": ["torque"], "reward": ["cost"], "terminated": ["end"],
+               "episode": ["run"]}  # fmt: skip
+    found = read(path, columns=columns)
+    assert [len(episode) for episode in found.episodes] == [2, 2]
+    np.testing.assert_array_equal(found.episodes[1].obs["obs"], [[7.5, 7.0], [8.5, 8.0]])
+    np.testing.assert_array_equal(found.episodes[0].reward, [-1, -2])
+    assert [episode.terminated for episode in found.episodes] == [True, False]
+    assert found.missing == ("logp", "last_obs")
+    with pytest.raises(ConfigError, match="has no column 'tehta' for obs; .* did you mean 'theta'"):
+        read(path, columns={**columns, "obs": ["tehta"]})
+    with pytest.raises(ConfigError, match="--column rewrd: is not one of .* did you mean 'reward'"):
+        read(path, columns={**columns, "rewrd": ["cost"]})
+    with pytest.raises(ConfigError, match="which columns are obs"):
+        read(path, columns={"action": ["torque"]})
+    with pytest.raises(ConfigError, match="nothing says where an episode ends"):
+        read(path, columns={"obs": ["theta"], "action": ["torque"]})
+
+
+def test_arrays_as_d4rl_and_imitation_call_them_are_known(tmp_path):
+    obs = np.arange(18, dtype=np.float32).reshape(6, 3)
+    rewards, ends = np.arange(6.0), np.array([0, 0, 1, 0, 0, 0], bool)
+    np.savez(tmp_path / "a.npz", observations=obs, actions=np.zeros((6, 2), np.float32), rewards=rewards,
+             terminals=ends, timeouts=np.roll(ends, 3), next_observations=obs + 1)  # fmt: skip
+    found = read(tmp_path / "a.npz")
+    assert [len(episode) for episode in found.episodes] == [3, 3]
+    np.testing.assert_array_equal(found.episodes[1].last_obs["obs"], obs[5:] + 1)
+    assert found.spaces.action.space == spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    np.savez(tmp_path / "b.npz", obs=obs, acts=np.array([0, 1, 2, 0, 1, 2]), rews=rewards, dones=ends)
+    assert read(tmp_path / "b.npz").spaces.action.space == spaces.Discrete(3)
+    starts = np.array([1, 0, 0, 1, 0, 0], bool)
+    np.savez(tmp_path / "c.npz", obs=obs, actions=np.zeros(6, int), episode_starts=starts)
+    assert [len(episode) for episode in read(tmp_path / "c.npz").episodes] == [3, 3]
+
+
+def test_batches_of_rllib_go_on_from_line_to_line_and_hold_several_policies(tmp_path):
+    def batch(episode, steps, start):
+        rows = range(start, start + steps)
+        return {"obs": [[float(t)] for t in rows], "new_obs": [[t + 1.0] for t in rows], "actions": [1] * steps,
+                "rewards": [0.5] * steps, "dones": [t == 4 for t in rows], "eps_id": [episode] * steps,
+                "agent_index": [0] * steps, "infos": ["?"] * steps}  # fmt: skip
+
+    lines = [{"type": "SampleBatch", **batch(9, 3, 0)}, {"type": "SampleBatch", **batch(9, 2, 3)},
+             {"type": "SampleBatch", **batch(5, 2, 0)}]  # fmt: skip
+    path = tmp_path / "out.json"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    found = read(path)
+    assert [(len(one), one.terminated) for one in found.episodes] == [(5, True), (2, False)]
+    assert found.episodes[1].last_obs["obs"].tolist() == [[2.0]]
+    several = {"type": "MultiAgentBatch", "count": 3, "policy_batches": {"a": batch(1, 3, 0), "b": batch(2, 2, 3)}}
+    path.write_text(json.dumps(several))
+    both = read_recordings([path], Wanted())
+    assert {name: len(one) for name, one in both.items()} == {"a": 3, "b": 2}
+
+
+def test_pickles_are_read_only_from_those_one_trusts(tmp_path):
+    obs = np.arange(6, dtype=np.float32).reshape(3, 2)
+    packed = base64.b64encode(pickle.dumps(obs)).decode()
+    line = {"type": "SampleBatch", "obs": packed, "actions": [0, 1, 0], "rewards": [1, 1, 1], "dones": [0, 0, 1]}
+    path = tmp_path / "out.json"
+    path.write_text(json.dumps(line))
+    with pytest.raises(ConfigError, match=r"out.json:1: this column was packed by RLlib as a pickle.*--trust-pickle"):
+        read(path)
+    np.testing.assert_array_equal(read(path, trust_pickle=True).episodes[0].obs["obs"], obs)
+    path.write_text(json.dumps({**line, "obs": "no pickle"}))
+    with pytest.raises(ConfigError, match="no packed column"):
+        read(path, trust_pickle=True)
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def broken_csv(folder, column, row, text):
+    path = exported(folder, recording(POINT, THROTTLE, lengths=(3, 4)), "csv")
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    lines[row][lines[0].index(column)] = text
+    path.write_text("\n".join(map(",".join, lines)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "problem"),
+    [
+        ("obs_1", "nan", r"row 5 \(line 6\): obs: non-finite observation nan"),
+        ("obs_1", "", r"row 5 \(line 6\): obs: non-finite observation nan"),
+        ("action_0", "inf", r"row 5 \(line 6\): action is \[inf, .*\], which is no finite number"),
+        ("reward", "NaN", r"row 5 \(line 6\): reward is nan"),
+        ("reward", "much", r"row 5 \(line 6\): reward is 'much', which is no number"),
+        ("truncated", "2", r"row 5 \(line 6\): truncated is '2'|row 5 \(line 6\): truncated is 2"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named(tmp_path, column, text, problem):
+    with pytest.raises(ConfigError, match=problem):
+        read(broken_csv(tmp_path, column, 5, text), recording(POINT, THROTTLE))
+
+
+def test_an_action_that_is_not_in_the_space_is_named_with_its_row(tmp_path):
+    one = recording(POINT, CHOICE)
+    path = exported(tmp_path, one, "csv")
+    path.write_text(path.read_text().replace(f"0,1,{shown(one, 1)}", f"0,1,{shown(one, 1, 17)}"))
+    with pytest.raises(ConfigError, match=r"row 2 \(line 3\): action is 17, which is not in Discrete\(4, start=2\)"):
+        read(path, one)
+
+
+def shown(one, row, action=None):
+    episode = one.episodes[0]
+    action = int(episode.action[row]) + 2 if action is None else action
+    return ",".join([*map(str, episode.obs["obs"][row]), str(action)])
+
+
+def test_a_nan_in_an_npz_file_is_named_with_its_row(tmp_path):
+    obs = np.zeros((4, 2), np.float32)
+    obs[2, 1] = np.nan
+    np.savez(tmp_path / "a.npz", obs=obs, actions=np.zeros(4, int), rewards=np.zeros(4), dones=np.ones(4, bool))
+    with pytest.raises(ConfigError, match=r"a.npz: row 3: obs: non-finite observation nan"):
+        read(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", obs=obs[:3], actions=np.zeros(4, int), dones=np.ones(4, bool))
+    with pytest.raises(ConfigError, match="obs has 3 rows, and action 4"):
+        read(tmp_path / "a.npz")
+
+
+def test_other_spaces_are_refused_and_both_are_named(tmp_path):
+    one, other = recording(POINT, THROTTLE), recording(spaces.Box(-1, 1, (5,)), THROTTLE)
+    path = exported(tmp_path, one, "csv")
+    with pytest.raises(SpaceError, match=r"obs has 3 numbers in a row .* the space that is wanted has 5"):
+        read(path, other)
+    with pytest.raises(SpaceError, match=r"actions have 2 numbers, and Discrete\(4, start=2\) has 1"):
+        read(path, recording(POINT, CHOICE))
+    with pytest.raises(SpaceError, match=r"holds observations Box\(-inf.*\(3,\).* and observations Box\(-1.*\(5,\)"):
+        read(exported(tmp_path, one, "npz"), other)
+    with pytest.raises(SpaceError, match="observations of Dict.* have 'camera' too|has obs, and observations"):
+        read(path, recording(PARTS, THROTTLE))
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "rllib", "unity", "parquet"])
+def test_missing_empty_and_cut_files_are_refused(tmp_path, kind):
+    path = exported(tmp_path, recording(POINT, CHOICES), kind)
+    content = path.read_bytes()
+    with pytest.raises(FileError, match="there is no such file"):
+        read(tmp_path / f"nowhere{SUFFIX[kind]}")
+    path.write_bytes(b"")
+    with pytest.raises((FileError, ConfigError), match=rf"out\{SUFFIX[kind]}: is "):
+        read(path)
+    path.write_bytes(content[: len(content) * 2 // 3])
+    with pytest.raises((FileError, ConfigError), match=rf"out\{SUFFIX[kind]}"):
+        read(path)
+
+
+def test_a_table_without_rows_is_refused(tmp_path):
+    path = exported(tmp_path, recording(), "csv")
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    with pytest.raises(ConfigError, match="has no rows"):
+        read(path)
+
+
+def test_what_a_format_has_no_room_for_is_refused_with_what_has(tmp_path):
+    for kind in ("csv", "rllib"):
+        with pytest.raises(SpaceError, match="use .npz or Minari instead"):
+            exported(tmp_path, recording(POINT, HYBRID), kind)
+    with pytest.raises(SpaceError, match="use .npz or Minari instead"):
+        exported(tmp_path, recording(PARTS, CHOICE), "rllib")
+
+
+def test_formats_are_known_by_names(tmp_path):
+    assert format_of("minari:D4RL/door-v2", None) == "minari"
+    assert format_of("what.ever", "csv") == "csv"
+    with pytest.raises(ConfigError, match=r"what.ever: what is it\? Known are .demo, .npz"):
+        format_of("what.ever", None)
+    with pytest.raises(ConfigError, match="--format cvs: use one of .* did you mean 'csv'"):
+        format_of("what.ever", "cvs")
+
+
+def test_packages_that_are_not_installed_are_named(tmp_path, monkeypatch):
+    import sys
+
+    for package, source in (("pyarrow", "a.parquet"), ("minari", "minari:x-v0")):
+        monkeypatch.setitem(sys.modules, package, None)
+        monkeypatch.setitem(sys.modules, f"{package}.parquet", None)
+        (tmp_path / "a.parquet").write_bytes(b"PAR1")
+        source = tmp_path / source if "." in source else source
+        with pytest.raises(ConfigError, match=rf"need {package}: pip install 'rookery\[offline\]'"):
+            read_recordings([source], Wanted())
+
+
+@pytest.mark.parametrize("action", [CHOICE, THROTTLE, HYBRID], ids=["choice", "throttle", "hybrid"])
+@pytest.mark.parametrize("obs", [POINT, PARTS], ids=["point", "parts"])
+def test_minari_goes_there_and_back(tmp_path, monkeypatch, obs, action):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "sets"))
+    one = recording(obs, action)
+    export_stored(stored(tmp_path, one), "minari:mine/pole-v0", "minari", advance=lambda count: None)
+    assert_same(read("minari:mine/pole-v0"), one, ends=False)
+    with pytest.raises(FileError, match="minari download mine/nothing-v0 fetches it"):
+        read("minari:mine/nothing-v0")
+    with pytest.raises(SpaceError, match="are wanted"):
+        read("minari:mine/pole-v0", recording(spaces.Box(-1, 1, (5,)), action))
