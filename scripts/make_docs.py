@@ -13,9 +13,11 @@ from typing import Any
 
 from rookery.algorithms.a2c import A2CConfig
 from rookery.algorithms.action_noise import NoiseConfig
+from rookery.algorithms.bc import BCConfig, MARWILConfig
 from rookery.algorithms.critics import CriticConfig
 from rookery.algorithms.ddpg import DDPGConfig
 from rookery.algorithms.dqn import DQNConfig, TargetConfig
+from rookery.algorithms.imitation import ImitationConfig
 from rookery.algorithms.ppo import PPOConfig
 from rookery.algorithms.pqn import PQNConfig
 from rookery.algorithms.q_exploration import ExplorationConfig
@@ -77,6 +79,9 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm: sac", "algorithm.", SACConfig),
     ("algorithm: td3", "algorithm.", TD3Config),
     ("algorithm: ddpg", "algorithm.", DDPGConfig),
+    ("algorithm: bc", "algorithm.", BCConfig),
+    ("algorithm: marwil", "algorithm.", MARWILConfig),
+    ("algorithm.imitation, of ppo and sac", "algorithm.imitation.", ImitationConfig),
     ("algorithm.replay, of all that learn from a memory", "algorithm.replay.", ReplayConfig),
     ("algorithm.values, of dqn", "algorithm.values.", ValuesConfig),
     ("algorithm.target, of dqn", "algorithm.target.", TargetConfig),

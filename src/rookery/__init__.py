@@ -27,6 +27,10 @@ _HOME = {
     "TD3": "rookery.algorithms.td3",
     "DDPGConfig": "rookery.algorithms.ddpg",
     "DDPG": "rookery.algorithms.ddpg",
+    "BCConfig": "rookery.algorithms.bc",
+    "BC": "rookery.algorithms.bc",
+    "MARWILConfig": "rookery.algorithms.bc",
+    "MARWIL": "rookery.algorithms.bc",
     "ReplayConfig": "rookery.replay.buffer",
     "ModelConfig": "rookery.models.build",
     "EvaluationConfig": "rookery.training.settings",
@@ -54,6 +58,10 @@ __all__ = ["__version__", *_HOME]
 if TYPE_CHECKING:
     from rookery.algorithms.a2c import A2C as A2C
     from rookery.algorithms.a2c import A2CConfig as A2CConfig
+    from rookery.algorithms.bc import BC as BC
+    from rookery.algorithms.bc import MARWIL as MARWIL
+    from rookery.algorithms.bc import BCConfig as BCConfig
+    from rookery.algorithms.bc import MARWILConfig as MARWILConfig
     from rookery.algorithms.ddpg import DDPG as DDPG
     from rookery.algorithms.ddpg import DDPGConfig as DDPGConfig
     from rookery.algorithms.dqn import DQN as DQN

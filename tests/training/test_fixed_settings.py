@@ -24,18 +24,21 @@ OF_A_POLICY = {"frozen", "init_from"}
 REPLAY = {
     f"replay.{name}" for name in ("kind", "capacity", "frame_stacks", "burn_in", "save", "start_from")
 }  # fmt: skip
+IMITATION = "imitation.pretrain_steps"
 SIGNALS = {f"signals.{name}" for name in ("rnd", "curiosity", "count", "gail", "own")}
 OFF_POLICY = {"train_every", "exploration.kind", *REPLAY}
 
 OF_AN_ALGORITHM = {
-    "ppo": {"fragment_length", "scale_rewards", "normalize_values"},
+    "ppo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
     "a2c": {"fragment_length", "scale_rewards", "normalize_values"},
     "reinforce": set(),
     "dqn": {"dueling", "dueling_hidden", "values", *OFF_POLICY},
     "pqn": {"fragment_length"},
-    "sac": {"critic", "discrete", *OFF_POLICY},
+    "sac": {"critic", "discrete", IMITATION, *OFF_POLICY},
     "td3": {"critic", *OFF_POLICY},
     "ddpg": {"critic", *OFF_POLICY},
+    "bc": {"distribution", *REPLAY},
+    "marwil": {"distribution", *REPLAY},
 }
 
 
@@ -60,12 +63,13 @@ def settled(**values):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_settings_that_decide_shapes_and_what_is_trained_on_keep_their_value(name):
     found = settled(**{"algorithm.name": name, "policies.red": {}}).fixed
-    own = {"name", "model"} | SIGNALS | OF_AN_ALGORITHM[name]
+    own = {"name", "model"} | OF_AN_ALGORITHM[name] | (set() if name in ("bc", "marwil") else SIGNALS)
     assert found.keys() == (
         OF_A_RUN | {f"algorithm.{path}" for path in own} | {f"policies.red.{path}" for path in own | OF_A_POLICY}
     )
     once = {path for path, kind in found.items() if kind is Fixed.AT_START}
-    starts = {f"{at}.replay.start_from" for at in ("algorithm", "policies.red") if "replay.start_from" in own}
+    read = own & {"replay.start_from", IMITATION}
+    starts = {f"{at}.{path}" for at in ("algorithm", "policies.red") for path in read}
     assert once == {"policies.red.init_from"} | starts
 
 

@@ -8,9 +8,11 @@ import hashlib
 import json
 import math
 import signal
+import tempfile
 import types
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -18,6 +20,7 @@ import pytest
 import torch
 from torch import nn
 
+from recorded import poles
 from rookery import (
     A2CConfig,
     Callback,
@@ -30,6 +33,7 @@ from rookery import (
     SACConfig,
     Trainer,
 )
+from rookery.algorithms.bc import MARWILConfig
 from rookery.algorithms.td3 import TD3Config
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
@@ -475,6 +479,10 @@ FORGETTABLE = {
     "Forward": "holds a network, and kernels on its weights",
     "Recall": "made again from the settings; what it makes a policy remember stands in a SlotMemory",
     "Scorer": "holds a policy and nothing else",
+    "ClonedPolicy": "likewise",
+    "Rewarding": "holds the signals of a learner, which saves them",
+    "DataSet": "read again from the replay buffer",
+    "StoredDemonstrations": "likewise, with random numbers that whoever imitates saves",
     "Staging": "memory on the way to a device; nothing stays in it",
     "DecisionSlab": "views of the storage of a SlotStore, made when first needed",
     "MeanValue": "says how values are read and learned; remembers nothing",
@@ -523,7 +531,7 @@ SIGNALS = {"rnd": {}, "curiosity": {}, "count": {}}
 def reached():
     """Every object of the package in trainers that have been used, by path."""
     normalized = FAST.replace(scale_rewards=True, model={"normalize_obs": True})
-    found = {}
+    shown, found = poles(Path(tempfile.mkdtemp()) / "shown", 2), {}
     for number, trainer in enumerate(
         (
             cart_pole(normalized, evaluation_every=1, config={"env.implementation": "serial"}),
@@ -536,6 +544,8 @@ def reached():
             cart_pole(REPLAYING.replace(signals=SIGNALS)),
             cart_pole(REPLAYING.replace(replay={"kind": "prioritized"}, model={"memory": {"kind": "gru", "size": 8}})),
             arena(policies={"a": FAST, "b": REPLAYING}, policy_mapping=TWO),
+            cart_pole(FAST.replace(imitation={"replay": [shown]})),
+            cart_pole(MARWILConfig(batch_size=8, model={"hidden": (8,), "normalize_obs": True}), replay=shown),
             Trainer("Pendulum-v1", SACConfig(**SOFT), seed=1, num_envs=4, iteration_steps=80),
             Trainer("Pendulum-v1", TD3Config(**SOFT), seed=1, num_envs=4, iteration_steps=80),
         )

@@ -35,11 +35,13 @@ class AlgorithmConfig(Settings):
     Attributes:
         algorithm: Import path of the class these settings steer, ``package.module:Class``.
         cheaper: By the name of a setting, what to do with it so that learning costs less a step, for ``rookery bench``.
+        from_data: Whether all there is to learn from is in `replay` before anything is played.
         model: The networks.
     """
 
     algorithm: ClassVar[str]
     cheaper: ClassVar[Mapping[str, str]] = {}
+    from_data: ClassVar[bool] = False
     model: Structural[ModelConfig]
 
     @property
@@ -75,6 +77,10 @@ class BatchHook:
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
         """Gives the rows of an update with their targets, or of replay what was drawn, as they are to be learned."""
         return batch
+
+    def after_update(self, learner: Algorithm[Any], row: Row) -> Row:
+        """Gives what an update on what was just played reports; hears that it is made."""
+        return row
 
 
 class Algorithm(Stateful, ABC, Generic[ConfigT]):
@@ -135,6 +141,12 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         for hook in self.hooks:
             batch = hook.before_update(self, batch)
         return batch
+
+    def after_update(self, row: Row) -> Row:
+        """Tells `hooks` that an update on what was just played is made, before the next is played."""
+        for hook in self.hooks:
+            row = hook.after_update(self, row)
+        return row
 
     @property
     def behaviour(self) -> Policy:

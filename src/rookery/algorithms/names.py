@@ -11,4 +11,6 @@ ALGORITHMS = {
     "sac": "rookery.algorithms.sac:SACConfig",
     "td3": "rookery.algorithms.td3:TD3Config",
     "ddpg": "rookery.algorithms.ddpg:DDPGConfig",
+    "bc": "rookery.algorithms.bc:BCConfig",
+    "marwil": "rookery.algorithms.bc:MARWILConfig",
 }

@@ -19,6 +19,7 @@ from rookery.algorithms.actor_critic import (
     importance_metrics,
 )
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.imitation import ImitationConfig, add_imitation
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
@@ -93,6 +94,8 @@ class PPOConfig(AlgorithmConfig):
     """Added to Adam's denominator."""
     signals: SignalsConfig = field(default_factory=SignalsConfig)
     """What rewards the policy beside the environment."""
+    imitation: ImitationConfig = field(default_factory=ImitationConfig)
+    """What of demonstrations is imitated beside that."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """The networks."""
 
@@ -211,7 +214,7 @@ def standardized(data: Minibatch) -> Minibatch:
 class PPO(Algorithm[PPOConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
-    saved = ("net", "optimizer", "signals", "return_scale", "value_scale", "rng", "kl_coef")
+    saved = ("net", "optimizer", "signals", "imitation", "return_scale", "value_scale", "rng", "kl_coef")
     fixed = ("forward",)
     corrects_staleness = True
     learns_memory = True
@@ -223,6 +226,7 @@ class PPO(Algorithm[PPOConfig]):
         self.signals = add_signals(self, cfg.signals)
         self.net = self.make_net()
         self.optimizer = self.make_optimizer()
+        self.imitation = add_imitation(self, cfg.imitation, self.optimizer.flat)
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
         self.value_scale = ValueScale(is_fixed=not cfg.normalize_values)
@@ -269,7 +273,7 @@ class PPO(Algorithm[PPOConfig]):
             if cfg.target_kl is not None and (kl.result()["kl"] or 0.0) > 1.5 * cfg.target_kl:
                 break
         self.updates += 1
-        result = means.result()
+        result = self.after_update(means.result())
         return {
             **result,
             "explained_variance": explained_variance(data.value[:, 0], data.value_target[:, 0]),

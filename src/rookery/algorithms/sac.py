@@ -31,6 +31,7 @@ from rookery.algorithms.critics import (
     named,
 )
 from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
+from rookery.algorithms.imitation import ImitationConfig, add_imitation
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
@@ -77,6 +78,8 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
     exploration: NoiseConfig = field(default_factory=NoiseConfig)
     """What the noise of consecutive decisions has to do with each other; how large it is, the policy says."""
+    imitation: ImitationConfig = field(default_factory=ImitationConfig)
+    """What of demonstrations is imitated beside what is learned by rewards."""
 
     @property
     def head(self) -> HeadSpec:
@@ -255,7 +258,16 @@ class Temperature(nn.Module):
 class SAC(Algorithm[SACConfig]):
     """Learns critics, an actor and a temperature from replay: `learn` is the inner loop of Algorithm 1."""
 
-    saved = ("critics", "actor_optimizer", "temperature", "temperature_optimizer", "rng", "replay", "signals")
+    saved = (
+        "critics",
+        "actor_optimizer",
+        "temperature",
+        "temperature_optimizer",
+        "rng",
+        "replay",
+        "signals",
+        "imitation",
+    )
     fixed = ("actor",)
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
@@ -269,6 +281,7 @@ class SAC(Algorithm[SACConfig]):
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_optimizer = self._adam(policy)
+        self.imitation = add_imitation(self, cfg.imitation, self.actor_optimizer.flat)
         self.actor = attach(SACActor(policy, self.critics.detached_forward))
         self.temperature = Temperature(cfg.alpha_init).to(self.replay.device) if cfg.alpha is None else None
         self.temperature_optimizer = None if self.temperature is None else self._adam(self.temperature)
@@ -331,7 +344,9 @@ class SAC(Algorithm[SACConfig]):
         """Reports the gradient steps since the last call."""
         several = (self.actor_optimizer, self.critics.optimizer, self.temperature_optimizer)
         skipped = sum(self.check_finite(optimizer) for optimizer in several if optimizer is not None)
-        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **self.signals.summary()}
+        beside = {} if self.imitation is None else self.imitation.summary()
+        signals = self.signals.summary()
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **signals, **beside}
 
     def alpha(self, cfg: SACConfig) -> Tensor:
         """Returns the temperature now."""

@@ -36,6 +36,10 @@ def evaluate(
     max_episode_steps: MaxEpisodeSteps = None,
     checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
     as_json: Annotated[bool, typer.Option("--json", help="Write the result as JSON, nothing else.")] = False,
+    env: Annotated[
+        str | None,
+        typer.Option(help="Environment to play in, for a run that has learned from data.", show_default=False),
+    ] = None,
     trust_code: TrustedCode = False,
 ) -> None:
     """Play episodes with the policies of a run and say what they earn; nothing is learned, the run stays as it is.
@@ -45,7 +49,8 @@ def evaluate(
     from rookery.training.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
-    with Trainer.load(saved, trust_code=trust_code, console="quiet", config=limit_layer(max_episode_steps)) as trainer:
+    limit = limit_layer(max_episode_steps)
+    with Trainer.load(saved, env=env, trust_code=trust_code, console="quiet", config=limit) as trainer:
         result = trainer.evaluate(episodes, deterministic=not stochastic)
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), **asdict(result)}))

@@ -185,18 +185,20 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     """
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
+    from rookery.envs.absent import DATA
     from rookery.envs.make import env_name
     from rookery.training.settings import RunConfig, algorithm_name
 
     config: RunConfig = resolve(RunConfig, layers, ALGORITHMS).config
-    if config.env.name is None:
+    if config.env.name is None and not config.algorithm.from_data:
         raise ConfigError(
             f"{LINE}: no environment is named: rookery train CartPole-v1, or env: {{name: CartPole-v1}} in a file; "
             f"rookery envs lists some"
         )
+    played = DATA if config.env.name is None else env_name(config.env.name)
     seed = randbits(31) if config.seed is None else config.seed
     algorithm = algorithm_name(config.algorithm).rpartition(":")[2]
-    name = re.sub(r"[^\w.+-]+", "-", f"{env_name(config.env.name)}-{algorithm}-s{seed}")
+    name = re.sub(r"[^\w.+-]+", "-", f"{played}-{algorithm}-s{seed}")
     return name, [Layer("drawn", {"seed": seed})] if config.seed is None else []
 
 
@@ -253,18 +255,25 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path
 
 def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     """Trains to the end, or to a criterion of `stop`, evaluates over `episodes` if any, writes and shows the outcome.
+    Where all learn from data alone nothing is played, and nothing evaluated unless an environment is named.
 
     After a signal it exits as `exit_of_interrupts` does.
     """
+    from rookery.training.pace import steps_left
+
     assert trainer.run_dir is not None
-    folder = trainer.run_dir.path
-    if not (trainer.standing_criteria or stop):
+    folder, steps = trainer.run_dir.path, steps_left(trainer)
+    if steps is None and not (trainer.standing_criteria or stop):
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
+    if steps is not None and steps < 1:
+        raise ConfigError(
+            f"{folder}: all its gradient steps are made; go on with rookery resume {folder} algorithm.gradient_steps=N"
+        )
     go_on = f"environment steps; go on with: rookery resume {folder}"
     with exit_of_interrupts(lambda _: f"interrupted after {trainer.env_steps:,} {go_on}"):
-        result = trainer.train(stop)
-        evaluation = trainer.evaluate(episodes) if episodes else None
+        result = trainer.train(stop) if steps is None else trainer.learn(steps)
+        evaluation = trainer.evaluate(episodes) if episodes and trainer.config.env.name is not None else None
     outcome = {
         "stop_reason": result.stop_reason,
         "final": result.row(),
@@ -279,13 +288,25 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
 def table(result: IterationResult, evaluation: EvaluationResult | None, folder: Path) -> Mapping[str, str]:
     """The outcome, a line each: label and text."""
     mean = "no episode finished" if result.return_mean is None else f"{result.return_mean:.2f} in training"
-    lines = {"return": mean}
+    lines = {"return": mean} if result.env_steps else learned(result)
     if evaluation is not None:
         (low, high), count = evaluation.return_interval, evaluation.episodes
         lines["evaluation"] = f"{evaluation.return_mean:.2f}, 95 % interval [{low:.2f}, {high:.2f}], {count} episodes"
+    if result.env_steps:
+        lines["env steps"] = f"{result.env_steps:,}"
+    lines["seconds"] = f"{result.seconds:.1f}"
+    if result.env_steps:
+        lines["steps/s"] = f"{result.env_steps / max(result.seconds, 1e-9):,.0f}"
     return lines | {
-        "env steps": f"{result.env_steps:,}",
-        "seconds": f"{result.seconds:.1f}",
-        "steps/s": f"{result.env_steps / max(result.seconds, 1e-9):,.0f}",
         "written": f"{folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}",
     }
+
+
+def learned(result: IterationResult) -> dict[str, str]:
+    """The outcome of learning from data alone, a line each: label and text."""
+    lines = {}
+    for name, policy in result.policies.items():
+        steps, loss = policy.learning.get("gradient_steps"), policy.learning.get("best_validation_loss")
+        held = "" if loss is None else f", loss {loss:.4f} on {policy.learning['held_out']:,} decisions held out"
+        lines[name] = f"{steps or 0:,} gradient steps on {policy.learning.get('replay_size') or 0:,} decisions{held}"
+    return lines

@@ -18,12 +18,15 @@ from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 
+DATA = "data"
+"""Name of what stands for an environment where spaces come from data, and there never was one."""
+
 
 class AbsentEnv(VectorBase):
     """A `VectorEnv` that has the agents of another and cannot be reset or stepped.
 
     Args:
-        described: What `describe` said of the other.
+        described: What `describe` said of the other; or, where there never was one, `description`.
     """
 
     def __init__(self, described: Mapping[str, Any]) -> None:
@@ -33,6 +36,11 @@ class AbsentEnv(VectorBase):
 
     def reset(self, seeds: SeedPlan) -> Step:
         """Raises an EnvError: nothing can be played here."""
+        if self.name == DATA:
+            raise EnvError(
+                "this run learns from data and has no environment to play in: name one, as in Trainer('CartPole-v1', "
+                "...) or Trainer.load(..., env='CartPole-v1')"
+            )
         why = "this trainer was loaded to learn only (play=False) and has no environment"
         raise EnvError(f"{self.name}: {why}; load it again without that to play")
 
@@ -60,13 +68,18 @@ class AbsentEnv(VectorBase):
 
 def describe(env: VectorEnv) -> dict[str, Any]:
     """What an `AbsentEnv` must know of an environment, for JSON."""
+    return description(env.name, env.num_lanes, env.exact, env.kinds)
+
+
+def description(name: str, num_lanes: int, exact: bool, agents: Sequence[Kind]) -> dict[str, Any]:
+    """What an `AbsentEnv` must know of so many copies of an environment with these kinds of agents, for JSON."""
     kinds = []
-    for kind in env.kinds:
+    for kind in agents:
         obs, action = space_to_json(kind.obs.space), space_to_json(kind.action.space)
         lifted = isinstance(kind.obs.space, spaces.Dict) and MASK in kind.obs.space.spaces
         info_mask = kind.obs.has_mask and not lifted
         kinds.append({"agents": list(kind.agents), "obs_space": obs, "action_space": action, "info_mask": info_mask})
-    return {"name": env.name, "num_lanes": env.num_lanes, "exact": env.exact, "kinds": kinds}
+    return {"name": name, "num_lanes": num_lanes, "exact": exact, "kinds": kinds}
 
 
 def _kind(described: Mapping[str, Any]) -> Kind:

@@ -100,6 +100,13 @@ class ObsNormalizer(nn.Module):
             tree[path] = statistics(obs[path]).clamp(-self.clip, self.clip)
         return tree
 
+    @property
+    def count(self) -> float:
+        """Rows taken in so far."""
+        first = self.statistics[0]
+        assert isinstance(first, RunningMeanStd)
+        return float(first.count)
+
     def update(self, obs: TensorTree) -> None:
         """Takes in valid rows ``[N, ...]`` of raw observations, by leaf path."""
         for path, statistics in zip(self.paths, self.statistics, strict=True):

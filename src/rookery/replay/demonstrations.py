@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
 import numpy as np
 import torch
+from torch import Tensor
 
-from rookery.core.batch import Decisions
-from rookery.replay.buffer import ReplayBuffer
+from rookery.core.batch import Decisions, TensorTree
+from rookery.core.errors import ConfigError
+from rookery.replay.buffer import ReplayBuffer, tensors
+
+PART = 4096
+"""Rows that are looked at together."""
 
 
 class StoredDemonstrations:
@@ -28,5 +37,145 @@ class StoredDemonstrations:
 
     def decisions(self, number: int) -> Decisions:
         """Draws so many decisions with replacement."""
-        row = torch.from_numpy(self.rng.integers(self.buffer.first, self.buffer.total, number))
-        return self.buffer.steps(row, n_step=1, gamma=1.0).to(self.device)
+        return self._at(self.rng.integers(self.buffer.first, self.buffer.total, number))
+
+    def epoch(self, size: int) -> Iterator[Decisions]:
+        """Gives every decision once, in random order, in near-equal parts of at most `size`."""
+        order = self.buffer.first + self.rng.permutation(len(self))
+        return map(self._at, np.array_split(order, -(-len(order) // size)))
+
+    def every(self) -> Iterator[Decisions]:
+        """Gives every decision once, in the order of time, in parts."""
+        starts = range(self.buffer.first, self.buffer.total, PART)
+        return (self._at(np.arange(start, min(start + PART, self.buffer.total))) for start in starts)
+
+    def _at(self, row: np.ndarray) -> Decisions:
+        return self.buffer.steps(torch.from_numpy(row), n_step=1, gamma=1.0).to(self.device)
+
+
+@dataclass(frozen=True)
+class Returns:
+    """What decisions earned until the end of their episodes, or as far as that is known; ``[N]``, float32.
+
+    Attributes:
+        total: Discounted sum of the rewards.
+        discount: What the value of what was seen last counts in it; 0 where the episode terminated.
+        mean: Mean of all totals.
+        deviation: Their standard deviation, 1 if they do not differ.
+    """
+
+    total: np.ndarray
+    discount: np.ndarray
+    mean: float
+    deviation: float
+
+
+class DataSet:
+    """Reads a buffer as episodes. Rows are counted from the oldest, which is 0.
+
+    Args:
+        buffer: What was decided.
+        held_out: Part of the episodes that is held out, rounded to whole ones; none of a single one.
+        rng: Decides which.
+
+    Attributes:
+        learned: Rows to learn from, ascending.
+        held_out: Rows of the episodes that are held out.
+        episodes: How many episodes there are.
+
+    Raises:
+        ConfigError: If a number is not finite; names the row.
+    """
+
+    def __init__(self, buffer: ReplayBuffer, held_out: float, rng: np.random.Generator) -> None:
+        self.buffer = buffer
+        self._rows = np.arange(buffer.first, buffer.total) % buffer.capacity
+        count = len(self._rows)
+        self._after = buffer.after[self._rows]
+        every = np.arange(count)
+        serial = buffer.serial_of(self._after) - buffer.first
+        goes_on = (self._after < buffer.capacity) & (self._after != self._rows)
+        self._next = np.where(goes_on, serial, every)
+        self._ends = followed(self._next)
+        self.returns = cache(self._returns)
+        check_finite(buffer)
+
+        before = every.copy()
+        before[self._next[goes_on]] = every[goes_on]
+        first, episode = np.unique(followed(before), return_inverse=True)
+        self.episodes = len(first)
+        number = min(round(held_out * self.episodes), self.episodes - 1)
+        if held_out and self.episodes > 1:
+            number = max(number, 1)
+        is_out = np.zeros(self.episodes, bool)
+        is_out[rng.permutation(self.episodes)[:number]] = True
+        self.held_out = np.flatnonzero(is_out[episode])
+        self.learned = np.flatnonzero(~is_out[episode])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def obs(self, rows: np.ndarray) -> TensorTree:
+        """What was decided on, raw, ``[N, ...]``."""
+        return tensors(self.buffer.observations.gather_rows(self._rows[rows]))
+
+    def actions(self, rows: np.ndarray) -> Tensor:
+        """What was done, as it is stored, ``[N, ...]``."""
+        return torch.from_numpy(self.buffer.action.take(self._rows[rows], axis=0))
+
+    def last_obs(self, rows: np.ndarray) -> TensorTree:
+        """What was seen last in the episodes of some rows, raw, ``[N, ...]``; of no meaning where they terminated."""
+        return tensors(self.buffer.observations.gather(self._after[self._ends[rows]]))
+
+    def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """Gives rows in parts that are small enough to be looked at together."""
+        return (rows[start : start + PART] for start in range(0, len(rows), PART))
+
+    def _returns(self, gamma: float) -> Returns:
+        """Sums rewards to the ends of episodes; each round doubles how far a sum reaches."""
+        buffer, count = self.buffer, len(self._rows)
+        total = np.append(buffer.reward[self._rows].astype(np.float64), 0.0)
+        discount = np.append(np.full(count, gamma), 1.0)
+        every = np.arange(count)
+        jump = np.append(np.where(self._next == every, count, self._next), count)
+        while (jump[:-1] < count).any():
+            total += discount * total[jump]
+            discount *= discount[jump]
+            jump = jump[jump]
+        ended = self._after[self._ends] == self._rows[self._ends]
+        total, discount = total[:-1], np.where(ended, 0.0, discount[:-1])
+        deviation = float(total.std())
+        return Returns(
+            total.astype(np.float32),
+            discount.astype(np.float32),
+            float(total.mean()),
+            deviation if deviation > 0 else 1.0,
+        )
+
+
+def followed(pointer: np.ndarray) -> np.ndarray:
+    """Follows pointers ``[N]`` from each place to where they lead in the end: a place that points to itself."""
+    while not np.array_equal(further := pointer[pointer], pointer):
+        pointer = further
+    return pointer
+
+
+def check_finite(buffer: ReplayBuffer) -> None:
+    """Makes sure that every number that was seen, done or earned is one.
+
+    Args:
+        buffer: What was decided.
+
+    Raises:
+        ConfigError: If one is not finite; names the row, counted from 0, and where in it.
+    """
+    for start in range(buffer.first, buffer.total, PART):
+        rows = np.arange(start, min(start + PART, buffer.total)) % buffer.capacity
+        seen = {f"observation {path}": leaf for path, leaf in buffer.observations.gather_rows(rows).items()}
+        for name, array in (seen | {"action": buffer.action[rows], "reward": buffer.reward[rows]}).items():
+            if array.dtype.kind != "f":
+                continue
+            bad = ~np.isfinite(array).reshape(len(rows), -1).all(1)
+            if bad.any():
+                row = start - buffer.first + int(bad.argmax())
+                raise ConfigError(f"demonstrations: row {row:,}: its {name} has a number that is not finite")

@@ -39,7 +39,9 @@ class RNDConfig(LearnedConfig):
 
     signal: ClassVar[str] = "rookery.signals.rnd:RND"
 
-    lr: PositiveFloat = 1e-4
+    lr: PositiveFloat = 1e-3
+    epochs: PositiveInt = 4
+    minibatch_size: PositiveInt = 64
     share: Fraction = 0.25
     scale: bool = True
     """Whether rewards are divided by the running standard deviation of their returns."""

@@ -11,7 +11,7 @@ checkpoints/000012/
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ from rookery.core.files import (
     write_directory,
     write_file,
 )
-from rookery.core.layers import import_object, writable
+from rookery.core.layers import Layer, import_object, nested, writable
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import Fixed, object_name
 from rookery.core.trust import OBJECT
@@ -284,12 +284,21 @@ def values_to_load(saved: Saved, given: Collection[str], play: bool) -> dict[str
     return values
 
 
-def absent_env(saved: Saved) -> AbsentEnv:
-    """Gives what stands for the environment of a checkpoint where nothing is played.
+def absent_env(saved: Saved, play: bool, layers: Iterable[Layer]) -> AbsentEnv | None:
+    """Gives what stands for the environment of a checkpoint where nothing is played; None where there is one.
+
+    Args:
+        saved: The checkpoint.
+        play: Whether whoever loads it wants to play.
+        layers: What they say.
 
     Raises:
         ConfigError: If the checkpoint does not say what the environment is like.
     """
+    said = [nested(layer.values).get("env", {}) for layer in layers]
+    named = [values.get("name") if isinstance(values, Mapping) else values.name for values in said]
+    if play and any(name is not None for name in [saved.values.get("env.name"), *named]):
+        return None
     if "env" not in saved.facts:
         raise ConfigError(f"{saved.path}: it does not say what its environment is like; load it with play=True")
     return AbsentEnv(saved.facts["env"])

@@ -68,7 +68,7 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
         there = ", ".join(f"{name} by {type(one).__name__}" for name, one in run.learners.items()) or "none"
         raise ConfigError(
             f"{task}: no policy of this run learns from replay (learning: {there}); choose an algorithm that does: "
-            "dqn, sac, td3 or ddpg"
+            "dqn, sac, td3, ddpg, bc or marwil"
         )
     if policies is None:
         return known
@@ -78,6 +78,15 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
             why = "does not learn from replay" if name in run.policies else "does not exist"
             raise ConfigError(f"{task}: policy {name!r} {why}; there are {', '.join(known)}{nearest(name, known)}")
     return names
+
+
+def steps_left(run: Run) -> int | None:
+    """Returns the gradient steps that are left of a training on data alone; None where somebody learns by playing."""
+    learners: list[Any] = list(run.learners.values())
+    if not learners or not all(learner.cfg.from_data for learner in learners):
+        return None
+    left: int = max(learner.planned_steps - learner.replay.gradient_steps for learner in learners)
+    return left
 
 
 def check_can_pause(run: Run) -> None:
@@ -102,6 +111,8 @@ def describe_pace(learner: Algorithm[Any]) -> str:
         if decisions is None:
             return f"an update for every {learner.demand.fragment_length:,} decisions of an agent"
         return f"an update for {decisions:,} decisions"
+    if learner.cfg.from_data:
+        return f"data of {len(learner.replay.buffer):,} decisions, not by playing"
     ratio = learner.replay.cfg.updates_per_step
     if 0 < ratio < 1 and (1 / ratio).is_integer():
         pace = f"one gradient step for {1 / ratio:,.0f} decisions"

@@ -20,7 +20,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings, object_name
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.core.trust import texts_in
-from rookery.envs.absent import AbsentEnv
+from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.choice import HelperChoice, choose
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows, twin_without
@@ -32,6 +32,7 @@ from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.codes import code_layers, codes_of
+from rookery.training.from_data import capacity_layers, env_of_data
 from rookery.training.named_policies import check_named
 from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer
@@ -158,18 +159,19 @@ def prepare(
     """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
     first = resolve(RunConfig, user_layers, ALGORITHMS)
     env_cfg = first.config.env
-    if env_cfg.name is None:
+    stand_in = stand_in or env_of_data(first.config)
+    if env_cfg.name is None and stand_in is None:
         raise ConfigError(
             "env.name is missing: say which environment, as in Trainer('CartPole-v1') or env: {name: CartPole-v1}"
         )
-    name = env_name(env_cfg.name)
+    name = DATA if env_cfg.name is None else env_name(env_cfg.name)
     notes = []
-    layers = list(user_layers)
+    layers = [*capacity_layers(first.config), *user_layers]
     found = find_preset(preset, name, algorithm_family(first.config.algorithm))
     if found is not None:
         notes.append(f"preset {found[0]}")
         layers.insert(0, Layer(f"preset {found[0]}", found[1]))
-    second = first if found is None else resolve(RunConfig, layers, ALGORITHMS)
+    second = first if layers == user_layers else resolve(RunConfig, layers, ALGORITHMS)
     check_device(second.config.device)
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
@@ -216,8 +218,16 @@ def make_copies(
         lanes: Number of copies.
         choice: Who steps them; None for copies beside those that the run trains in, which have no helpers.
         render: Whether they can be asked for pictures.
+
+    Raises:
+        ConfigError: If the run has no environment.
     """
     cfg, sampling = config.env, config.sampling
+    if cfg.name is None:
+        raise ConfigError(
+            "this run has learned from data and has no environment to be measured in: name one, as in rookery evaluate "
+            "RUN --env CartPole-v1 or Trainer.load(RUN, env='CartPole-v1')"
+        )
     return make_env(
         cfg.name,
         cfg.config,
@@ -414,7 +424,7 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
         same = {*texts_in([cfg.model.module]), object_name(type(cfg.head))}  # it has to be the same network in any case
         way_out = f"if you trust whoever wrote it, give policy {name!r} the same model"
         start_from(policy, read_policy(entry.init_from, trust_code=same, way_out=way_out), entry.init_from)
-    elif policy.normalizer is not None and decisions and not isinstance(env, AbsentEnv):
+    elif policy.normalizer is not None and decisions and not cfg.from_data and not isinstance(env, AbsentEnv):
         warm_up(policy, kind, _throwaway_copies(config, env), streams, decisions)
     return attach_actor(policy)
 

@@ -84,7 +84,7 @@ EXPLORING: dict[str, Any] = {
     "algorithm.epochs": 8,
     "algorithm.entropy_coef": 0.01,
     "algorithm.signals.extrinsic.strength": 2.0,
-    "algorithm.signals.rnd": {"lr": 3e-3, "epochs": 4, "minibatch_size": 64, "gamma": 0.95},
+    "algorithm.signals.rnd": {},
     "stop.env_steps": 150_000,
 }
 """benchmarks/exploration.py measures them."""

@@ -18,7 +18,7 @@ from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.files import Content, FileError, last_good, mapped_files, read_manifest, with_last_good
 from rookery.core.state import Stateful
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
-from rookery.replay.demonstrations import StoredDemonstrations
+from rookery.replay.demonstrations import StoredDemonstrations, check_finite
 from rookery.replay.mixture import Mixture
 from rookery.replay.replay import Replay
 from rookery.replay.segments import (
@@ -152,6 +152,9 @@ def imitators(learner: Algorithm[Any]) -> Iterator[tuple[Imitator, tuple[str, ..
     for part in () if signals is None else signals.others.values():
         if hasattr(part, "imitate"):
             yield part, part.cfg.replay
+    imitation = getattr(learner, "imitation", None)
+    if imitation is not None:
+        yield imitation, imitation.cfg.replay
 
 
 def demonstrations(
@@ -189,6 +192,7 @@ def demonstrations(
     for stored in found:
         copy_rows(stored, memory)
         note(f"policies.{policy}: {len(stored):,} decisions of {stored} to imitate")
+    check_finite(memory)
     return StoredDemonstrations(memory, rng, device_of(one)), " ".join(stored.mark for stored in found)
 
 

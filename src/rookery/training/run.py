@@ -280,7 +280,7 @@ class Run(Stateful):
             rollout: What it has learned from, or stored.
         """
         normalizer = self.policies[name].normalizer
-        if normalizer is not None:
+        if normalizer is not None and not self.learners[name].cfg.from_data:
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
         self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions

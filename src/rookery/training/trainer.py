@@ -569,7 +569,7 @@ class Trainer(Run):
             layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
             saved = without_foreign_code(checkpoint.read_checkpoint(Path(path)), layers, trust_code)
             values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
-            stand_in = None if play else checkpoint.absent_env(saved)
+            stand_in = checkpoint.absent_env(saved, play, layers)
             trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
             fresh, stop = trainer.resolved, trainer.config.stop
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))

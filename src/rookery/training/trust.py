@@ -21,7 +21,7 @@ from rookery.training.parameters import SAMPLER
 
 SETTINGS = CodeKind("settings of an algorithm", lambda found: issubclass(found, AlgorithmConfig))
 
-WORDS = ("policy_mapping", "init_from", "start_from", "mix")
+WORDS = ("policy_mapping", "init_from", "start_from", "mix", "replay")
 """Settings whose texts are names of policies and paths of runs, which may look like names of code."""
 
 

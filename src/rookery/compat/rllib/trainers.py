@@ -748,7 +748,9 @@ NOT_HERE = {
     "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
     "contrib/LinUCB": "linear bandits", "IMPALA": "IMPALA (PPO with sampling.staleness=1 overlaps play and learning)",
     "APPO": "APPO (PPO with sampling.staleness=1 overlaps play and learning)", "APEX": "Ape-X (use DQN)",
-    "APEX_DDPG": "Ape-X (use DDPG)", "QMIX": "QMIX", "contrib/MADDPG": "MADDPG", "MARWIL": "MARWIL", "BC": "BC",
+    "APEX_DDPG": "Ape-X (use DDPG)", "QMIX": "QMIX", "contrib/MADDPG": "MADDPG",
+    "MARWIL": "MARWIL as a trainer (rookery train --algo marwil --replay DATA learns by it)",
+    "BC": "behavioural cloning as a trainer (rookery train --algo bc --replay DATA learns by it)",
     "CQL": "CQL", "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
 }  # fmt: skip
 """Trainers of 2021 that are not here, and what they were."""

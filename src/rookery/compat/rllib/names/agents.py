@@ -118,7 +118,7 @@ GONE: dict[str, str] = {
             "slateq": "SlateQ",
             "impala": "IMPALA",
             "qmix": "QMIX",
-            "marwil": "MARWIL and BC",
+            "marwil": "MARWIL or BC as a trainer (rookery train --algo marwil, or bc, --replay DATA learns by it)",
             "cql": "CQL",
         }.items()
     },

@@ -1,0 +1,468 @@
+"""Learning from what others have done: behavioural cloning (Pomerleau 1991), and MARWIL (Wang et al. 2018,
+exponentially weighted imitation learning for batched historical data), which prefers what came out well.
+
+Nothing is played. The details that decide are in docs/algorithms/bc.md and docs/algorithms/marwil.md. The file reads
+from the settings down to the gradient steps.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.critics import actor_structure, behavior_of
+from rookery.core.batch import Rollout, TensorTree
+from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
+from rookery.core.metrics import Metrics
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step, track
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import (
+    Fraction,
+    InsteadOf,
+    NonNegative,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Structural,
+)
+from rookery.models.build import ModelConfig, build_trunk
+from rookery.models.distributions import Behavior, Distribution
+from rookery.models.heads import HeadSpec, ValueHead
+from rookery.models.squashed import Squashed, SquashedGaussian
+from rookery.models.structure import Inputs, Structure, Tower
+from rookery.native.forward import attach
+from rookery.policies.policy import Policy
+from rookery.replay.buffer import ReplayConfig
+from rookery.replay.demonstrations import DataSet
+from rookery.replay.replay import Replay
+
+
+@dataclass(frozen=True)
+class BCConfig(AlgorithmConfig):
+    """Settings of behavioural cloning. The data are replay: ``replay.start_from``, or ``--replay``."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.bc:BC"
+    from_data = True
+    train_every: ClassVar[int] = 1
+    learning_starts: ClassVar[int] = 0
+
+    lr: Scheduled[PositiveFloat] = 1e-3
+    """Learning rate of Adam."""
+    batch_size: PositiveInt = 256
+    """Decisions in a gradient step."""
+    gradient_steps: Annotated[PositiveInt | None, InsteadOf("epochs")] = 5000
+    """Gradient steps of a training."""
+    epochs: Annotated[PositiveInt | None, InsteadOf("gradient_steps")] = None
+    """Passes over the data in a training, instead of gradient steps."""
+    updates_per_step: NonNegative = 1.0
+    """Gradient steps for each decision that the policy makes while others play and learn; what it plays is not learned
+    from.
+    """
+    validation: Fraction = 0.1
+    """Part of the episodes that is held out: never learned from, and the policy keeps the weights that fit these best;
+    0 = none, and it has the last weights.
+    """
+    validate_every: PositiveInt = 100
+    """Gradient steps from one look at what was held out to the next."""
+    distribution: Structural[Literal["gaussian", "squashed"]] = "gaussian"
+    """What numbers with bounds are taken to be drawn from: a Gaussian that the environment cuts off at the bounds, or
+    one that tanh brings between them.
+    """
+    variance_power: Fraction = 0.5
+    """Of squashed Gaussians, whose standard deviation depends on what is seen: decisions count by their variance to
+    this power, so that what is certain does not drown what is not (Seitzer et al. 2022); 0 = all alike.
+    """
+    entropy_coef: Scheduled[NonNegative] = 0.0
+    """Weight of the entropy bonus."""
+    max_grad_norm: PositiveFloat | None = None
+    """Longest gradient; longer ones are scaled down. None = any."""
+    adam_eps: PositiveFloat = 1e-8
+    """Added to Adam's denominator."""
+    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(capacity=1_000_000))
+    """The data."""
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(normalize_obs=True))
+    """The networks; observations are normalized by the statistics of the data."""
+
+    @property
+    def head(self) -> HeadSpec:
+        """A distribution for any action space, or a squashed Gaussian."""
+        return Squashed() if self.distribution == "squashed" else super().head
+
+
+@dataclass(frozen=True)
+class MARWILConfig(BCConfig):
+    """Settings of MARWIL."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.bc:MARWIL"
+
+    beta: NonNegative = 1.0
+    """How much an action that came out better than usual counts more: its weight is exp(beta advantage / c); 0 =
+    behavioural cloning.
+    """
+    gamma: Fraction = 0.99
+    """Discount of rewards."""
+    square_start: PositiveFloat = 100.0
+    """Where the moving average of the squared advantage starts, whose root is c."""
+    square_rate: Fraction = 1e-8
+    """How far it moves in a gradient step towards that of the batch."""
+    max_exponent: PositiveFloat = 5.0
+    """Largest exponent of a weight, so that no few decisions outweigh all others."""
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Imitated:
+    """What others have decided, ``[N, ...]``.
+
+    Attributes:
+        obs: Observations as networks take them.
+        action: What was done.
+        weight: How much each decision counts; None = all alike.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    weight: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+def bc_loss(behavior: Behavior, batch: Imitated, cfg: Any) -> tuple[Tensor, Metrics]:
+    """Negative log-likelihood of what was done, by its weight (MARWIL, eq. 7), less an entropy bonus.
+
+    Where the standard deviation of each row is learned, a row's gradient grows as it shrinks, and a network that knows
+    most rows exactly stops learning the others; hence the variance as a factor (Seitzer et al. 2022, eq. 5).
+    """
+    logp = behavior.log_prob(batch.action)
+    weighted = logp if batch.weight is None else logp * batch.weight
+    if isinstance(behavior, SquashedGaussian) and cfg.variance_power:
+        weighted = weighted * torch.exp(2.0 * cfg.variance_power * behavior.log_std.detach().mean(-1))
+    loss = -weighted.mean()
+    metrics: Metrics = {"bc_loss": -logp.detach()}
+    if cfg.entropy_coef:
+        assert isinstance(behavior, Distribution)
+        entropy = behavior.entropy()
+        loss = loss - cfg.entropy_coef * entropy.mean()
+        metrics["entropy"] = entropy.detach()
+    return loss, metrics
+
+
+def bc_gradient(behavior: Behavior, batch: Imitated, cfg: Any) -> OutputGradients | None:
+    """Gives the gradient of `bc_loss` with respect to what the policy's head puts out, and its metrics; None where it
+    is not known in closed form.
+    """
+    if not isinstance(behavior, Distribution):
+        return None
+    _, metrics = bc_loss(behavior, batch, cfg)
+    weight = torch.ones(len(batch)) if batch.weight is None else batch.weight
+    found = behavior.gradient(batch.action, weight / -len(batch), -cfg.entropy_coef / len(batch))
+    if found is None:
+        return None
+    output, log_std = found
+    return [output] if log_std is None else [output, log_std], metrics
+
+
+BC_GRADIENT = ClosedForm(bc_loss, bc_gradient)
+
+
+@dataclass(frozen=True)
+class ReturnBatch:
+    """What values are learned from: observations, and what they should be worth, ``[N]``."""
+
+    obs: TensorTree
+    target: Tensor
+
+
+def return_loss(value: Tensor, batch: ReturnBatch, cfg: MARWILConfig) -> tuple[Tensor, Metrics]:
+    """Mean square of the error of values ``[N, 1]``."""
+    loss = (value.squeeze(1) - batch.target).square().mean()
+    return loss, {"value_loss": loss.detach()}
+
+
+def return_gradient(value: Tensor, batch: ReturnBatch, cfg: MARWILConfig) -> OutputGradients:
+    """Gives the gradient of `return_loss` with respect to the values, and its metrics."""
+    error = value - batch.target.unsqueeze(1)
+    return [error * (2.0 / len(error))], {"value_loss": error.square().mean()}
+
+
+RETURN_GRADIENT = ClosedForm(return_loss, return_gradient)
+
+
+def marwil_weights(advantage: Tensor, *, beta: float, square: float, max_exponent: float) -> Tensor:
+    """Gives each decision its weight, ``exp(beta A / c)`` with ``c = sqrt(square)``, ``[N]``.
+
+    Args:
+        advantage: ``[N]`` how much better the decision came out than usual.
+        beta: How much that counts.
+        square: Moving average of the squared advantage.
+        max_exponent: Largest exponent.
+    """
+    return torch.exp((beta / math.sqrt(square) * advantage).clamp(max=max_exponent))
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+class ClonedPolicy:
+    """Puts out what a policy draws actions from in the rows of a batch.
+
+    Args:
+        policy: The policy.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __call__(self, batch: Imitated) -> Behavior:
+        """What the policy draws from."""
+        return behavior_of(self.policy, batch.obs)
+
+    def structure(self) -> Structure:
+        """Declares what a call computes."""
+        return actor_structure(self.policy, lambda behavior, batch: behavior)
+
+
+class Value(nn.Module):
+    """Puts out values, on a trunk of its own.
+
+    Args:
+        policy: Whose observations are valued.
+        model: Settings of the network.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self.model = model
+        self.trunk = build_trunk(policy.input_spec, model, generator=generator)
+        features = self.trunk.num_features
+        assert isinstance(features, int)
+        self.head = ValueHead(features, generator=generator)
+
+    def forward(self, batch: ReturnBatch) -> Tensor:
+        """Values of the rows, ``[N, 1]``."""
+        return self.of(batch.obs)
+
+    def of(self, obs: TensorTree) -> Tensor:
+        """Values of observations as networks take them, ``[N, 1]``."""
+        found: Tensor = self.head(self.trunk(obs))
+        return found
+
+    def structure(self) -> Structure:
+        """Declares what `forward` computes."""
+        tower = Tower(self.trunk, (self.head,))
+        return Structure((tower,), self.model, lambda batch: Inputs(batch.obs), lambda parts, batch: parts[-1])
+
+
+# --- the algorithms ---------------------------------------------------------------------------------------------------
+
+
+class BC(Algorithm[BCConfig]):
+    """Makes what was done likely: `learn` is all of it. The policy has the best weights so far, by what was held out;
+    those that learn are a copy.
+
+    Attributes:
+        net: The copy that learns.
+        best: Lowest loss so far on what was held out; None before the first look.
+        looked: Gradient steps at the last look.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("net", "optimizer", "replay", "rng", "best", "looked", "validation_loss")
+    fixed: ClassVar[tuple[str, ...]] = ("forward", "weights", "data", "_known")
+    replay: Replay
+
+    def __init__(self, policy: Policy, cfg: BCConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        if cfg.entropy_coef and cfg.distribution == "squashed":
+            raise ConfigError(
+                f"policies.{name}.entropy_coef: a squashed Gaussian has no entropy in closed form: leave it 0, or set "
+                "distribution = gaussian"
+            )
+        settings: Any = cfg
+        self.replay = Replay(policy, settings, streams, name)
+        self.net = copy.deepcopy(policy)
+        self.weights = flatten([policy]).data
+        """Those of the policy, as one vector."""
+        self.optimizer = self.adam(self.net)
+        self.forward = attach(ClonedPolicy(self.net))
+        self.rng = streams.generator(Role.LEARNER, name)
+        self.best: float | None = None
+        self.validation_loss: float | None = None
+        self.looked = 0
+        self.data: DataSet | None = None
+        self._known = (0, 0)
+
+    def adam(self, module: nn.Module) -> Adam:
+        """Builds an optimizer of a network."""
+        return Adam(flatten([module]), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """Makes the gradient steps that are due while others play; what was played is not learned from."""
+        self.learn(self.replay.due(rollout.num_decisions))
+        self.explore()
+        self.updates += 1
+        return {}
+
+    @property
+    def planned_steps(self) -> int:
+        """Gradient steps of a whole training."""
+        cfg, data = self.cfg, self.read()
+        return cfg.gradient_steps or (cfg.epochs or 1) * -(-len(data.learned) // cfg.batch_size)
+
+    def read(self) -> DataSet:
+        """Gives the data; reads them if there are others than before.
+
+        Raises:
+            ConfigError: If there are none, or a number in them is not finite.
+        """
+        buffer = self.replay.own
+        if self.data is None or self._known != (buffer.first, buffer.total):
+            self.replay.check_not_empty()
+            rng = self.streams.generator(Role.LEARNER, self.name, "held out")
+            self.data = DataSet(buffer, self.cfg.validation, rng)
+            self._known = buffer.first, buffer.total
+            normalizer = self.policy.normalizer
+            if normalizer is not None and not normalizer.count:
+                for rows in self.data.parts(self.data.learned):
+                    normalizer.update(self.to_device(self.data.obs(rows)))
+        return self.data
+
+    def to_device(self, tree: TensorTree) -> TensorTree:
+        """Observations where the networks are."""
+        return {path: leaf.to(self.replay.device) for path, leaf in tree.items()}
+
+    def obs(self, data: DataSet, rows: np.ndarray) -> TensorTree:
+        """Observations of some decisions as networks take them."""
+        return self.policy.normalize(self.to_device(data.obs(rows)))
+
+    def batch(self, data: DataSet, rows: np.ndarray) -> Imitated:
+        """Some decisions, to be imitated."""
+        return Imitated(self.obs(data, rows), data.actions(rows).to(self.replay.device))
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps on decisions drawn evenly; looks at what was held out when it is time."""
+        if not gradient_steps:
+            return
+        cfg, data = self.now(), self.read()
+        for _ in range(gradient_steps):
+            rows = data.learned[self.rng.integers(0, len(data.learned), cfg.batch_size)]
+            self.replay.record(self.improve(data, rows, cfg))
+            if self.replay.gradient_steps % cfg.validate_every == 0:
+                self.look()
+
+    def improve(self, data: DataSet, rows: np.ndarray, cfg: Any) -> Metrics:
+        """Makes one gradient step on some decisions."""
+        return gradient_step(self.forward, bc_loss, self.batch(data, rows), self.optimizer, cfg, BC_GRADIENT)
+
+    def weigh(self, data: DataSet, rows: np.ndarray, batch: Imitated) -> Tensor:
+        """How much each of some decisions counts, ``[N]``: here all alike."""
+        return torch.ones(len(batch), device=self.replay.device)
+
+    @torch.no_grad()
+    def look(self) -> None:
+        """Gives the policy the weights that learn, if they fit what was held out better than all before."""
+        if self.looked == self.replay.gradient_steps or self.data is None:
+            return
+        self.looked, data = self.replay.gradient_steps, self.data
+        if len(data.held_out):
+            total = counted = 0.0
+            for rows in data.parts(data.held_out):
+                batch, net = self.batch(data, rows), self.forward.net
+                weight = self.weigh(data, rows, batch)
+                total -= float((weight * net(batch).log_prob(batch.action)).sum())
+                counted += float(weight.sum())
+            loss = self.validation_loss = total / counted
+            if self.best is not None and not loss < self.best:
+                return
+            self.best = loss
+        track(self.weights, self.optimizer.flat.data, 1.0)
+
+    def explore(self) -> None:
+        """Looks at what was held out, so that the policy has the best weights so far."""
+        self.look()
+
+    def summary(self) -> Row:
+        """Reports the gradient steps since the last call."""
+        found = self.data
+        return {
+            **self.replay.summary(),
+            "validation_loss": self.validation_loss,
+            "best_validation_loss": self.best,
+            "held_out": None if found is None else len(found.held_out),
+            "skipped_steps": self.check_finite(self.optimizer),
+        }
+
+
+class MARWIL(BC):
+    """Makes what was done the likelier the better it came out.
+
+    Attributes:
+        value: What observations are worth, in units of the data's returns.
+        square: Moving average of the squared advantage.
+    """
+
+    saved = ("value", "value_optimizer", "square")
+    fixed = ("value_forward",)
+    cfg: MARWILConfig
+
+    def __init__(self, policy: Policy, cfg: MARWILConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
+        self.value = Value(policy, cfg.model, generator).to(self.replay.device)
+        self.value_optimizer = self.adam(self.value)
+        self.value_forward = attach(self.value)
+        self.square = cfg.square_start
+
+    def improve(self, data: DataSet, rows: np.ndarray, cfg: Any) -> Metrics:
+        """Makes a gradient step of the policy, weighted by advantages, and one of the values."""
+        batch = self.batch(data, rows)
+        advantage, target = self.advantage(data, rows, batch.obs)
+        self.square += cfg.square_rate * (float(advantage.square().mean()) - self.square)
+        weight = self.weight(advantage)
+        weighted = Imitated(batch.obs, batch.action, weight)
+        metrics = gradient_step(self.forward, bc_loss, weighted, self.optimizer, cfg, BC_GRADIENT)
+        learned = gradient_step(
+            self.value_forward, return_loss, ReturnBatch(batch.obs, target), self.value_optimizer, cfg, RETURN_GRADIENT
+        )
+        learned["value_grad_norm"] = learned.pop("grad_norm")
+        return metrics | learned | {"advantage_norm": math.sqrt(self.square), "weight": weight}
+
+    def weight(self, advantage: Tensor) -> Tensor:
+        """Weights of decisions with these advantages, ``[N]``."""
+        cfg = self.cfg
+        return marwil_weights(advantage, beta=cfg.beta, square=self.square, max_exponent=cfg.max_exponent)
+
+    def weigh(self, data: DataSet, rows: np.ndarray, batch: Imitated) -> Tensor:
+        """Weights of some decisions, ``[N]``."""
+        return self.weight(self.advantage(data, rows, batch.obs)[0])
+
+    @torch.no_grad()
+    def advantage(self, data: DataSet, rows: np.ndarray, obs: TensorTree) -> tuple[Tensor, Tensor]:
+        """Gives the advantage of each decision, its return less its value, ``[N]``, and what the value should be, in
+        units of the data's returns. Where an episode was cut off, the value of what was seen last stands for the rest.
+        """
+        returns = data.returns(self.cfg.gamma)
+        earned = torch.from_numpy(returns.total[rows]).to(self.replay.device)
+        ahead = torch.from_numpy(returns.discount[rows]).to(self.replay.device)
+        if (cut := np.flatnonzero(returns.discount[rows])).size:
+            last = self.policy.normalize(self.to_device(data.last_obs(rows[cut])))
+            rest = returns.mean + returns.deviation * self.values(last)
+            earned[torch.from_numpy(cut)] += ahead[torch.from_numpy(cut)] * rest
+        target = (earned - returns.mean) / returns.deviation
+        return (target - self.values(obs)) * returns.deviation, target
+
+    def values(self, obs: TensorTree) -> Tensor:
+        """What observations are worth, ``[N]``, in units of the data's returns."""
+        kernels = self.value_forward.kernels
+        return (self.value.of(obs) if kernels is None else kernels.last(obs)).squeeze(1)

@@ -1,0 +1,176 @@
+"""Imitation beside reinforcement learning: the policy is also made to do what demonstrations show.
+
+Gradient steps on demonstrations come before the first env step (`pretrain_steps`), and with every update, with a
+learning rate of their own that may fall to 0. They change the policy alone; values are learned by what is played.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
+from rookery.algorithms.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
+from rookery.core.batch import Decisions
+from rookery.core.errors import ConfigError
+from rookery.core.flat import Flat
+from rookery.core.metrics import Means
+from rookery.core.optim import Adam, gradient_step
+from rookery.core.seeding import Role
+from rookery.core.settings import AtStart, NonNegative, NonNegativeInt, PositiveInt, Settings
+from rookery.core.state import Stateful
+from rookery.models.build import ModelConfig
+from rookery.native.forward import attach
+from rookery.replay.demonstrations import StoredDemonstrations
+
+
+@dataclass(frozen=True)
+class ImitationConfig(Settings):
+    """What of demonstrations is imitated beside what is learned by rewards."""
+
+    replay: tuple[str, ...] = ()
+    """The demonstrations: runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``); none = nothing is
+    imitated.
+    """
+    strength: NonNegative = 1.0
+    """Learning rate of imitation, as a multiple of the algorithm's; 0 = only `pretrain_steps`."""
+    steps: NonNegativeInt = 0
+    """Environment steps in which `strength` falls to 0 in a straight line; 0 = it stays for the whole run."""
+    batch_size: PositiveInt | None = None
+    """Demonstrated decisions in a gradient step; none = the decisions in one of the algorithm's."""
+    epochs: PositiveInt = 1
+    """Passes over the demonstrations in an update; of algorithms that learn from replay, gradient steps of imitation
+    for each of theirs.
+    """
+    pretrain_steps: AtStart[NonNegativeInt] = 0
+    """Gradient steps of imitation before anything is played, with the algorithm's learning rate."""
+
+
+@dataclass(frozen=True)
+class ImitationStep:
+    """What `gradient_step` reads for a step of imitation."""
+
+    lr: float
+    max_grad_norm: float | None
+    model: ModelConfig
+    entropy_coef: ClassVar[float] = 0.0
+    variance_power: ClassVar[float] = 0.5
+
+
+class Imitation(BatchHook, Stateful):
+    """Makes gradient steps on demonstrations for a learner.
+
+    Args:
+        learner: The learner.
+        cfg: Settings.
+        weights: The flat vector in which the weights of the policy lie.
+    """
+
+    saved = ("optimizer", "rng", "mark", "means")
+    fixed = ("learner", "cfg", "forward", "demonstrations")
+
+    def __init__(self, learner: Algorithm[Any], cfg: ImitationConfig, weights: Flat) -> None:
+        policy = learner.policy
+        if policy.memory_size:
+            raise ConfigError(
+                f"policies.{learner.name}.imitation: demonstrations do not say what a policy remembered, so one that "
+                "remembers cannot imitate them row by row; leave model.memory out, or use signals.gail, which rewards "
+                "decisions by themselves"
+            )
+        self.learner = learner
+        self.cfg = cfg
+        parts = [policy.head, policy.trunk]
+        whole = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
+        own = weights if whole == len(weights.data) else weights.part(parts)
+        self.optimizer = Adam(own, betas=(0.9, 0.999), eps=learner.cfg.adam_eps)
+        self.forward = attach(ClonedPolicy(policy))
+        self.rng = learner.streams.generator(Role.LEARNER, learner.name, "imitation")
+        self.demonstrations: StoredDemonstrations | None = None
+        self.mark = ""
+        """A text that is another one if the demonstrations are others."""
+        self.means = Means()
+        """What gradient steps have measured since the last `summary`."""
+
+    def imitate(self, demonstrations: StoredDemonstrations, mark: str) -> None:
+        """Takes the demonstrations; makes the gradient steps that come before anything is played.
+
+        Args:
+            demonstrations: Where decisions are drawn from.
+            mark: A text that is another one if they are others.
+        """
+        self.demonstrations, self.mark = demonstrations, mark
+        steps, normalizer = self.cfg.pretrain_steps, self.learner.policy.normalizer
+        if steps and normalizer is not None:
+            for part in demonstrations.every():
+                normalizer.update(part.obs)
+        for _ in range(steps):
+            self.improve(demonstrations.decisions(self.batch_size), 1.0)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave.
+
+        Raises:
+            ConfigError: If the demonstrations are others now.
+        """
+        mark = self.mark
+        super().load_state_dict(state)
+        if mark and self.mark != mark:
+            raise ConfigError(
+                f"policies.{self.learner.name}.imitation: the demonstrations in {', '.join(self.cfg.replay)} are not "
+                "those that the run has learned from: put these back, or start a new run"
+            )
+
+    @property
+    def batch_size(self) -> int:
+        """Decisions in a gradient step."""
+        return self.cfg.batch_size or self.learner.rows_per_step or 256
+
+    @property
+    def strength(self) -> float:
+        """The multiple of the learner's rate that holds now."""
+        cfg = self.cfg
+        left = 1.0 - self.learner.env_steps / cfg.steps if cfg.steps else 1.0
+        return cfg.strength * max(left, 0.0)
+
+    def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
+        """Imitates beside a gradient step on what was drawn from replay."""
+        if learner.replay is not None and self.demonstrations is not None and self.strength:
+            for _ in range(self.cfg.epochs):
+                self.improve(self.demonstrations.decisions(self.batch_size), self.strength)
+        return batch
+
+    def after_update(self, learner: Algorithm[Any], row: Row) -> Row:
+        """Imitates after an update on what was just played."""
+        if learner.replay is None and self.demonstrations is not None and self.strength:
+            for _ in range(self.cfg.epochs):
+                for part in self.demonstrations.epoch(self.batch_size):
+                    self.improve(part, self.strength)
+        return {**row, **self.summary()}
+
+    def improve(self, seen: Decisions, strength: float) -> None:
+        """Makes one gradient step."""
+        cfg = self.learner.now()
+        step = ImitationStep(strength * cfg.lr, cfg.max_grad_norm, cfg.model)
+        batch = Imitated(self.learner.policy.normalize(seen.obs), seen.action)
+        metrics = gradient_step(self.forward, bc_loss, batch, self.optimizer, step, BC_GRADIENT)
+        self.means.add({"loss": metrics["bc_loss"]})
+
+    def summary(self) -> Row:
+        """Reports the gradient steps since the last call."""
+        row, self.means = self.means.result(), Means()
+        return {"imitation_loss": row.get("loss"), "imitation_strength": self.strength}
+
+
+def add_imitation(learner: Algorithm[Any], cfg: ImitationConfig, weights: Flat) -> Imitation | None:
+    """Makes what imitates for a learner, and has it take part in its updates; None if there is nothing to imitate.
+
+    Args:
+        learner: The learner.
+        cfg: Settings.
+        weights: The flat vector in which the weights of its policy lie.
+    """
+    if not cfg.replay:
+        return None
+    imitation = Imitation(learner, cfg, weights)
+    learner.hooks.append(imitation)
+    return imitation

@@ -1,0 +1,69 @@
+"""``rookery train --algo bc --replay DATA``: spaces come from the data; with an environment there is an evaluation."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from recorded import poles
+
+SMALL = ("algorithm.model.hidden=[8]", "algorithm.batch_size=32", "algorithm.gradient_steps=40")
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A few good episodes of CartPole."""
+    return poles(tmp_path_factory.mktemp("data") / "poles", 4)
+
+
+def clone(rookery, shown, *more, algo="bc"):
+    return rookery("train", *more, "--algo", algo, "--replay", shown, "--seed", 3, "--plain", *SMALL)
+
+
+@pytest.mark.parametrize("algo", ["bc", "marwil"])
+def test_nothing_but_data_is_needed(rookery, shown, tmp_path, algo):
+    code, out, err = clone(rookery, shown, algo=algo)
+    assert code == 0, err
+    assert "policy main learns by data of 2,000 decisions, not by playing" in out
+    assert "main        40 gradient steps on 2,000 decisions, loss " in out
+    assert " on 500 decisions held out" in out and "evaluation" not in out
+    run = tmp_path / "runs" / f"data-{algo}-s3"
+    outcome = json.loads((run / "result.json").read_text())
+    assert (outcome["evaluation"], outcome["stop_reason"]) == (None, "40 gradient steps are made")
+    row = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert row["policies/main/validation_loss"] >= row["policies/main/best_validation_loss"] > 0
+    assert row["env_steps"] == 0
+
+
+def test_with_an_environment_it_is_evaluated(rookery, shown, tmp_path):
+    code, out, err = clone(rookery, shown, "CartPole-v1", "--evaluate", 2)
+    assert code == 0, err
+    assert ", 2 episodes\n" in out and (tmp_path / "runs" / "CartPole-v1-bc-s3").is_dir()
+
+
+def test_it_can_be_measured_and_go_on_afterwards(rookery, shown, tmp_path):
+    assert clone(rookery, shown)[0] == 0
+    run = "data-bc-s3"
+    code, out, _ = rookery("evaluate", run, "--env", "CartPole-v1", "--episodes", 2)
+    assert code == 0 and "2 episodes, likeliest actions" in out
+    code, _, err = rookery("evaluate", run)
+    assert code == 2 and "has no environment to be measured in: name one, as in rookery evaluate RUN --env" in err
+    code, _, err = rookery("resume", run)
+    assert code == 2 and "all its gradient steps are made; go on with rookery resume" in err
+    code, out, err = rookery("resume", run, "algorithm.gradient_steps=60", "--quiet")
+    assert code == 0 and "main        60 gradient steps on 2,000 decisions" in out, err
+    code, out, _ = rookery("learn", run, "--gradient-steps", 5)
+    assert code == 0 and "65 gradient steps so far, 2,000 decisions in replay" in out
+
+
+def test_what_is_missing_is_told(rookery, shown, tmp_path):
+    code, _, err = rookery("train", "--algo", "bc")
+    assert code == 2 and "policies.main learns from data, and nobody says from which: --replay PATH" in err
+    code, _, err = rookery("train", "--algo", "bc", "--replay", tmp_path / "nowhere")
+    assert code == 1 and "nowhere" in err
+    code, _, err = rookery("train", "--algo", "ppo")
+    assert code == 2 and "no environment is named" in err
+    code, _, err = clone(rookery, shown, "Pendulum-v1")
+    assert code == 1 and "this replay buffer does not fit: it holds observations" in err
+    assert not (tmp_path / "runs").exists(), "what could not be made leaves no folder"
