@@ -46,7 +46,9 @@ SIGNALS: dict[str, dict[str, Any]] = {
     "count": {"count": {}},
     "rnd, lr 1e-4, 1 epoch": {"rnd": {"lr": 1e-4, "epochs": 1, "minibatch_size": 256}},
 }
-"""Reward signals with their defaults, and one that learns as slowly as the paper's, beside the environment's, which counts twice (Burda et al. 2018)."""
+"""Reward signals with their defaults beside the environment's reward, which counts twice (Burda et al. 2018); and RND that
+learns as slowly as there.
+"""
 
 
 def explore(env: str, signals: dict[str, Any], seed: int, steps: int) -> tuple[float, int | None]:

@@ -21,8 +21,8 @@ _GONE = {
     "per_worker_epsilon_greedy.PerWorkerEpsilonGreedy": f"{_PER_WORKER}EpsilonGreedy",
     "per_worker_gaussian_noise.PerWorkerGaussianNoise": f"{_PER_WORKER}GaussianNoise",
     "per_worker_ornstein_uhlenbeck_noise.PerWorkerOrnsteinUhlenbeckNoise": f"{_PER_WORKER}OrnsteinUhlenbeckNoise",
-    "curiosity.Curiosity": "rewards for surprise; write exploration_config = {'type': 'Curiosity'} with PPO, A2C or PG, "
-    "which Rookery's own signal then is (algorithm.signals.curiosity)",
+    "curiosity.Curiosity": "rewards for surprise; write exploration_config = {'type': 'Curiosity'} with PPO, A2C or "
+    "PG, which Rookery's own signal then is (algorithm.signals.curiosity)",
     "re3.RE3": "rewards for novelty; add them in postprocess_trajectory of an Exploration of your own",
     "parameter_noise.ParameterNoise": "disturbed weights; write exploration_config = {'type': 'ParameterNoise'} with "
     "DQN, which Rookery's own setting then is (algorithm.exploration.kind = parameters)",
