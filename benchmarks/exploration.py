@@ -44,10 +44,10 @@ SIGNALS: dict[str, dict[str, Any]] = {
     "rnd": {"rnd": {}},
     "curiosity": {"curiosity": {}},
     "count": {"count": {}},
-    "rnd, lr 1e-4, 1 epoch": {"rnd": {"lr": 1e-4, "epochs": 1, "minibatch_size": 256}},
+    "rnd, lr 1e-4, 1 epoch": {"rnd": {"lr": 1e-4, "epochs": 1, "minibatches": 1}},
 }
-"""Reward signals with their defaults beside the environment's reward, which counts twice (Burda et al. 2018); and RND that
-learns as slowly as there.
+"""Reward signals with their defaults, beside the environment's reward, which counts twice (Burda et al. 2018); and RND
+that learns as slowly as there.
 """
 
 

@@ -78,5 +78,5 @@ class Rewarding(BatchHook):
             signals.learn()
             return batch
         for signal in signals.others.values():
-            signal.learn(seen)
+            signal.learn_drawn(seen)
         return batch

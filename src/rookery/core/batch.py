@@ -406,12 +406,6 @@ class Decisions:
         """Gives the same decisions with all tensors on `device`."""
         return self if self.action.device == device else _mapped(self, lambda _, tensor: tensor.to(device))
 
-    def shuffled(self, size: int, rng: np.random.Generator, *, share: float) -> Iterator[Self]:
-        """Gives the rows in random order, in near-equal parts of at most `size` rows; of a share only so many."""
-        count = max(round(share * len(self)), 1)
-        order = torch.from_numpy(rng.permutation(len(self))[:count]).to(self.action.device)
-        return map(self.at, order.tensor_split(-(-count // size)))
-
 
 @dataclass(frozen=True)
 class WindowSteps(Decisions):

@@ -37,8 +37,7 @@ class CuriosityConfig(LearnedConfig):
     signal: ClassVar[str] = "rookery.signals.curiosity:Curiosity"
 
     lr: PositiveFloat = 1e-3
-    epochs: PositiveInt = 2
-    minibatch_size: PositiveInt = 64
+    epochs: PositiveInt = 4
     forward_share: Fraction = 0.2
     """Weight of the forward model's loss beside that of the inverse model (beta of eq. 7)."""
     scale: bool = True

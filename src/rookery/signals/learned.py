@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from rookery.core.batch import Decisions
 from rookery.core.metrics import Means, Metrics
-from rookery.core.optim import Adam, gradient_step
+from rookery.core.optim import Adam, ClosedForm, gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Structural
 from rookery.core.spaces import ObsSpec
@@ -29,8 +31,8 @@ class LearnedConfig(SignalConfig):
     """Longest gradient; longer ones are scaled down. None = any."""
     epochs: PositiveInt = 1
     """Passes over what was played, in an update that learns from it."""
-    minibatch_size: PositiveInt = 256
-    """Decisions in one of its gradient steps, at most."""
+    minibatches: PositiveInt = 4
+    """Gradient steps in a pass, each on an equal part of the decisions."""
     share: Fraction = 1.0
     """Part of the decisions that it learns from, drawn anew in each pass."""
     model: Structural[ModelConfig] = field(default_factory=ModelConfig)
@@ -59,21 +61,47 @@ class LearnedSignal(RewardSignal[LearnedT]):
         raise NotImplementedError
 
     def improve(
-        self, forward: Callable[[Any], Any], loss: Callable[..., tuple[Tensor, Metrics]], batch: Any
+        self,
+        forward: Callable[[Any], Any],
+        loss: Callable[..., tuple[Tensor, Metrics]],
+        batch: Any,
+        closed_form: ClosedForm | None = None,
     ) -> Metrics:
         """Makes a gradient step on a loss; arguments as of `gradient_step`."""
-        return gradient_step(forward, loss, batch, self.optimizer, self.cfg)
+        return gradient_step(forward, loss, batch, self.optimizer, self.cfg, closed_form)
 
     def learn(self, seen: Decisions) -> None:
         """Makes the gradient steps of an update."""
+        for rows in self.parts(len(seen)):
+            self.means.add(self.fit(seen.at(rows)))
+
+    def learn_drawn(self, seen: Decisions) -> None:
+        """Makes one gradient step."""
+        (rows,) = parts_of(len(seen), 1, self.rng, self.cfg.share)
+        self.means.add(self.fit(seen.at(rows)))
+
+    def parts(self, number: int) -> Iterator[Tensor]:
+        """Gives the rows ``[n]`` of each gradient step of an update on so many decisions."""
         for _ in range(self.cfg.epochs):
-            for part in seen.shuffled(self.cfg.minibatch_size, self.rng, share=self.cfg.share):
-                self.means.add(self.fit(part))
+            yield from parts_of(number, self.cfg.minibatches, self.rng, self.cfg.share)
 
     def summary(self) -> Report:
         """Returns the means of what gradient steps measured."""
         row, self.means = self.means.result(), Means()
         return dict(row)
+
+
+def parts_of(number: int, parts: int, rng: np.random.Generator, share: float) -> tuple[Tensor, ...]:
+    """Deals row numbers out in random order, in near-equal parts that are not empty.
+
+    Args:
+        number: Rows.
+        parts: Parts, if there are rows enough.
+        rng: Decides the order.
+        share: Of the rows that are dealt out; one at least is.
+    """
+    count = max(round(share * number), 1)
+    return torch.from_numpy(rng.permutation(number)[:count]).tensor_split(min(parts, count))
 
 
 def seen_by(policy: Policy) -> ObsSpec:

@@ -18,7 +18,7 @@ from rookery.core.batch import Decisions, TensorTree
 from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.optim import Adam
+from rookery.core.optim import Adam, ClosedForm, OutputGradients
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Structural
 from rookery.core.spaces import ObsSpec
@@ -41,7 +41,6 @@ class RNDConfig(LearnedConfig):
 
     lr: PositiveFloat = 1e-3
     epochs: PositiveInt = 4
-    minibatch_size: PositiveInt = 64
     share: Fraction = 0.25
     scale: bool = True
     """Whether rewards are divided by the running standard deviation of their returns."""
@@ -104,6 +103,15 @@ def prediction_loss(features: Tensor, batch: FeatureBatch, cfg: RNDConfig) -> tu
     return loss, {"loss": loss.detach()}
 
 
+def prediction_gradient(features: Tensor, batch: FeatureBatch, cfg: RNDConfig) -> OutputGradients:
+    """The gradient of `prediction_loss` with respect to the features ``[N, F]``, and its metrics."""
+    error = features - batch.target
+    return [error * (2 / error.numel())], {"loss": error.square().mean()}
+
+
+PREDICTION = ClosedForm(prediction_loss, prediction_gradient)
+
+
 class RND(LearnedSignal[RNDConfig]):
     """Rewards what is seen after a decision by how badly its random features are predicted.
 
@@ -142,9 +150,22 @@ class RND(LearnedSignal[RNDConfig]):
         error = self.target.features(obs) - self.predictor.features(obs)
         return error.square().mean(1).masked_fill(seen.terminated, 0.0)
 
+    def learn(self, seen: Decisions) -> None:
+        """Makes the gradient steps of an update; what is to be predicted is computed once."""
+        obs, target = self._known(seen)
+        for rows in self.parts(len(seen)):
+            part = {path: leaf.index_select(0, rows) for path, leaf in obs.items()}
+            self.means.add(self._predict(FeatureBatch(part, target.index_select(0, rows))))
+
     def fit(self, seen: Decisions) -> Metrics:
         """Lets the predictor learn the features of what was decided on."""
-        with torch.no_grad():
-            obs = self.normalizer(seen.obs)
-            target = self.target.features(obs)
-        return self.improve(self.forward, prediction_loss, FeatureBatch(obs, target))
+        return self._predict(FeatureBatch(*self._known(seen)))
+
+    @torch.no_grad()
+    def _known(self, seen: Decisions) -> tuple[TensorTree, Tensor]:
+        """Normalized observations and their features in the network that never learns."""
+        obs = self.normalizer(seen.obs)
+        return obs, self.target.features(obs)
+
+    def _predict(self, batch: FeatureBatch) -> Metrics:
+        return self.improve(self.forward, prediction_loss, batch, PREDICTION)

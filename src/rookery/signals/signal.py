@@ -139,9 +139,11 @@ class RewardSignal(Stateful, ABC, Generic[SettingsT]):
         """Gives the reward ``[N]`` of each decision, before it is scaled and multiplied by its strength."""
 
     def learn(self, seen: Decisions) -> None:
-        """Learns from decisions: all of an update of an algorithm that learns from what was just played, or what was
-        drawn from replay for one gradient step.
-        """
+        """Learns from all decisions of an update, of algorithms that learn from what was just played."""
+
+    def learn_drawn(self, seen: Decisions) -> None:
+        """Learns from decisions that were drawn from replay for one gradient step of the policy."""
+        self.learn(seen)
 
     def summary(self) -> Report:
         """Returns what there is to know about all that was learned since the last call."""

@@ -178,7 +178,8 @@ def config_schema(everywhere: Schema | None = None) -> Schema:
     Args:
         everywhere: A schema that fits in place of any value; none if there is nothing of the kind.
     """
-    root = SchemaWriter({"algorithm": ALGORITHMS, "policies": ALGORITHMS}, everywhere).section(RunConfig)
+    names: dict[str, Mapping[str, str]] = {"algorithm": ALGORITHMS, "policies": ALGORITHMS, "own": {}}
+    root = SchemaWriter(names, everywhere).section(RunConfig)
     known = dict.fromkeys(name for presets in ENV_PRESETS.values() for name in presets if "*" not in name)
     root["properties"]["env"]["properties"]["name"]["examples"] = list(known)
     return {
