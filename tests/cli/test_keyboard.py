@@ -180,7 +180,9 @@ def test_a_person_plays_at_a_terminal(rookery, monkeypatch):
         code, _, err = rookery(
             "replay", "record", "CartPole-v1", "--from", "keyboard", "--episodes", 2, "-o", "mine", "--view", "terminal"
         )
-        back.flush()
+        back.close()
+    os.close(theirs)
+    thread.join(10)  # it reads until nobody writes; closed before, its number might be another file's
     os.close(ours)
     assert code == 0, err
     (episode,) = recording_of(find_replay("mine")).episodes
