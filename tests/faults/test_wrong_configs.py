@@ -261,10 +261,8 @@ def generated():
         for _ in range(several):
             mistake = rng.choice(KINDS)(rng)
             clash = any(mistake.path.startswith(path) or path.startswith(mistake.path) for path in mistakes)
-            others = [
-                key.rpartition(".")[0] for one in mistakes.values() for key in one.also
-            ]  # of another class by now
-            clash = clash or any(mistake.path.startswith(f"{section}.") for section in others)
+            chosen = any(one.also for one in mistakes.values())  # then settings of another class are not there
+            clash = clash or (chosen and mistake.path.startswith(("algorithm.", "policies.fox.")))
             if not clash and not (mistakes and mistake.also):
                 mistakes[mistake.path] = mistake
         cases.append(list(mistakes.values()))
