@@ -17,10 +17,11 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from ours import on, trainer
 from workloads import MATCHED
 
-from rookery import DQNConfig, Linear, PPOConfig, Trainer
+from rookery import DQNConfig, Linear, PPOConfig, Trainer, record_replay
 
 FILE = Path(__file__).parent / "results" / "exploration.md"
 
@@ -51,16 +52,28 @@ that learns as slowly as there.
 """
 
 
-def explore(env: str, signals: dict[str, Any], seed: int, steps: int) -> tuple[float, int | None]:
+def explore(
+    env: str, more: dict[str, Any], seed: int, steps: int, run_dir: Path | None = None
+) -> tuple[float, int | None]:
     """Trains once; returns the score, and the env steps after which it first was `SOLVED`."""
     settings = {"sampling.helpers": 0, "logging.console": "quiet", "stop.env_steps": steps}
-    cfg = PPOConfig(signals={**EXTRINSIC, **signals}, **PPO_SETTINGS)
+    cfg = PPOConfig(**PPO_SETTINGS, **more)
     solved = None
-    with Trainer(env, cfg, num_envs=32, seed=seed, config=settings) as run:
+    with Trainer(env, cfg, num_envs=32, seed=seed, config=settings, run_dir=run_dir) as run:
         for result in run.results():
             if solved is None and len(run.windows.totals) == 100 and fmean(run.windows.totals) >= SOLVED:
                 solved = result.env_steps
         return fmean(run.windows.totals), solved
+
+
+def row(title: str, name: str, found: list[tuple[float, int | None]]) -> str:
+    """A line of a table."""
+    scores = [score for score, _ in found]
+    when = ", ".join("never" if at is None else f"{at:,}" for _, at in found)
+    shown = ", ".join(f"{score + 0.0:.2f}" for score in scores)
+    line = f"| {title} | {name} | {shown} | {median(scores) + 0.0:.2f} | {when} |"
+    print(line, flush=True)
+    return line
 
 
 def exploration(seeds: int, steps: int) -> list[str]:
@@ -68,12 +81,31 @@ def exploration(seeds: int, steps: int) -> list[str]:
     lines = ["| task | signal | return, each seed | median | 0.9 after env steps, each seed |", "|---|---|---|---|---|"]
     for env, title in TASKS.items():
         for name, signals in SIGNALS.items():
-            found = [explore(env, signals, seed, steps) for seed in range(seeds)]
-            scores = [score for score, _ in found]
-            when = ", ".join("never" if at is None else f"{at:,}" for _, at in found)
-            shown = ", ".join(f"{score + 0.0:.2f}" for score in scores)
-            lines.append(f"| {title} | {name} | {shown} | {median(scores) + 0.0:.2f} | {when} |")
-            print(lines[-1], flush=True)
+            signals_too = {"signals": {**EXTRINSIC, **signals}}
+            lines.append(row(title, name, [explore(env, signals_too, seed, steps) for seed in range(seeds)]))
+    return lines
+
+
+def pretraining(seeds: int, steps: int) -> list[str]:
+    """Gives the lines of the second table: 500 gradient steps on 20 demonstrated episodes before the first env step, no
+    reward signal, and as a control as many episodes of random play.
+    """
+    lines = ["| task | what | return, each seed | median | 0.9 after env steps, each seed |", "|---|---|---|---|---|"]
+    env, rng = "KeyDoor", np.random.default_rng(0)
+    curious: dict[str, Any] = {"signals": {**EXTRINSIC, "curiosity": {}}}
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        explore(env, curious, 100, steps, folder / "expert")
+        record_replay(env, folder / "expert", 20, folder / "shown")
+        record_replay(env, lambda obs: int(rng.integers(4)), 20, folder / "random")
+        shown, random = ({"replay": (str(folder / kind),), "pretrain_steps": 500} for kind in ("shown", "random"))
+        for title, more in {
+            "curiosity alone": curious,
+            "pre-training alone": {"imitation": {**shown, "strength": 0.0}},
+            "pre-training, imitation beside": {"imitation": shown},
+            "the same, of random play": {"imitation": random},
+        }.items():
+            lines.append(row(TASKS[env], title, [explore(env, more, seed, steps) for seed in range(seeds)]))
     return lines
 
 
@@ -137,10 +169,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--only", choices=("exploration", "speed"))
+    parser.add_argument("--only", choices=("exploration", "pretraining", "speed"))
     options = parser.parse_args()
+    ran = f"Seeds 0 to {options.seeds - 1}, {options.steps:,} env steps each"
     heads = {
-        "exploration": f"## What is found\n\nSeeds 0 to {options.seeds - 1}, {options.steps:,} env steps each.",
+        "exploration": f"## What is found\n\n{ran}.",
+        "pretraining": f"## What demonstrations save\n\n{ran}; demonstrated are 20 episodes of a run with curiosity.",
         "speed": f"## What it costs\n\nMedians of {options.rounds} rounds in turn, on the settings of cartpole-64.",
     }
     text = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
@@ -148,11 +182,10 @@ def main() -> None:
     for name, head in heads.items():
         title = head.split("\n")[0].removeprefix("## ")
         if options.only in (None, name):
-            lines = (
-                exploration(options.seeds, options.steps)
-                if name == "exploration"
-                else speeds(options.rounds, options.seconds)
-            )
+            if name == "speed":
+                lines = speeds(options.rounds, options.seconds)
+            else:
+                lines = {"exploration": exploration, "pretraining": pretraining}[name](options.seeds, options.steps)
             parts[title] = head.removeprefix("## ") + "\n\n" + "\n".join(lines)
     body = "\n\n".join(f"## {part.strip()}" for part in parts.values())
     FILE.write_text(f"# Exploration\n\nMade by `python benchmarks/exploration.py`.\n\n{body}\n", encoding="utf-8")

@@ -11,6 +11,8 @@ from gymnasium import spaces
 from rookery import A2CConfig, ConfigError, DQNConfig, PPOConfig, PQNConfig, ReinforceConfig, SACConfig, Trainer
 from rookery.algorithms.actor_critic import beyond_episodes
 from rookery.core.batch import Decisions, Rollout
+from rookery.core.errors import SpaceError
+from rookery.core.files import FileError
 from rookery.core.ops import gae
 from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
@@ -266,6 +268,34 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(name, tmp_path):
         assert reported >= {"rnd_reward", "rnd_loss", "curiosity_reward", "count_reward", "count_seen"}
     with Trainer.load(checkpoint) as again:
         assert again.train_iteration().policies["main"].learning == row
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """Some play of CartPole, as replay."""
+    folder = tmp_path_factory.mktemp("shown") / "run"
+    with Trainer("CartPole-v1", DQNConfig(), num_envs=4, seed=0, run_dir=folder) as trainer:
+        trainer.collect(env_steps=400)
+        trainer.save()
+    return str(folder)
+
+
+def test_a_gail_run_goes_on_as_if_it_had_not_stopped(shown, tmp_path):
+    cfg = PPOConfig(fragment_length=32, signals={"gail": {"replay": [shown]}, "extrinsic": {"strength": 0.0}})
+    with Trainer("CartPole-v1", cfg, num_envs=4, seed=0) as trainer:
+        trainer.train_iteration()
+        checkpoint = trainer.save(tmp_path / "here")
+        row = trainer.train_iteration().policies["main"].learning
+        assert row["gail_expert_estimate"] is not None
+    with Trainer.load(checkpoint) as again:
+        assert again.train_iteration().policies["main"].learning == row
+
+
+def test_demonstrations_of_other_spaces_are_refused(shown):
+    with pytest.raises(SpaceError, match="it holds observations"):
+        Trainer("Pendulum-v1", PPOConfig(signals={"gail": {"replay": [shown]}}), seed=0)
+    with pytest.raises(FileError, match="nowhere"):
+        Trainer("CartPole-v1", PPOConfig(signals={"gail": {"replay": ["nowhere"]}}), seed=0)
 
 
 def test_kernels_go_on_working():
