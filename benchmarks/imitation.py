@@ -37,12 +37,13 @@ EPISODES = 50
 
 READ = """
 GAIL's default reward is never below 0, so on CartPole it pays for staying up whatever is shown: random demonstrations
-lead to 500 as well, and that row says nothing about imitation. `airl`, which has both signs, gets there in one seed of
-three; in the others play is easily told from demonstrations, so that every step costs, and episodes get short.
+lead to 500 as well, and that row says nothing about imitation. `airl`, which has both signs, gets there in one seed
+of three; in the others play is easily told from demonstrations, so that every step costs, and episodes get short.
 Pendulum's episodes all have one length: there the expert's demonstrations lead part of the way to its return in two
 seeds of three, with a weaker penalty further; random ones in one. A large update, as Pendulum's preset has, gives the
-discriminator few gradient steps (`signals.gail.minibatches`); with four times as many, two seeds came to -220. Of what pre-training alone has given, PPO's first updates lose most in two seeds of three; imitation
-beside every update holds it.
+discriminator few gradient steps (`signals.gail.minibatches`); with four times as many, two seeds came to -220. Of
+what pre-training alone has given, PPO's first updates lose most in two seeds of three; imitation beside every update
+holds it.
 """
 """What the table says, below it."""
 
