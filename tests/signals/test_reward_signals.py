@@ -354,6 +354,15 @@ def test_the_rewards_of_windows_are_those_of_their_decisions():
             assert seen.reward[number].item() == pytest.approx(plain.reward[number].item() + 0.5 * total, abs=1e-5)
 
 
+def test_the_environments_reward_alone_has_a_strength_too():
+    cfg = DQNConfig(learning_starts=64, signals={"extrinsic": {"strength": 0.5}})
+    with Trainer("CartPole-v1", cfg, num_envs=4, seed=0, config={"sampling.iteration_steps": 128}) as trainer:
+        trainer.train_iteration()
+        learner = trainer.learners["main"]
+        drawn = learner.replay.sample(8, n_step=1, gamma=0.9, beta=0.0)
+        assert learner.before_update(drawn).reward.tolist() == [0.5] * 8
+
+
 def test_strengths_are_summed_or_their_mean_is_taken():
     def columns(**settings):
         signals = RewardSignals(

@@ -6,6 +6,7 @@ learning rate of their own that may fall to 0. They change the policy alone; val
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,10 +19,10 @@ from rookery.core.metrics import Means
 from rookery.core.optim import Adam, gradient_step
 from rookery.core.seeding import Role
 from rookery.core.settings import AtStart, NonNegative, NonNegativeInt, PositiveInt, Settings
-from rookery.core.state import Stateful
 from rookery.models.build import ModelConfig
 from rookery.native.forward import attach
 from rookery.replay.demonstrations import StoredDemonstrations
+from rookery.signals.demonstrated import Demonstrated
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class ImitationStep:
     variance_power: ClassVar[float] = 0.5
 
 
-class Imitation(BatchHook, Stateful):
+class Imitation(BatchHook, Demonstrated):
     """Makes gradient steps on demonstrations for a learner.
 
     Args:
@@ -66,8 +67,8 @@ class Imitation(BatchHook, Stateful):
         weights: The flat vector in which the weights of the policy lie.
     """
 
-    saved = ("optimizer", "rng", "mark", "means")
-    fixed = ("learner", "cfg", "forward", "demonstrations")
+    saved = ("optimizer", "rng", "means")
+    fixed = ("learner", "cfg", "forward")
 
     def __init__(self, learner: Algorithm[Any], cfg: ImitationConfig, weights: Flat) -> None:
         policy = learner.policy
@@ -106,19 +107,15 @@ class Imitation(BatchHook, Stateful):
         for _ in range(steps):
             self.improve(demonstrations.decisions(self.batch_size), 1.0)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave.
+    @property
+    def imitator(self) -> str:
+        """The path of its settings."""
+        return f"policies.{self.learner.name}.imitation"
 
-        Raises:
-            ConfigError: If the demonstrations are others now.
-        """
-        mark = self.mark
-        super().load_state_dict(state)
-        if mark and self.mark != mark:
-            raise ConfigError(
-                f"policies.{self.learner.name}.imitation: the demonstrations in {', '.join(self.cfg.replay)} are not "
-                "those that the run has learned from: put these back, or start a new run"
-            )
+    @property
+    def sources(self) -> Sequence[str]:
+        """The setting `replay`."""
+        return self.cfg.replay
 
     @property
     def batch_size(self) -> int:

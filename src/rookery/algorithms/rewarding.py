@@ -67,6 +67,8 @@ class Rewarding(BatchHook):
             rollout = batch.rollout
             reward = extrinsic * rollout.reward + laid_out(signals.again(seen), rollout)
             batch = replace(batch, rollout=replace(rollout, reward=reward))
+        elif isinstance(batch, Transitions) and not signals.others:
+            return replace(batch, reward=extrinsic * batch.reward)
         elif isinstance(batch, Transitions):
             assert learner.replay is not None
             steps = learner.replay.steps(batch)

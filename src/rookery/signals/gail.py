@@ -10,8 +10,9 @@ gives ``log D - log(1 - D)`` (Fu et al. 2018, arXiv:1710.11248, section 4), whic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,7 @@ from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
 from rookery.policies.normalize import ObsNormalizer
 from rookery.policies.policy import Policy
+from rookery.signals.demonstrated import Demonstrated, Demonstrations
 from rookery.signals.learned import LearnedConfig, LearnedSignal
 from rookery.signals.signal import action_features, action_width
 
@@ -57,14 +59,6 @@ class GAILConfig(LearnedConfig):
     scale: bool = False
     """Whether rewards are divided by the running standard deviation of their returns."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
-
-
-class Demonstrations(Protocol):
-    """Holds decisions to be imitated."""
-
-    def decisions(self, number: int) -> Decisions:
-        """Draws so many decisions with replacement."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -149,7 +143,7 @@ def gail_reward(estimate: Tensor) -> Tensor:
     return -torch.log(1 - estimate * (1 - EPS))
 
 
-class GAIL(LearnedSignal[GAILConfig]):
+class GAIL(Demonstrated, LearnedSignal[GAILConfig]):
     """Rewards what its discriminator takes for a demonstration.
 
     Attributes:
@@ -158,8 +152,7 @@ class GAIL(LearnedSignal[GAILConfig]):
         demonstrations: What is to be imitated; who begins a run gives it.
     """
 
-    saved = ("normalizer", "net", "mark")
-    fixed = ("demonstrations",)
+    saved = ("normalizer", "net")
 
     def __init__(self, policy: Policy, cfg: GAILConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
@@ -180,19 +173,15 @@ class GAIL(LearnedSignal[GAILConfig]):
         """
         self.demonstrations, self.mark = demonstrations, mark
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave.
+    @property
+    def imitator(self) -> str:
+        """The signal's name."""
+        return self.name
 
-        Raises:
-            ConfigError: If the demonstrations are others now.
-        """
-        mark = self.mark
-        super().load_state_dict(state)
-        if mark and self.mark != mark:
-            raise ConfigError(
-                f"{self.name}: the demonstrations in {', '.join(self.cfg.replay)} are others than those that the run "
-                "has learned from: put these back, or start a new run"
-            )
+    @property
+    def sources(self) -> Sequence[str]:
+        """The setting `replay`."""
+        return self.cfg.replay
 
     def expert(self, number: int) -> Decisions:
         """Draws decisions of the demonstrations.
