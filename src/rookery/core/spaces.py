@@ -2,8 +2,9 @@
 
 An observation becomes a *tree*: a flat dict from leaf path to array. A plain space has the one leaf ``"obs"``; Dict and
 Tuple spaces have a leaf for each space inside, named by its path (``"camera/left"``, ``"0/1"``). An action mask is a
-leaf too, ``"action_mask"`` (True = allowed); it is never fed to a network as an observation. No torch here: `envs/`
-builds on this file.
+leaf too, ``"action_mask"`` (True = allowed); it is never fed to a network as an observation. What stands under the key
+``"central"`` of a Dict is for critics alone: no policy sees it, so it can act where nobody knows it. No torch here:
+`envs/` builds on this file.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from rookery.core.errors import SpaceError
 Tree = dict[str, np.ndarray]
 
 MASK = "action_mask"
+
+CENTRAL = "central"
+"""Key of a Dict observation under which critics find what policies do not see."""
 
 CATEGORIES = ("discrete", "multi_discrete")
 """Kinds of leaves that hold one of several, stored from 0."""
@@ -63,6 +67,11 @@ class Leaf:
         """Whether this is a picture: a uint8 box with height, width and channels in either order."""
         return self.kind == "box" and len(self.shape) == 3 and self.dtype == np.uint8
 
+    @property
+    def is_central(self) -> bool:
+        """Whether critics alone see this."""
+        return self.path == CENTRAL or self.path.startswith(f"{CENTRAL}/")
+
 
 @dataclass(frozen=True, eq=False)
 class ObsSpec:
@@ -88,6 +97,13 @@ class ObsSpec:
     def has_mask(self) -> bool:
         """Whether the observations carry an action mask."""
         return self.leaves[-1].kind == "mask"
+
+    @property
+    def own(self) -> ObsSpec:
+        """What policies see of it: everything but what is for critics alone."""
+        if not any(leaf.is_central for leaf in self.leaves):
+            return self
+        return ObsSpec(self.space, tuple(leaf for leaf in self.leaves if not leaf.is_central), self.dropped)
 
     def allocate(self, *leading: int) -> Tree:
         """Zeroed arrays for `leading` observations, ``[*leading, *leaf.shape]`` each; a mask starts as all allowed."""
@@ -309,7 +325,7 @@ def obs_spec(space: spaces.Space[Any], action: spaces.Space[Any], *, info_mask: 
             dropped.append(f"{name}: {type(part).__name__} observations cannot be used")
 
     walk(space, "")
-    if not any(np.prod(leaf.shape, dtype=np.int64) for leaf in leaves):
+    if not any(np.prod(leaf.shape, dtype=np.int64) for leaf in leaves if not leaf.is_central):
         reason = "; ".join(dropped) or "it is empty: where there is nothing to see, give a constant, as Discrete(1) has"
         raise SpaceError(f"no part of the observation space {space} can be used; {reason}")
     return ObsSpec(space, (*leaves, *mask), tuple(dropped))

@@ -52,6 +52,8 @@ class Rows:
         final_index: ``[K]`` rows, ascending, that were truncated (and not terminated).
         final_obs: ``[K, ...]`` the last observation of each of them, before the autoreset.
         final_stale: How many of them are the observation of an earlier step, because the agent was not on turn.
+        group_reward: ``[R]`` float64, what each agent's group got in this step, beside the agent's own reward, also
+            where the agent has ended before its group; None where no group earns anything.
     """
 
     obs: Tree
@@ -63,6 +65,7 @@ class Rows:
     final_index: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     final_obs: Tree = field(default_factory=dict)
     final_stale: int = 0
+    group_reward: np.ndarray | None = None
 
     @classmethod
     def allocate(cls, kind: Kind, num_lanes: int) -> Rows:
@@ -113,10 +116,12 @@ class VectorBase:
         last_pictures: By lane, the picture of the state that an episode ended in, which the next episode replaces in
             the same step; whoever wants one takes it out.
         parameters: Parameters that episodes can be given: by name a default, ``(default, low, high)`` or a `Parameter`.
+        groups: Agents that win and lose together, by the name of their group; an agent is in one group at most.
     """
 
     render_fps: float | None = None
     parameters: Mapping[str, Any] = MappingProxyType({})
+    groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     def __init__(self, kinds: tuple[Kind, ...], num_lanes: int, name: str, exact: bool) -> None:
         self.kinds, self.num_lanes, self.name, self.exact = kinds, num_lanes, name, exact

@@ -55,6 +55,8 @@ class Policy(nn.Module):
         normalizer: Normalizes boxes that are no pictures of bytes, or None. Its statistics are part of `state_dict`.
         recall: Widens what the trunk sees by earlier observations, the last action and reward; None if it need not.
         input_spec: Layout of what the trunk sees.
+        critic_spec: Layout of what a critic may see: observations as they are normalized, those for critics alone
+            included.
         trunk: From that to features.
         memory: Makes features depend on what came before; None if they do not.
         num_features: Features that heads stand on.
@@ -90,7 +92,8 @@ class Policy(nn.Module):
         pictures = [leaf.path for leaf in byte_pictures(obs, model.memory.frames)]
         normalizer = ObsNormalizer(obs, model.obs_clip, (*model.entities, *pictures))
         self.normalizer = normalizer if model.normalize_obs and normalizer.paths else None
-        seen = obs if self.normalizer is None else self.normalizer.spec
+        self.critic_spec = obs if self.normalizer is None else self.normalizer.spec
+        seen = self.critic_spec.own
         self.recall = build_recall(seen, action, model.memory, model.entities)
         self.input_spec = seen if self.recall is None else self.recall.spec
         self.head_spec = DistributionHead() if head is None else head
