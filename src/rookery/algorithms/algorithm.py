@@ -36,12 +36,15 @@ class AlgorithmConfig(Settings):
         algorithm: Import path of the class these settings steer, ``package.module:Class``.
         cheaper: By the name of a setting, what to do with it so that learning costs less a step, for ``rookery bench``.
         from_data: Whether all there is to learn from is in `replay` before anything is played.
+        sees_central: Whether the algorithm has a critic that sees what observations show to critics alone; else that is
+            not stored.
         model: The networks.
     """
 
     algorithm: ClassVar[str]
     cheaper: ClassVar[Mapping[str, str]] = {}
     from_data: ClassVar[bool] = False
+    sees_central: ClassVar[bool] = True
     model: Structural[ModelConfig]
 
     @property
@@ -58,7 +61,8 @@ class AlgorithmConfig(Settings):
             name: The policy's id.
             generator: Draws the first weights.
         """
-        return Policy(obs, action, self.model, name=name, generator=generator, head=self.head)
+        seen = obs if self.sees_central else obs.own
+        return Policy(seen, action, self.model, name=name, generator=generator, head=self.head)
 
 
 ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)
