@@ -38,6 +38,9 @@ class AlgorithmConfig(Settings):
         from_data: Whether all there is to learn from is in `replay` before anything is played.
         sees_central: Whether the algorithm has a critic that sees what observations show to critics alone; else that is
             not stored.
+        sees_group: Whether observations get what all members of a group see, for critics alone, and members that ended
+            before their group stay as rows that do not act (`envs/groups.py:GroupEnv`).
+        sees_moment: Whether they also get a number that members have in common at one moment.
         model: The networks.
     """
 
@@ -45,6 +48,8 @@ class AlgorithmConfig(Settings):
     cheaper: ClassVar[Mapping[str, str]] = {}
     from_data: ClassVar[bool] = False
     sees_central: ClassVar[bool] = True
+    sees_group: ClassVar[bool] = False
+    sees_moment: ClassVar[bool] = False
     model: Structural[ModelConfig]
 
     @property
