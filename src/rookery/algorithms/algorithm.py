@@ -19,6 +19,7 @@ from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, Structural
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.core.state import Stateful
+from rookery.envs.groups import WHO, paths_of_groups
 from rookery.models.build import ModelConfig
 from rookery.models.heads import DistributionHead, GivenHead, HeadSpec
 from rookery.native.forward import Forward
@@ -66,8 +67,14 @@ class AlgorithmConfig(Settings):
             name: The policy's id.
             generator: Draws the first weights.
         """
-        seen = obs if self.sees_central else obs.own
-        return Policy(seen, action, self.model, name=name, generator=generator, head=self.head)
+        return Policy(self.stored(obs), action, self.model, name=name, generator=generator, head=self.head)
+
+    def stored(self, obs: ObsSpec) -> ObsSpec:
+        """Gives the part of the observations that is kept and learned from: without what only others have asked for."""
+        if not self.sees_central:
+            return obs.own
+        added = () if self.sees_group else paths_of_groups(obs)
+        return obs.without(*added, *WHO) if added else obs
 
 
 ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)
