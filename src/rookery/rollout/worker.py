@@ -366,7 +366,7 @@ class RolloutWorker(Stateful):
         if table.policy_of[row] == mine.number:
             return None
         spec = mine.policy
-        if spec.obs_spec != kind.obs or spec.action_spec != kind.action:
+        if not spec.obs_spec.is_within(kind.obs) or spec.action_spec != kind.action:
             raise ConfigError(
                 f"policy_mapping: agent {agent!r} observes {kind.obs.space} and acts in {kind.action.space}, but its "
                 f"policy {name!r} was made for {spec.obs_spec.space} and {spec.action_spec.space}; map it to a policy "
