@@ -34,6 +34,7 @@ class Role(IntEnum):
     TUNE = 8
     SIGNAL = 9
     PARAMETERS = 10
+    OPPONENT = 11
 
 
 @dataclass(frozen=True)
