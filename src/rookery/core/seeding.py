@@ -35,6 +35,7 @@ class Role(IntEnum):
     SIGNAL = 9
     PARAMETERS = 10
     OPPONENT = 11
+    MATCH = 12
 
 
 @dataclass(frozen=True)
