@@ -36,12 +36,17 @@ class AlgorithmConfig(Settings):
         algorithm: Import path of the class these settings steer, ``package.module:Class``.
         cheaper: By the name of a setting, what to do with it so that learning costs less a step, for ``rookery bench``.
         from_data: Whether all there is to learn from is in `replay` before anything is played.
+        sees_group: Whether observations get what all members of a group see, for critics alone, and members that ended
+            before their group stay as rows that do not act (`envs/groups.py:GroupEnv`).
+        sees_moment: Whether they also get a number that members have in common at one moment.
         model: The networks.
     """
 
     algorithm: ClassVar[str]
     cheaper: ClassVar[Mapping[str, str]] = {}
     from_data: ClassVar[bool] = False
+    sees_group: ClassVar[bool] = False
+    sees_moment: ClassVar[bool] = False
     model: Structural[ModelConfig]
 
     @property

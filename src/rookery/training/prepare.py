@@ -23,6 +23,7 @@ from rookery.core.trust import texts_in
 from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.choice import HelperChoice, choose
+from rookery.envs.groups import GroupEnv
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows, twin_without
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
@@ -228,7 +229,7 @@ def make_copies(
             "this run has learned from data and has no environment to be measured in: name one, as in rookery evaluate "
             "RUN --env CartPole-v1 or Trainer.load(RUN, env='CartPole-v1')"
         )
-    return make_env(
+    env = make_env(
         cfg.name,
         cfg.config,
         cfg.wrappers,
@@ -242,6 +243,10 @@ def make_copies(
         render=render,
         parameters=parameter_names(config),
     )
+    learning = [entry.algorithm for entry in config.policies.values()] or [config.algorithm]
+    if any(settings.sees_group for settings in learning):
+        return GroupEnv(env, moments=any(settings.sees_moment for settings in learning))
+    return env
 
 
 def _throwaway_copies(config: RunConfig, env: VectorEnv) -> VectorEnv:
