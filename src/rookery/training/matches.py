@@ -19,13 +19,10 @@ from rookery.policies.policy import Policy
 from rookery.policies.scripted import ScriptedPolicy, find_player
 from rookery.report.standings import Record, Standing
 from rookery.rollout.hooks import EpisodeResult
-from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.rollout.mapping import SNAPSHOT, EpisodeInfo, PolicyMapping
 from rookery.training.endless import BoundedEpisodes
 from rookery.training.ratings import Ratings, score_of
 from rookery.training.run import Run
-
-SNAPSHOT = "@"
-"""What stands between the name of a policy and the number of a snapshot of it."""
 
 POOL_MEAN = 1200.0
 """Mean rating of a pool in which no player is fixed."""
@@ -99,8 +96,18 @@ def check_sides(env: VectorEnv) -> dict[str, tuple[str, ...]]:
 # --- who plays --------------------------------------------------------------------------------------------------------
 
 
+def players_of_run(run: Run) -> dict[str, Policy]:
+    """Gives all policies of a run by name, each after its snapshots: ``main@1``, ``main@2``, ``main``."""
+    taken = getattr(run, "self_play", None)
+    kept = {} if taken is None else taken.snapshots
+    return {name: kept.get(name) or run.policies[name] for name in (*kept, *run.policies)}
+
+
 def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> Entrant:
     """Makes an entrant of a policy of a run, or of all of them as the run maps them.
+
+    A policy plays the agents that the run maps to it, a snapshot those of its policy; where the mapping is a function,
+    all agents that it fits.
 
     Args:
         run: Whose policies.
@@ -111,23 +118,25 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
     Raises:
         ConfigError: If there is no such policy, or it is made for other spaces.
     """
-    found: dict[str, Policy] = {}
-    if name is not None and name not in run.policies:
-        known = list(run.policies)
+    players = players_of_run(run)
+    if name is None and len(run.policies) == 1:
+        (name,) = run.policies
+    if name is not None and name not in players:
+        known = list(players)
         raise ConfigError(f"{called}: there is no policy {name!r}; there are {', '.join(known)}{nearest(name, known)}")
     base = None if name is None else name.partition(SNAPSHOT)[0]
+    found: dict[str, Policy] = {}
     for kind in env.kinds:
         for agent in kind.agents:
-            player = player_in(run, agent)
-            if base is None and player is None and len(run.policies) > 1:
+            mapped = policy_of_agent(run, agent)
+            if name is None and mapped is None:
                 raise ConfigError(
-                    f"{called}: its policy_mapping is a function, so who plays {agent!r} is to be said; name one of "
+                    f"{called}: which of its policies plays {agent!r} is decided in every episode; name one of "
                     f"{', '.join(run.policies)}"
                 )
-            mine = name or player or next(iter(run.policies))
-            if player is not None and base is not None and player != base:
+            if base is not None and mapped not in (None, base):
                 continue
-            policy = run.policies[mine]
+            policy = players[name or str(mapped)]
             if policy.obs_spec == kind.obs and policy.action_spec == kind.action:
                 found[agent] = policy
     if not found:
@@ -135,9 +144,12 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
     return Entrant(called, found)
 
 
-def player_in(run: Run, agent: str) -> str | None:
-    """The policy that a run maps an agent to; None if that is decided anew in every episode."""
-    if not run.mapping.is_static:
+def policy_of_agent(run: Run, agent: str) -> str | None:
+    """Gives the policy that a run maps an agent to; None if that is decided in every episode."""
+    rule = run.mapping.rule
+    if isinstance(rule, Mapping):
+        return rule.get(agent)
+    if rule is not None:
         return None
     try:
         return run.mapping(agent, EpisodeInfo(0, 0, Streams(0)))
@@ -147,7 +159,8 @@ def player_in(run: Run, agent: str) -> str | None:
 
 def misfit(called: str, run: Run, env: VectorEnv, name: str | None) -> str:
     """Says why a run can play none of the agents."""
-    policies = {name: run.policies[name]} if name is not None else run.policies
+    players = players_of_run(run)
+    policies = run.policies if name is None else {name: players[name]}
     made = "; ".join(
         f"{which} observes {policy.obs_spec.space} and acts in {policy.action_spec.space}"
         for which, policy in policies.items()
@@ -185,7 +198,7 @@ class Matches:
         run: Whose environment.
         env: Copies of it.
         entrants: Who plays; no two may have one name.
-        pairs: Who plays against whom, by name; None = everybody against everybody.
+        pairs: Who plays against whom, by name; None = everybody against everybody else.
         games: Games of each pair, one more if the sides could not be exchanged evenly.
         deterministic: Whether the most likely actions are played.
         seed: Names the games.
