@@ -141,8 +141,8 @@ def rated_players(trainer: Trainer, most: int, run: str) -> list[str]:
         policy = next(iter(trainer.policies))
         raise ConfigError(
             f"{run}: has no snapshots of its policies to be rated; a run takes them where self_play is set, as in "
-            f"rookery train ... self_play.{policy}={{}} (docs/how-to/self-play.md); without, rookery match {run} random "
-            "measures it as it is"
+            f"rookery train ... self_play.{policy}={{}} (docs/how-to/self-play.md); without, rookery match {run} "
+            "random measures it as it is"
         )
     found: list[str] = []
     for policy, names in snapshots.items():

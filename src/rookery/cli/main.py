@@ -22,6 +22,7 @@ from rookery.cli.evaluate import evaluate
 from rookery.cli.explain import explain
 from rookery.cli.learn import learn
 from rookery.cli.match import match
+from rookery.cli.play import play
 from rookery.cli.plot import plot
 from rookery.cli.record import record
 from rookery.cli.replay import app as replay_app
@@ -34,7 +35,7 @@ from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.tracebacks import own_traceback
 
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for verb in (train, resume, learn, evaluate, record, plot, elo, match, timers, explain, bench):
+for verb in (train, resume, learn, evaluate, record, plot, elo, match, play, timers, explain, bench):
     app.command()(verb)
 app.add_typer(envs_app, name="envs")
 app.add_typer(config_app, name="config")
