@@ -51,6 +51,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         parameters={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.parameters.items()},
         histograms=dict(windows.histograms),
         sampling=run.lane_steps > progress.lane_steps,
+        self_play=run.self_play.standing(),
     )
 
 
