@@ -38,6 +38,9 @@ MOMENT = "moment"
 """Under ``central``, for algorithms that ask for it: a number that the rows of one group have in common at one moment.
 """
 
+WHO = f"{CENTRAL}/{ME}", f"{CENTRAL}/{ACTED}"
+"""Paths that observations have wherever groups are shown."""
+
 GROUP_REWARD = "group_reward"
 """Key of an agent's `info`: what its group got in the step, beside what the agent got."""
 
@@ -45,6 +48,16 @@ GROUP_REWARD = "group_reward"
 def groups_of(env: VectorEnv) -> Mapping[str, tuple[str, ...]]:
     """Agents of each group that an environment names; empty if it names none."""
     return env.groups if isinstance(env, VectorBase) else {}
+
+
+def paths_of_groups(obs: ObsSpec) -> tuple[str, ...]:
+    """Paths of what `GroupEnv` has added to observations, but for `WHO`; empty if it has not."""
+    paths = {leaf.path for leaf in obs.leaves if leaf.is_central}
+    if not {*WHO} <= paths:
+        return ()
+    names = (MEMBERS, ALIVE, MOMENT)
+    kinds = [part for part in {path.split("/")[1] for path in paths} if part.isdecimal()]
+    return tuple(f"{CENTRAL}/{name}" for name in (*names, *kinds))
 
 
 def checked_groups(said: Any, agents: Sequence[str], name: str) -> dict[str, tuple[str, ...]]:

@@ -94,10 +94,11 @@ class ObsNormalizer(nn.Module):
         self.statistics = nn.ModuleList(RunningMeanStd(leaf.shape) for leaf in leaves)
 
     def forward(self, obs: TensorTree) -> TensorTree:
-        """The tree with normalized boxes; the given tree stays as it is."""
+        """The tree with normalized boxes; the given tree stays as it is, and may lack some of them."""
         tree = dict(obs)
         for path, statistics in zip(self.paths, self.statistics, strict=True):
-            tree[path] = statistics(obs[path]).clamp(-self.clip, self.clip)
+            if path in obs:
+                tree[path] = statistics(obs[path]).clamp(-self.clip, self.clip)
         return tree
 
     @property

@@ -196,7 +196,7 @@ def prepare(
     mapping = PolicyMapping(second.config.policy_mapping, names)
     decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)
     if decisions and stand_in is None:
-        observed = {name: kinds.get(name, env.kinds[0]).obs for name in names}
+        observed = {name: kinds.get(name, env.kinds[0]).obs.own for name in names}
         decided, told = code_layers(second.config, observed, lambda: _throwaway_copies(second.config, env))
         layers += decided
         notes += told
@@ -449,5 +449,5 @@ def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisi
     rng = streams.generator(Role.WARMUP, policy.name)
     steps = -(-decisions // env.num_lanes)
     for other, tree in zip(env.kinds, random_rows(env, seeds, steps, rng), strict=True):
-        if other.obs == kind.obs and other.action == kind.action:
+        if policy.obs_spec.is_within(other.obs) and other.action == kind.action:
             policy.normalizer.update({path: torch.from_numpy(array) for path, array in tree.items()})
