@@ -19,7 +19,8 @@ RIVAL = "rival of "
 
 
 class RatingGames:
-    """Plays games of a run's environment between two players; nothing is learned, and training is as if it had not been.
+    """Plays games of a run's environment between two players; nothing is learned, and training is as if
+    it had not been.
 
     Args:
         config: Settings of the run.
@@ -36,9 +37,9 @@ class RatingGames:
         env = make_copies(self._config, min(games, self._config.evaluation.num_envs))
         try:
             sides = sides_of(env)
-            owner = [self._mapping(side[0], EpisodeInfo(0, 0, Streams(0))) for side in sides]
+            owner = [self._mapping(side[0], EpisodeInfo(0, 0, Streams(0))) for side in sides.values()]
             own = [number for number, one in enumerate(owner) if one == name]
-            side_of = {agent: number for number, side in enumerate(sides) for agent in side}
+            side_of = {agent: number for number, side in enumerate(sides.values()) for agent in side}
 
             def rule(agent: str, episode: EpisodeInfo) -> str:
                 side = side_of[agent]

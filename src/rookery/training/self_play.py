@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.core.config import Resolved
+from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, nearest, refuse
+from rookery.core.layers import Layer
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Settings
 from rookery.core.state import Stateful
@@ -169,7 +170,7 @@ class SelfPlay(Stateful):
         streams: Its streams.
 
     Attributes:
-        sides: Agents of each side.
+        sides: Agents of each side, by the name of their group or agent.
         contenders: Policies that play against themselves or each other, and exploiters.
         snapshots: Of each of them, by number.
         ratings: Ratings of these, of their snapshots and of anchors.
@@ -189,7 +190,7 @@ class SelfPlay(Stateful):
         settings: Mapping[str, SelfPlayConfig] = resolved.config.self_play
         self.base = self.mapping = mapping
         self.streams = streams
-        self.sides: tuple[tuple[str, ...], ...] = ()
+        self.sides: dict[str, tuple[str, ...]] = {}
         self.teams = list(settings)
         self.exploiters = {name + EXPLOITER: name for name, cfg in settings.items() if cfg.opponents == "league"}
         self.contenders = {name: Contender(cfg) for name, cfg in settings.items()}
@@ -218,7 +219,7 @@ class SelfPlay(Stateful):
             self.ratings.add(name, first.initial_rating)
         self.lineup = {"learn": {}, "stand_for": {}, "pools": {}, "kept": {name: [] for name in self.contenders}}
         self._deal()
-        self.mapping = OpponentMapping(rule, self.sides, streams, env.num_lanes, self.lineup)
+        self.mapping = OpponentMapping(rule, list(self.sides.values()), streams, env.num_lanes, self.lineup)
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -430,7 +431,7 @@ class SelfPlay(Stateful):
         number = self.contenders[name].taken
         latest = f"{name}{SNAPSHOT}{number}"
         players = {name: policies[name], latest: self.snapshots[name][number]}
-        return players, PolicyMapping(one_side(self.sides, name, latest), list(players))
+        return players, PolicyMapping(one_side(list(self.sides.values()), name, latest), list(players))
 
 
 class Match(Protocol):
@@ -449,23 +450,23 @@ class Match(Protocol):
         ...
 
 
-def sides_of(env: VectorEnv) -> tuple[tuple[str, ...], ...]:
+def sides_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
     """Gives the agents of each side of a game: the groups of an environment, and each other agent by itself."""
     groups = groups_of(env)
     grouped = {agent for members in groups.values() for agent in members}
-    alone = [(agent,) for kind in env.kinds for agent in kind.agents if agent not in grouped]
-    return (*groups.values(), *alone)
+    return {**groups, **{agent: (agent,) for kind in env.kinds for agent in kind.agents if agent not in grouped}}
 
 
-def returns_of(sides: Sequence[Sequence[str]], episode: EpisodeResult) -> list[tuple[str, float]]:
-    """Gives who played each side of an episode, and what its agents earned together; sides without agents are left
-    out.
+def returns_of(sides: Mapping[str, Sequence[str]], episode: EpisodeResult) -> list[tuple[str, float]]:
+    """Gives who played each side of an episode, and what it earned, its agents and their group together; sides without
+    agents are left out.
     """
     found = []
-    for side in sides:
+    for name, side in sides.items():
         there = [agent for agent in side if agent in episode.agents]
         if there:
-            found.append((episode.policies[there[0]], math.fsum(episode.agents[agent] for agent in there)))
+            earned = [episode.agents[agent] for agent in there]
+            found.append((episode.policies[there[0]], math.fsum([*earned, episode.groups.get(name, 0.0)])))
     return found
 
 
@@ -494,6 +495,19 @@ def scripted(like: Policy, name: str, player: str) -> ScriptedPolicy:
 def next_at(decisions: int, every: int) -> int:
     """Gives the next multiple of a number."""
     return (decisions // every + 1) * every
+
+
+def exploiter_layers(resolved: Resolved[Any]) -> list[Layer]:
+    """Gives settings for the exploiter of each policy in a league: those of that policy."""
+    layers = []
+    for name, cfg in resolved.config.self_play.items():
+        if cfg.opponents != "league":
+            continue
+        before, after = f"policies.{name}.", f"policies.{name}{EXPLOITER}."
+        given = {path: values[-1] for path, values in resolved.history.items() if path.startswith(before)}
+        said = {path.replace(before, after, 1): value for path, (source, value) in given.items() if source != DEFAULT}
+        layers.append(Layer("league", {after.rstrip("."): {}, **said}))
+    return layers
 
 
 def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapping) -> dict[str, str]:
@@ -545,7 +559,7 @@ def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapp
             f"{source('self_play')}: self_play: {env.name} has one side only ({', '.join(rule)}), and nobody to play "
             "against: leave self_play out, or name groups in the environment that play against each other"
         )
-    for side in sides:
+    for side in sides.values():
         players = list(dict.fromkeys(rule[agent] for agent in side))
         if len(players) > 1:
             problems.append(
