@@ -245,12 +245,12 @@ class OpponentMapping(PolicyMapping, Stateful):
 
     def _drawn(self, shares: Mapping[str, float], last: int, *key: int | str) -> str:
         """One of some names by their shares, which sum to 1."""
-        at, name = self._number(last, *key) / 2**31, ""
+        at = self._number(last, *key) / 2**31
         for name, share in shares.items():
             at -= share
             if at < 0:
-                break
-        return name
+                return name
+        return list(shares)[-1]  # what rounding has left over
 
     def _number(self, last: int, *key: int | str) -> int:
         """An integer in [0, 2**31) of the stream with that key and, as the last of it, a number."""

@@ -665,10 +665,10 @@ class WorkerPolicy(Stateful):
         acted: Decisions it has made since it was made itself, those included that nobody learns from.
     """
 
-    saved = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
+    saved: ClassVar[tuple[str, ...]] = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
     follows: ClassVar[bool] = True
     """Whether it takes over the weights of that policy whenever these are handed out."""
-    fixed = ("name", "of", "noise", "staging", "actor", "decided", "acted", "_source", "_tensors")
+    fixed: ClassVar[tuple[str, ...]] = ("name", "of", "noise", "staging", "actor", "decided", "acted", "_source", "_tensors")
 
     def __init__(
         self,
