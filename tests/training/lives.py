@@ -14,6 +14,7 @@ from rookery.algorithms.td3 import TD3Config
 from rookery.core.encoding import encode
 
 FAST = PPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
+BRIEF = PPOConfig(fragment_length=8, epochs=1, minibatch_size=32, batch_size=64)
 SLOWER = PPOConfig(fragment_length=37, epochs=1, minibatch_size=48)
 
 RECALLING = FAST.replace(
@@ -261,6 +262,21 @@ WINDS = {
 LONG = {"config": {"sampling.iteration_steps": 60}}
 """Iterations as short as those of the others."""
 
+AGAINST_ITSELF = {
+    "self_play.main": {
+        "snapshot_every": 150, "swap_every": 60, "window": 3, "anchors": {"random": "random"}, "rating_games": 2,
+    },
+}  # fmt: skip
+"""Snapshots and swaps within a few iterations."""
+
+LEAGUE = {"self_play.main": {**AGAINST_ITSELF["self_play.main"], "opponents": "league", "snapshot_every": 70}}
+
+IN_TURN = {
+    "self_play.red": {"snapshot_every": 60, "swap_every": 0, "window": 2, "team_change_every": 70},
+    "self_play.blue": {"snapshot_every": 60, "swap_every": 50, "opponents": "prioritized", "rating_games": 0},
+}
+"""Two policies, each of which learns in turn."""
+
 CASES = {
     "one policy": {"env": "CartPole-v1", "num_envs": 4},
     "serial, by state": {"env": "CartPole-v1", "config": {"env.implementation": "serial"}},
@@ -357,6 +373,30 @@ CASES = {
         "num_envs": 2,
         "policies": {"a": FAST, "b": SLOWER},
         "policy_mapping": either,
+    },
+    "self-play": {"env": "rookery.tasks:TicTacToe", "cfg": BRIEF, "config": AGAINST_ITSELF},
+    "self-play, played ahead": {
+        "env": "rookery.tasks:TicTacToe",
+        "cfg": BRIEF,
+        "config": {**AGAINST_ITSELF, "sampling.staleness": 1},
+    },
+    "self-play, memory": {
+        "env": "rookery.tasks:TicTacToe",
+        "cfg": RECALLING,
+        "config": {**AGAINST_ITSELF, "self_play.main.opponents": "prioritized"},
+    },
+    "self-play, replay": {
+        "env": "rookery.tasks:TicTacToe",
+        "cfg": REPLAYING,
+        "config": {**AGAINST_ITSELF, **LONG["config"]},
+    },
+    "league": {"env": "rookery.tasks:TicTacToe", "cfg": BRIEF, "config": LEAGUE},
+    "teams in turn": {
+        "env": "rookery.tasks:LineSoccer",
+        "cfg": BRIEF,
+        "env_config": {"strikers": 2, "goalies": 1, "max_steps": 19},
+        "policies": {"red": ["red_0"], "blue": ["blue_0", "blue_1"]},
+        "config": IN_TURN,
     },
     "particles": {"env": "mpe2.simple_spread_v3", "needs": "mpe2", "num_envs": 2},
 }

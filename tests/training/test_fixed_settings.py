@@ -17,7 +17,9 @@ from rookery.training.settings import RunConfig
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import domains_in, split_layers
 
-OF_A_RUN = {"env", "sampling.num_envs", "sampling.warmup_steps", "policy_mapping", "curriculum", "seed", "device"}
+OF_A_RUN = {
+    "env", "sampling.num_envs", "sampling.warmup_steps", "policy_mapping", "curriculum", "self_play", "seed", "device",
+}  # fmt: skip
 
 OF_A_POLICY = {"frozen", "init_from"}
 

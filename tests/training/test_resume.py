@@ -101,12 +101,16 @@ STOPPED_ANYWHERE = [
     "dqn, late agents",
     "resting",
     "mujoco",
+    "self-play",
+    "league",
+    "teams in turn",
 ]
 """Cases that are stopped at several steps, not half way alone."""
 
 HALF_WAY = [
     "a frozen policy", "a2c", "by its own word", "composite actions", "drawn parameters", "frozen lake",
-    "lessons, batched", "lessons, played ahead", "ppo with a penalty", "reinforce", "td3",
+    "lessons, batched", "lessons, played ahead", "ppo with a penalty", "reinforce", "td3", "teams in turn",
+    "self-play, memory", "self-play, played ahead",
 ]  # fmt: skip
 """In ``make test``, with others for the other steps."""
 
@@ -153,6 +157,7 @@ def interrupted_at(trainer, step, ending=False):
     slow_except(
         "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
         "dqn, prioritized, by actions", "resting", "ppo and dqn", "lessons, by actions", "lessons, with resets",
+        "league",
         of=STOPPED_ANYWHERE,
     ),
 )  # fmt: skip

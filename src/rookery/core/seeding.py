@@ -34,6 +34,8 @@ class Role(IntEnum):
     TUNE = 8
     SIGNAL = 9
     PARAMETERS = 10
+    OPPONENT = 11
+    MATCH = 12
 
 
 @dataclass(frozen=True)

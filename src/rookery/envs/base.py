@@ -115,11 +115,14 @@ class VectorBase:
         keep_last_pictures: Whether to keep `last_pictures`; only copies that no helpers step do.
         last_pictures: By lane, the picture of the state that an episode ended in, which the next episode replaces in
             the same step; whoever wants one takes it out.
+        last_texts: The same of what `text` gives.
+        render_modes: Ways in which the environment says that it can show itself, as ``ansi``.
         parameters: Parameters that episodes can be given: by name a default, ``(default, low, high)`` or a `Parameter`.
         groups: Agents that win and lose together, by the name of their group; an agent is in one group at most.
     """
 
     render_fps: float | None = None
+    render_modes: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = MappingProxyType({})
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -133,6 +136,7 @@ class VectorBase:
         self.counters: dict[str, int] = {}
         self.keep_last_pictures = False
         self.last_pictures: dict[int, np.ndarray | None] = {}
+        self.last_texts: dict[int, str | None] = {}
 
     def replan(self, seeds: SeedPlan) -> None:
         """Lets the episodes to come have the seeds and parameters of another plan, or of the same that has changed."""
@@ -148,6 +152,14 @@ class VectorBase:
         step, _ = self.load_state_dict(state, seeds)
         self.exact = exact
         return step
+
+    def text(self, lane: int) -> str | None:
+        """Shows a lane in letters, for who plays at a terminal; None where the environment has none."""
+        return None
+
+    def render(self, lane: int) -> np.ndarray | None:
+        """See `VectorEnv.render`."""
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """See `VectorEnv.state_dict`."""
@@ -231,7 +243,16 @@ class VectorEnv(Protocol):
         """Frees what the environment holds."""
 
 
-def last_picture(env: VectorEnv, lane: int) -> np.ndarray | None:
+def keep_last(env: VectorBase, lane: int) -> None:
+    """Keeps the picture and the text of the state that a lane's episode has ended in."""
+    env.last_pictures[lane] = last_picture(env, lane)
+    try:
+        env.last_texts[lane] = env.text(lane)
+    except Exception:  # as below
+        env.last_texts[lane] = None
+
+
+def last_picture(env: VectorBase, lane: int) -> np.ndarray | None:
     """Draws the state that a lane's episode has ended in; gives None where nothing is drawn, or not after an end."""
     try:
         return env.render(lane)

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, keep_last
 from rookery.envs.gym_env import AGENT
 from rookery.envs.parameters import parameters_of
 from rookery.envs.samplers import Value
@@ -162,7 +162,8 @@ class BatchedEnv(VectorBase, ABC):
             rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
             rows.final_obs = {path: array[rows.final_index] for path, array in rows.obs.items()}
         if self.keep_last_pictures:
-            self.last_pictures |= {lane: self.render(lane) for lane in ended.nonzero()[0].tolist()}
+            for lane in ended.nonzero()[0].tolist():
+                keep_last(self, lane)
         self.episode += ended
         self._begin(ended.nonzero()[0])
         self._show()

@@ -212,6 +212,13 @@ def pictures_a_second(env: Any) -> float | None:
     return float(said) if isinstance(said, int | float) and 0 < said < math.inf else None
 
 
+def ways_to_show(env: Any) -> tuple[str, ...]:
+    """The `render_modes` that `env` says in its metadata."""
+    metadata = getattr(env, "metadata", None)
+    said = metadata.get("render_modes", ()) if isinstance(metadata, Mapping) else ()
+    return tuple(str(mode) for mode in said) if isinstance(said, list | tuple) else ()
+
+
 def picture(env: Any) -> np.ndarray | None:
     """What `env` draws, ``[height, width, 3]`` uint8, or None if it draws no pictures."""
     mode = getattr(env, "render_mode", "rgb_array")

@@ -109,6 +109,25 @@ class NativeActor:
         self._addresses = [weight.data_ptr() for weight in self._weights]
         self._alone = threading.Lock()  # rows of one call at a time pass through the network's memory
 
+    @property
+    def remembers(self) -> bool:
+        """Whether its policy carries anything from one decision to the next."""
+        return self._recurrence is not None or self._recall is not None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Leaves of an observation, in the order in which kernels read them."""
+        return self._trunk.paths
+
+    @property
+    def masked(self) -> bool:
+        """Whether its policy is given masks."""
+        return self._masked
+
+    def handles(self) -> tuple[int, int, int]:
+        """Gives the addresses of its network, its head and its standard deviations; 0 where there are none of these."""
+        return self._trunk.network.handle, self._head.handle, address(self._log_std) or 0
+
     def is_current(self, policy: Policy) -> bool:
         """Tells whether the policy's weights and statistics are those it was made with, and lie where they lay."""
         parts = policy.trunk, policy.memory, policy.head, policy.normalizer

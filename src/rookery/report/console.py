@@ -244,6 +244,7 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
         elif learning.get("loss") is not None:
             parts.append(f"{label}loss {learning['loss']:.4f}")
     parts += [f"{name} {lesson.text()}" for name, lesson in result.lessons.items()]
+    parts += [f"{name} {standing.text()}" for name, standing in result.self_play.items()]
     if result.evaluation is not None:
         low, high = result.evaluation.return_interval
         parts.append(f"evaluation {result.evaluation.return_mean:.2f} [{low:.2f}, {high:.2f}]")

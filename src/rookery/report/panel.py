@@ -185,6 +185,7 @@ class Panel:
                  f"{result.env_steps:,} env steps", f"{result.episodes:,} episodes", span(result.seconds)]  # fmt: skip
         lines.append(dim(f" {brush.dot} ".join(parts)))
         lines += [Text(f"{name} {lesson.text()}") for name, lesson in result.lessons.items()]
+        lines += [Text(f"{name} {standing.text()}") for name, standing in result.self_play.items()]
         return lines
 
     def _returns(self, result: IterationResult, policies: list[str]) -> Table:

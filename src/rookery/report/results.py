@@ -119,6 +119,43 @@ class LessonResult:
 
 
 @dataclass(frozen=True)
+class SelfPlayResult:
+    """Where a policy stands that plays against itself or another that learns.
+
+    Attributes:
+        rating: Elo rating.
+        games: Games that it learned from, those against itself left out.
+        win_rate: Mean score in the latest 100 of them, a draw counting half; None before the first one.
+        win_rate_latest: Mean score against its latest snapshot, late games counting more; None before the first one.
+        snapshots: Number of snapshots so far.
+        learns: Whether it learns now.
+        anchors: Mean score in the latest rating games against each anchor; None before the first ones.
+    """
+
+    rating: float
+    games: int
+    win_rate: float | None
+    win_rate_latest: float | None
+    snapshots: int
+    learns: bool
+    anchors: Mapping[str, float | None] = field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """Gives its columns, without what they are of."""
+        own = {name: value for name, value in vars(self).items() if name != "anchors"}
+        return own | {f"anchors/{name}": value for name, value in self.anchors.items()}
+
+    def text(self) -> str:
+        """Says it in words: ``rating 1234, 62 % of 100 games, 3 snapshots``."""
+        parts = [f"rating {self.rating:.0f}"]
+        if self.win_rate is not None:
+            parts.append(f"score {100 * self.win_rate:.0f} %")
+        parts += [f"{100 * rate:.0f} % against {name}" for name, rate in self.anchors.items() if rate is not None]
+        parts.append(f"{self.snapshots} snapshot{'' if self.snapshots == 1 else 's'}")
+        return ", ".join(parts) + ("" if self.learns else ", waits")
+
+
+@dataclass(frozen=True)
 class IterationResult:
     """The outcome of an iteration, and where the run stands after it.
 
@@ -149,6 +186,7 @@ class IterationResult:
         parameters: Minimum, mean and maximum of each number that was drawn for an environment parameter in the window.
         lessons: Where the run stands in the lessons of each environment parameter that has some.
         groups: Mean of what each group earned in the window, if the environment names groups.
+        self_play: Standing of each policy that plays against itself or another that learns.
         stop_reason: Reason why training ended here; empty if it goes on.
     """
 
@@ -174,6 +212,14 @@ class IterationResult:
     parameters: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     lessons: Mapping[str, LessonResult] = field(default_factory=dict)
     groups: Mapping[str, float] = field(default_factory=dict)
+    self_play: Mapping[str, SelfPlayResult] = field(default_factory=dict)
+
+    @property
+    def score(self) -> float | None:
+        """What the best checkpoint is chosen by: the mean rating in self-play, else the evaluation, else training."""
+        if self.self_play:
+            return math.fsum(one.rating for one in self.self_play.values()) / len(self.self_play)
+        return self.return_mean if self.evaluation is None else self.evaluation.return_mean
 
     @property
     def gradient_steps(self) -> int:
@@ -209,6 +255,8 @@ class IterationResult:
                 f"curriculum/{name}/episodes": lesson.episodes,
                 f"curriculum/{name}/text": lesson.text(),
             }
+        for name, standing in self.self_play.items():
+            row |= {f"self_play/{name}/{key}": value for key, value in standing.row().items()}
         if self.evaluation is not None:
             row |= {
                 "evaluation/return_mean": self.evaluation.return_mean,

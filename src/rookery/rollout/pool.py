@@ -7,7 +7,7 @@ rollouts, in a thread, while the trainer learns from the last (docs/how-to/overl
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, fields, replace
 from threading import Thread
 from typing import Any, Protocol
@@ -32,6 +32,10 @@ class WorkerPool(Protocol):
         """Adds a policy to every worker; `demand` None = frozen."""
         ...
 
+    def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
+        """Adds to every worker those who meet a policy as opponents; see `RolloutWorker.add_opponents`."""
+        ...
+
     def sample(self, max_env_steps: int) -> Sample:
         """Plays until a learner's demand is met, `max_env_steps` have passed (those at rest included), all copies rest,
         or a policy is missing.
@@ -44,6 +48,10 @@ class WorkerPool(Protocol):
 
     def change_lessons(self, lessons: Mapping[str, int], restart: bool) -> None:
         """Hands out lessons, which episodes have that begin from then on; `restart` gives up those that run."""
+        ...
+
+    def change_opponents(self, lineup: dict[str, Any]) -> None:
+        """Hands out who may meet whom, which holds for episodes that begin from then on."""
         ...
 
     def load_env(self, state: dict[str, Any]) -> dict[str, Kind]:
@@ -76,7 +84,7 @@ class LocalPool(Stateful):
         threads: Threads of torch to act with.
     """
 
-    saved = ("worker", "limit", "waiting", "ready", "lessons")
+    saved = ("worker", "limit", "waiting", "ready", "lessons", "lineup")
     fixed = ("staleness", "policies", "threads", "_ahead")
 
     def __init__(self, worker: RolloutWorker, staleness: int) -> None:
@@ -92,6 +100,8 @@ class LocalPool(Stateful):
         """Policies whose weights wait until that is handed over."""
         self.lessons: dict[str, Any] | None = None
         """Lessons that wait until what is played ahead has come to its end; None if none do."""
+        self.lineup: dict[str, Any] | None = None
+        """Opponents that wait likewise; they change together with weights."""
         self._ahead: _PlayAhead | None = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -106,13 +116,17 @@ class LocalPool(Stateful):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, after `load_env`."""
-        super().load_state_dict({"lessons": None, **state, "ready": None})
+        super().load_state_dict({"lessons": None, "lineup": None, **state, "ready": None})
         self.ready = None if state["ready"] is None else _unpacked(state["ready"])
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to the worker; `demand` None = frozen."""
         self.policies[name] = policy
         self.worker.add_policy(name, policy, demand)
+
+    def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
+        """Adds to the worker those who meet a policy as opponents."""
+        self.worker.add_opponents(of, policy, snapshots)
 
     def sample(self, max_env_steps: int) -> Sample:
         """Plays, see `WorkerPool.sample`; what was played ahead comes first."""
@@ -132,6 +146,9 @@ class LocalPool(Stateful):
             self.limit = None  # else it will go on with the weights it has
             self.worker.set_weights({name: self.policies[name] for name in self.waiting})
             self.waiting = []
+            if self.lineup is not None:
+                self.worker.change_opponents(self.lineup)
+                self.lineup = None
         return sample
 
     def play_ahead(self, max_env_steps: int) -> None:
@@ -164,6 +181,13 @@ class LocalPool(Stateful):
         else:
             restart = restart or (self.lessons is not None and self.lessons["restart"])
             self.lessons = {"lessons": dict(lessons), "restart": restart}
+
+    def change_opponents(self, lineup: dict[str, Any]) -> None:
+        """Hands out who may meet whom: at once, or with the weights that wait."""
+        if self.limit is None:
+            self.worker.change_opponents(lineup)
+        else:
+            self.lineup = lineup
 
     def stale_fraction(self, name: str, rollout: Rollout) -> float:
         """Share of a rollout's decisions that other weights made than those its policy has now.

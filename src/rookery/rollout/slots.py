@@ -13,7 +13,7 @@ same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -156,10 +156,13 @@ class SlotStore(Stateful):
         return len(self._column)
 
     def open_slot(self, slot: int) -> None:
-        """An agent takes `slot`; its clock starts at 0."""
+        """An agent takes `slot`; its clock starts at 0, unless it goes on with the fragment of one that has left."""
         if self._taken:
             self._begin()
         self._leave_lockstep()
+        if slot < self.num_slots and self._column[slot] >= 0:
+            self._active[slot] = self._starts[slot] = True
+            return
         if slot >= self.num_slots:
             more = slot + 1 - self.num_slots
             self._forget_views()
@@ -192,6 +195,18 @@ class SlotStore(Stateful):
         self._active[slot] = False
         self._pending[slot] = False
         self._column[slot] = -1
+
+    def leave_slot(self, slot: int) -> None:
+        """The agent left after its episode; who takes the slot next goes on with its fragment, in an episode anew.
+
+        Where its last decision is pending, the slot is closed instead.
+        """
+        if self._taken:
+            self._begin()
+        self._leave_lockstep()
+        if self._pending[slot]:
+            self.close_slot(slot)
+        self._active[slot] = False
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
@@ -519,7 +534,7 @@ class SlotStore(Stateful):
 
     def _close_open(self, slab: Tree, row_of_slot: np.ndarray) -> None:
         """Cuts every open fragment after its last complete decision; pending decisions are set aside."""
-        slots = np.flatnonzero(self._active & (self._column >= 0))
+        slots = np.flatnonzero(self._column >= 0)
         column, filled, pending = self._column[slots], self._filled[slots], self._pending[slots]
         self._store["length"][column] = filled - pending
         due = slots[pending]
@@ -637,6 +652,7 @@ class WorkerPolicy(Stateful):
         policy: Weights and normalizer, of its own.
         store: Where its decisions are kept; None if nobody learns from them.
         noise: What its actions are drawn with.
+        of: The policy whose weights it has, and that results name; None = the one of its own name.
 
     Attributes:
         staging: The way of observations to the policy and of actions back.
@@ -649,11 +665,22 @@ class WorkerPolicy(Stateful):
         acted: Decisions it has made since it was made itself, those included that nobody learns from.
     """
 
-    saved = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
-    fixed = ("name", "noise", "staging", "actor", "decided", "acted", "_source", "_tensors")
+    saved: ClassVar[tuple[str, ...]] = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
+    follows: ClassVar[bool] = True
+    """Whether it takes over the weights of that policy whenever these are handed out."""
+    fixed: ClassVar[tuple[str, ...]] = ("name", "of", "noise", "staging", "actor", "decided", "acted", "_source", "_tensors")
 
-    def __init__(self, name: str, number: int, policy: Policy, store: SlotStore | None, noise: ActionNoise) -> None:
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        policy: Policy,
+        store: SlotStore | None,
+        noise: ActionNoise,
+        of: str | None = None,
+    ) -> None:
         self.name = name
+        self.of = of or name
         self.number = number
         self.kind = -1
         self.policy = policy
@@ -763,6 +790,19 @@ class WorkerPolicy(Stateful):
         if self.memory is not None:
             self.memory.open(slot)
         return slot
+
+    def seat(self, slot: int, name: str) -> None:
+        """An agent that holds a slot is played under a name from now on: the policy's own, unless it has several."""
+
+    def player(self, slot: int) -> str:
+        """Names who plays a slot, for results."""
+        return self.of
+
+    def leave_slot(self, slot: int) -> None:
+        """Frees a slot whose agent goes over to another policy after an episode, and takes another's place."""
+        self.taken[slot] = False
+        if self.store is not None:
+            self.store.leave_slot(slot)
 
     def close_slot(self, slot: int) -> None:
         """Frees a slot."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,9 +23,10 @@ from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
-from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import Outcome, SlotStore, WorkerPolicy
+from rookery.rollout.stack import SnapshotStack
 from rookery.rollout.tables import RowTable
 
 
@@ -125,6 +126,7 @@ class RolloutWorker(Stateful):
         state["finished"] = [asdict(episode) for episode in self.finished]
         state["env"] = None if self.now is None else self.env.state_dict()
         state["plan"] = self.seeds.state_dict() if isinstance(self.seeds, EpisodePlan) else None
+        state["mapping"] = self.mapping.state_dict() if isinstance(self.mapping, OpponentMapping) else None
         state["listeners"] = self.unheard if self.listeners is None else self.listeners.state_dict()
         return state
 
@@ -148,7 +150,7 @@ class RolloutWorker(Stateful):
         return {
             name: self.env.kinds[saved["kind"]]
             for name, saved in state["policies"].items()
-            if name not in self.policies
+            if name not in self.policies and SNAPSHOT not in name
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -159,6 +161,9 @@ class RolloutWorker(Stateful):
         """
         state = dict(state)
         env_state, heard, _ = state.pop("env"), state.pop("listeners"), state.pop("plan", None)
+        drawn = state.pop("mapping", None)
+        if isinstance(self.mapping, OpponentMapping):
+            self.mapping.load_state_dict(drawn)
         self.unheard = heard if self.listeners is None else None
         if set(state["policies"]) != set(self.policies):
             there, here = sorted(state["policies"]), sorted(self.policies)
@@ -246,14 +251,42 @@ class RolloutWorker(Stateful):
         acting.requires_grad_(False)
         self.policies[name] = WorkerPolicy(name, len(self.policies), acting, store, noise)
 
+    def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
+        """Adds what agents are mapped to that meet a policy of the worker as opponents.
+
+        Args:
+            of: The policy, which also plays as it is with nothing kept, as ``main@now``.
+            policy: Its weights.
+            snapshots: Its snapshots by number, to which others may be added: ``main@3`` is snapshot 3.
+        """
+        numbers = policy.noise.uniform, policy.noise.normal
+        for name in (of + NOW, of + SNAPSHOT):
+            noise = ActionNoise(self.streams, name, *numbers, device_of(policy))
+            acting = deepcopy(policy)
+            acting.requires_grad_(False)
+            number = len(self.policies)
+            if name == of + NOW:
+                self.policies[name] = WorkerPolicy(name, number, acting, None, noise, of)
+            else:
+                self.policies[name] = SnapshotStack(of, number, acting, noise, snapshots)
+
+    def change_opponents(self, lineup: dict[str, Any]) -> None:
+        """Lets the next episode of each lane be drawn from another lineup, see `OpponentMapping`."""
+        assert isinstance(self.mapping, OpponentMapping), "a run with opponents has a mapping that draws them"
+        self.mapping.lineup = lineup
+        for mine in self.policies.values():
+            if isinstance(mine, SnapshotStack):
+                mine.keep(self.mapping.snapshots_in_use(mine.of))
+
     def set_weights(self, policies: Mapping[str, Policy]) -> None:
         """Takes over weights and normalizers; nothing the learners do is seen here before."""
         with self.timers["set_weights"]:
             self.version += 1
-            for name in policies.keys() & self.policies.keys():
-                mine = self.policies[name]
+            for mine in self.policies.values():
+                if mine.of not in policies or not mine.follows:
+                    continue
                 with torch.no_grad():
-                    torch._foreach_copy_(*mine.tensors_from(policies[name]))
+                    torch._foreach_copy_(*mine.tensors_from(policies[mine.of]))
                 mine.use_weights()
                 if mine.store is not None:
                     mine.store.version = self.version
@@ -358,12 +391,13 @@ class RolloutWorker(Stateful):
             index = int(self.env.episode[lane])
             drawn = {} if self.mapping.is_static else parameters_of(self.seeds, lane, index)
             name = self.mapping(agent, EpisodeInfo(lane, index, self.streams, drawn))
-        if name not in self.policies:
+        mine = self.policies.get(name) or self.policies.get(name[: name.find(SNAPSHOT) + 1])
+        if mine is None:
             self.asked[number, row] = name
             return name
-        mine = self.policies[name]
         table.joined[row] = True
         if table.policy_of[row] == mine.number:
+            mine.seat(int(table.slot_of[row]), name)
             return None
         spec = mine.policy
         if not spec.obs_spec.is_within(kind.obs) or spec.action_spec != kind.action:
@@ -373,10 +407,12 @@ class RolloutWorker(Stateful):
                 "of its own"
             )
         if table.policy_of[row] >= 0:
-            list(self.policies.values())[table.policy_of[row]].close_slot(int(table.slot_of[row]))
+            before = list(self.policies.values())[table.policy_of[row]]
+            (before.leave_slot if self.mapping.moves else before.close_slot)(int(table.slot_of[row]))
         mine.kind = number
         table.policy_of[row] = mine.number
-        table.slot_of[row] = mine.open_slot(row)
+        table.slot_of[row] = slot = mine.open_slot(row)
+        mine.seat(slot, name)
         return None
 
     def _vector_step(self) -> None:
@@ -483,19 +519,17 @@ class RolloutWorker(Stateful):
         """
         agents: dict[str, float] = {}
         policies: dict[str, str] = {}
-        names = list(self.policies)
+        known = list(self.policies.values())
         total = 0.0
         for table, kind in zip(self.tables, self.env.kinds, strict=True):
             width = len(kind.agents)
             mine = slice(lane * width, (lane + 1) * width)
             returns = table.returns[mine].tolist()
             total += sum(returns)
-            players = zip(
-                kind.agents, returns, table.joined[mine].tolist(), table.policy_of[mine].tolist(), strict=True
-            )
-            for agent, earned, joined, player in players:
+            columns = table.joined[mine].tolist(), table.policy_of[mine].tolist(), table.slot_of[mine].tolist()
+            for agent, earned, joined, player, slot in zip(kind.agents, returns, *columns, strict=True):
                 if joined:
-                    agents[agent], policies[agent] = earned, names[player]
+                    agents[agent], policies[agent] = earned, known[player].player(slot)
         drawn, lessons = parameters_of(self.seeds, lane, index), lessons_of(self.seeds, lane, index)
         length = int(self.lengths[lane])
         groups = dict(zip(self.groups, self.group_returns[lane].tolist(), strict=True))

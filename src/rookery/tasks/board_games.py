@@ -140,12 +140,17 @@ class BoardGame(BatchedAgents):
         return found.reshape(self.shape)
 
     def text(self, lane: int) -> str:
-        """Returns the board of a lane in letters, with the numbers of the moves, and who is on turn."""
+        """Returns the board of a lane in letters, with the numbers of the moves, and who is on turn if anybody is."""
         agents = self.kinds[0].agents
         letters = {-1: ".", 0: agents[0][0], 1: agents[1][0]}
         rows = [" ".join(self._letter(lane, place, letters) for place in row) for row in self._places()]
         foot = [" ".join(str(column) for column in range(self.shape[1]))] if self._by_column() else []
-        return "\n".join([*rows, *foot, f"{agents[int(self._plies[lane]) & 1]} is on turn"])
+        turn = [] if self._is_over(lane) else [f"{agents[int(self._plies[lane]) & 1]} is on turn"]
+        return "\n".join([*rows, *foot, *turn])
+
+    def _is_over(self, lane: int) -> bool:
+        """Returns whether somebody has a line, or the board of a lane is full."""
+        return bool(self._line(lane).any()) or int(self._plies[lane]) == len(self._bits)
 
     def _places(self) -> list[list[int]]:
         rows, columns = self.shape
@@ -164,8 +169,7 @@ class BoardGame(BatchedAgents):
         from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
 
         agents, plies = self.kinds[0].agents, int(self._plies[lane])
-        over = bool(self._line(lane).any()) or plies == len(self._bits)
-        turn = None if over else plies & 1
+        turn = None if self._is_over(lane) else plies & 1
         return game_drawing.draw_stones(self.board(lane), self._line(lane), agents, turn, self._by_column(), plies)
 
 

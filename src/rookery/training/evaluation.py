@@ -61,10 +61,11 @@ def bounded(
     listeners: Sequence[EpisodeListener] = (),
 ) -> BoundedEpisodes:
     """Episodes of a run's policies in copies of its environment, each of `evaluation.max_episode_steps` at most."""
+    policies, mapping = run.self_play.to_measure(run.policies)
     return BoundedEpisodes(
         env,
-        run.policies,
-        run.mapping,
+        policies,
+        mapping,
         run.streams,
         deterministic=deterministic,
         episodes=episodes,

@@ -39,6 +39,7 @@ from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.replay_sources import replay_values
 from rookery.training.room import check_copies, check_policies
+from rookery.training.self_play import exploiter_layers
 from rookery.training.settings import (
     SECTIONS,
     SHORTHANDS,
@@ -192,6 +193,7 @@ def prepare(
     names = list(second.config.policies) or ["main"]
     if not second.config.policies:
         layers.append(Layer("default", {"policies.main": {}}))
+    layers += exploiter_layers(second)
     check_named(user_layers, [agent for kind in env.kinds for agent in kind.agents], second.config.policy_mapping)
     mapping = PolicyMapping(second.config.policy_mapping, names)
     decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)

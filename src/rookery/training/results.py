@@ -52,6 +52,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         histograms=dict(windows.histograms),
         groups={group: math.fsum(values) / len(values) for group, values in windows.groups.items()},
         sampling=run.lane_steps > progress.lane_steps,
+        self_play=run.self_play.standing(),
     )
 
 

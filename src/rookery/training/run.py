@@ -33,7 +33,9 @@ from rookery.training.compute import acting_threads, learning_threads
 from rookery.training.curriculum import Curriculum
 from rookery.training.parameters import check_parameters, training_plan
 from rookery.training.prepare import check_learner, kinds_of, make_policy
+from rookery.training.rating_games import RatingGames
 from rookery.training.replays import load_sources
+from rookery.training.self_play import SelfPlay
 from rookery.training.settings import RunConfig
 from rookery.training.stopping import criteria_of
 
@@ -148,6 +150,7 @@ class Run(Stateful):
         progress: The iteration that is under way, so that a run can be stopped and taken up in the middle of it.
         criteria: What last ended a training, or was to end it.
         curriculum: Lessons of environment parameters, and how far they have come.
+        self_play: Who plays whom, where policies play against themselves.
         draws: What is drawn for environment parameters.
         horizon: Environment steps over which schedules go that do not say it themselves; None while nobody knows.
         score: What the best checkpoint is chosen by: the last evaluation's mean return, or else that of training.
@@ -155,7 +158,7 @@ class Run(Stateful):
 
     saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
              "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
-             "resting", "running_length", "counters", "finished", "curriculum")  # fmt: skip
+             "resting", "running_length", "counters", "finished", "curriculum", "self_play")  # fmt: skip
     fixed: ClassVar[tuple[str, ...]] = (
         "resolved",
         "config",
@@ -168,6 +171,7 @@ class Run(Stateful):
         "clock",
         "note",
         "draws",
+        "match",
     )
 
     def __init__(
@@ -211,12 +215,14 @@ class Run(Stateful):
         self.draws = check_parameters(resolved, env)
         self.curriculum = Curriculum(self.config.curriculum)
         seeds = training_plan(self.draws, self.streams)
-        worker = RolloutWorker(env, mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
+        self.self_play = SelfPlay(resolved, env, mapping, self.streams)
+        self.match = RatingGames(self.config, self.draws, self.streams, mapping)
+        worker = RolloutWorker(env, self.self_play.mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(env, listeners, seeds)
         self.pool = LocalPool(worker, self.config.sampling.staleness)
         self.counters = worker.counters()
-        self.introduce(kinds_of(env, mapping))
+        self.introduce(self.self_play.with_exploiters(kinds_of(env, mapping)))
 
     @property
     def replays(self) -> dict[str, Replay]:
@@ -250,6 +256,7 @@ class Run(Stateful):
             load_sources(name, learner, self.note)
             self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
             self.pool.add_policy(name, learner.behaviour, learner.demand)
+            self.self_play.introduce(name, learner, self.pool)
         self.pool.threads = acting_threads(self.learners, self.threads)
 
     def begin_iteration(self) -> Progress:
@@ -263,6 +270,7 @@ class Run(Stateful):
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
         self.curriculum.hear(sample.finished)
+        self.self_play.hear(sample.finished, self.note)
 
     def taught(self, result: IterationResult) -> IterationResult:
         """Judges the lessons of environment parameters after an iteration; gives its result with where they stand."""
@@ -287,6 +295,7 @@ class Run(Stateful):
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
         self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions
+        self.self_play.learned(name, self.decisions[name], self.learners[name], self.pool, self.match)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -297,7 +306,8 @@ class Run(Stateful):
         """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
         self.introduce(self.pool.load_env(state["pool"]))
         self.progress = None if state["progress"] is None else self.begin_iteration()
-        super().load_state_dict({"curriculum": self.curriculum.state_dict(), **state, "finished": []})
+        absent = {"curriculum": self.curriculum.state_dict(), "self_play": self.self_play.state_dict()}
+        super().load_state_dict({**absent, **state, "finished": []})
         for name, learner in self.learners.items():
             learner.decisions = self.decisions.get(name, 0)
         self.finished = [EpisodeResult(**episode) for episode in state["finished"]]

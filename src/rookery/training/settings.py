@@ -20,6 +20,7 @@ from rookery.core.settings import (
     object_name,
 )
 from rookery.training.curriculum import CourseConfig
+from rookery.training.self_play import SelfPlayConfig
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ class RunConfig(Settings):
     """Policies by name: settings of their own algorithm, and ``frozen``."""
     curriculum: Structural[dict[str, CourseConfig]] = field(default_factory=dict)
     """Lessons of environment parameters, by name (docs/how-to/curriculum.md)."""
+    self_play: Structural[dict[str, SelfPlayConfig]] = field(default_factory=dict)
+    """Policies that play against themselves or each other, by name (docs/how-to/self-play.md)."""
     policy_mapping: Structural[Any] = None
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -190,7 +193,7 @@ SHORTHANDS = {
 }
 """Keywords of `Trainer` that stand for a path."""
 
-SECTIONS = ("sampling", "curriculum", "evaluation", "checkpoint", "stop", "logging", "device", "threads")
+SECTIONS = ("sampling", "curriculum", "self_play", "evaluation", "checkpoint", "stop", "logging", "device", "threads")
 """Settings and sections of settings that `Trainer` takes as keywords."""
 
 

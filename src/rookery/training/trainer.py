@@ -169,7 +169,7 @@ class Trainer(Run):
             self.last_learning[name] = mean_rows(rows) | learner.summary() | measured_pace(self, learner, progress)
         result = self.taught(result_of(self, progress, evaluation))
         if result.sampling:
-            self.score = result.return_mean if evaluation is None else evaluation.return_mean
+            self.score = result.score
         if self.run_dir is not None:
             self.run_dir.record(result, self.config.logging.tensorboard)
         return result

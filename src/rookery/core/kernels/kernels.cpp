@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 10; }
+EXPORT int interface_version() { return 11; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -252,11 +252,12 @@ EXPORT Head* head_new(const int32_t* sizes, const HeadSettings* settings) { retu
 
 EXPORT void head_free(Head* head) { free_head(head); }
 
-// Draws the actions of rows `from` on, given what a network's last layer puts out for them.
-static void draw_block(const Head* head, const Layer& last, int from, int count, const float* log_std,
-                       const uint8_t* mask, const float* noise, void* actions, float* logp) {
+// Draws the actions of rows `from` on, or, if there is an order, of those that it names there, given what a network's
+// last layer puts out for them.
+static void draw_block(const Head* head, const Layer& last, const int64_t* order, int from, int count,
+                       const float* log_std, const uint8_t* mask, const float* noise, void* actions, float* logp) {
   for (int i = 0; i < count; i += LANES) {
-    Group group = group_of(nullptr, (size_t)from + i, count - i);
+    Group group = group_of(order, (size_t)from + i, count - i);
     draw(head, group, last.after + (size_t)i * last.output_stride, last.output_stride, log_std, mask, noise, actions,
          logp);
   }
@@ -272,7 +273,25 @@ EXPORT void policy_step(Network* net, const Head* head, const void* const* leave
     int count = rows - from < BLOCK ? rows - from : BLOCK;
     read_rows(net, leaves, nullptr, from, count, 0);
     forward_block(net, 0, count);
-    draw_block(head, net->layer[net->num_layers - 1], from, count, log_std, mask, noise, actions, logp);
+    draw_block(head, net->layer[net->num_layers - 1], nullptr, from, count, log_std, mask, noise, actions, logp);
+  }
+}
+
+// The same for several policies of one shape in one call, each for some of the rows.
+// order: [rows] the rows by policy; those of policy p stand from starts[p] to starts[p + 1].
+// log_stds: [policies]; null if there are none.
+EXPORT void policies_step(Network* const* networks, const Head* const* heads, const float* const* log_stds,
+                          const int32_t* starts, int policies, const int64_t* order, const void* const* leaves,
+                          const uint8_t* mask, const float* noise, void* actions, float* logp) {
+  for (int p = 0; p < policies; p++) {
+    Network* net = networks[p];
+    const Layer& last = net->layer[net->num_layers - 1];
+    for (int from = starts[p]; from < starts[p + 1]; from += BLOCK) {
+      int count = starts[p + 1] - from < BLOCK ? starts[p + 1] - from : BLOCK;
+      read_rows(net, leaves, order, from, count, 0);
+      forward_block(net, 0, count);
+      draw_block(heads[p], last, order, from, count, log_stds ? log_stds[p] : nullptr, mask, noise, actions, logp);
+    }
   }
 }
 
@@ -296,7 +315,7 @@ EXPORT void memory_policy_step(Network* const* networks, Cell* const* cells, con
                  memory_stride, above->input, above->layer[0].input_stride);
       forward_block(above, 0, count);
     }
-    draw_block(head, top->layer[top->num_layers - 1], from, count, log_std, mask, noise, actions, logp);
+    draw_block(head, top->layer[top->num_layers - 1], nullptr, from, count, log_std, mask, noise, actions, logp);
   }
 }
 

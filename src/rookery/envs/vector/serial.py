@@ -18,7 +18,7 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
-from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase, last_picture
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase, keep_last
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import (
     NEW_API,
@@ -33,6 +33,7 @@ from rookery.envs.lane import (
     pictures_a_second,
     rests,
     shape_of,
+    ways_to_show,
 )
 from rookery.envs.parameters import parameters_of
 from rookery.envs.snapshot import can_capture, capture, restore
@@ -84,6 +85,7 @@ class SerialEnv(VectorBase):
         self._first_lane = first_lane
         self._lanes: list[Any] = [factory() for _ in range(num_lanes)]
         self.render_fps = pictures_a_second(self._lanes[0].env)
+        self.render_modes = ways_to_show(self._lanes[0].env)
         self.parameters = self._lanes[0].hook.declared
         self.single = isinstance(self._lanes[0], GymLane)
         self._calls = [lane.env.step for lane in self._lanes] if self.single else []
@@ -241,7 +243,7 @@ class SerialEnv(VectorBase):
                         if truncated and not terminated:
                             writer.keep_final(0, lane, FRESH)
                         if self.keep_last_pictures:
-                            self.last_pictures[lane] = last_picture(self, lane)
+                            keep_last(self, lane)
                         self._in_a_row[lane] = 0
                         self._begin(lane)
                 start = num
@@ -293,7 +295,7 @@ class SerialEnv(VectorBase):
                     raise Breach(f"nobody had to act for {IDLE_LIMIT} steps, expected the episode to end")
                 if shown.ended:
                     if self.keep_last_pictures:
-                        self.last_pictures[lane] = last_picture(self, lane)
+                        keep_last(self, lane)
                     self._in_a_row[lane] = 0
                     self._begin(lane)
             except LaneBreach as found:  # among rewards that were written because an agent appeared
@@ -561,6 +563,12 @@ class SerialEnv(VectorBase):
     def render(self, lane: int) -> np.ndarray | None:
         """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
         return picture(self._lanes[lane].env)
+
+    def text(self, lane: int) -> str | None:
+        """A lane in letters, where the environment was made with ``render_mode="ansi"``; else None."""
+        env = self._lanes[lane].env
+        shown = env.render() if getattr(env, "render_mode", None) == "ansi" else None
+        return shown if isinstance(shown, str) else None
 
     def close(self) -> None:
         """Closes every copy."""

@@ -1,0 +1,140 @@
+"""``rookery match``: two players against each other, runs or functions, in one environment."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from contextlib import ExitStack, closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rookery.cli.elo import CHANCE, Games, Likeliest, Seed, ignore, show_games
+from rookery.cli.runs import TrustedCode, find_saved
+from rookery.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.report.standings import Standing
+    from rookery.training.matches import Entrant, Game
+    from rookery.training.trainer import Trainer
+
+PLAYER = "RUN|random|MODULE:FUNCTION"
+
+
+def match(
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="A run or a checkpoint.", show_default=False)],
+    second: Annotated[
+        str, typer.Argument(metavar=PLAYER, help="Who plays against it.", show_default=False),
+    ],
+    games: Games = 100,
+    policy_a: Annotated[
+        str | None, typer.Option(help="Policy or snapshot of the first, as in main@3.", show_default="all, as mapped")
+    ] = None,
+    policy_b: Annotated[
+        str | None, typer.Option(help="Policy or snapshot of the second.", show_default="all, as mapped")
+    ] = None,
+    deterministic: Likeliest = False,
+    seed: Seed = 0,
+    checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
+    as_json: Annotated[bool, typer.Option("--json", help="Write the result as JSON, nothing else.")] = False,
+    trust_code: TrustedCode = False,
+) -> None:  # fmt: skip
+    """Let two runs of one environment play against each other, or a run against a function; sides are exchanged.
+
+    rookery match runs/TicTacToe-ppo-s0 runs/TicTacToe-dqn-s0 --games 200
+    """
+    from rookery.training.matches import Matches, entrant_of_run, remarks, standings_of
+    from rookery.training.prepare import make_copies
+    from rookery.training.trainer import Trainer
+
+    saved = find_saved(first, checkpoint)
+    function = second == CHANCE or (":" in second and not Path(second).exists())
+    if function and policy_b is not None:
+        raise ConfigError(f"--policy-b {policy_b}: {second} is a function, which has no policies")
+    other = None if function else find_saved(Path(second), checkpoint)
+    with ExitStack() as stack:
+        a = stack.enter_context(Trainer.load(saved, trust_code=trust_code, console="quiet"))
+        env = stack.enter_context(closing(make_copies(a.config, a.config.sampling.num_envs)))
+        names = names_of(saved, other or second, policy_a, policy_b)
+        mine = entrant_of_run(a, env, policy_a, names[0])
+        if other is None:
+            theirs = function_entrant(a, env, second, names[1], seed)
+        else:
+            b = stack.enter_context(Trainer.load(other, trust_code=trust_code, console="quiet"))
+            check_alike(a, b, saved, other)
+            theirs = entrant_of_run(b, env, policy_b, names[1])
+        pair = (mine.name, theirs.name)
+        matches = Matches(a, env, [mine, theirs], [pair], games, deterministic=deterministic, seed=seed)
+        played = matches.play(show_games if sys.stderr.isatty() and not as_json else ignore)
+        notes = remarks(played, matches.cut)
+    standing = standings_of(played, pair, {theirs.name: 0.0})[0]
+    if as_json:
+        length = sum(game.length for game in played) / max(1, len(played))
+        typer.echo(json.dumps({"a": pair[0], "b": pair[1], "length_mean": length, **asdict(standing)}, indent=1))
+        return
+    for label, text in lines_of(standing, pair[1], played).items():
+        typer.echo(f"{label:<12}{text}")
+    for note in notes:
+        typer.echo(note)
+
+
+def names_of(saved: Path, other: Path | str, policy_a: str | None, policy_b: str | None) -> tuple[str, str]:
+    """What the two are called: their runs, their policies where these were named, told apart if they are the same."""
+
+    def called(place: Path | str, policy: str | None) -> str:
+        run = place if isinstance(place, str) else place.parent.parent.name
+        return f"{run}:{policy}" if policy else run
+
+    one, two = called(saved, policy_a), called(other, policy_b)
+    return (one, two) if one != two else (f"{one} (1)", f"{two} (2)")
+
+
+def function_entrant(run: Trainer, env: Any, player: str, name: str, seed: int) -> Entrant:
+    """A function as somebody who plays."""
+    from rookery.core.seeding import Role, Streams
+    from rookery.training.matches import scripted_entrant
+
+    return scripted_entrant(env, player, name, Streams(run.streams.integer(Role.MATCH, seed)))
+
+
+def check_alike(a: Trainer, b: Trainer, saved: Path, other: Path) -> None:
+    """Sees that two runs are of one environment.
+
+    Raises:
+        ConfigError: If they are not, or it has other settings in the other; names these.
+    """
+    from rookery.envs.make import env_name
+
+    one, two = (env_name(run.config.env.name) for run in (a, b))
+    if one != two:
+        raise ConfigError(
+            f"{saved} was trained in {one}, and {other} in {two}: only runs of one environment can play each other"
+        )
+    mine, theirs = (dict(run.config.env.config) for run in (a, b))
+    differing = sorted(key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key))
+    if differing:
+        told = ", ".join(f"env.config.{key} is {mine.get(key)!r} and {theirs.get(key)!r}" for key in differing)
+        raise ConfigError(f"{saved} and {other} were trained in different environments: {told}")
+
+
+def lines_of(standing: Standing, other: str, played: list[Game]) -> dict[str, str]:
+    """The result of a match in lines: label and text."""
+    from rookery.report.standings import SURE
+
+    record, score = standing.all, standing.all.score or 0.0
+    spread = sum((game.score - score) ** 2 for game in played) / max(1, len(played) - 1)
+    error = SURE * math.sqrt(spread / max(1, len(played)))
+    lines = {
+        "match": f"{standing.name} against {other}",
+        "games": f"{record.games:,}: {record}",
+        "score": f"{100 * score:.1f} % ± {100 * error:.1f} (95 %; a draw counts half)",
+    }
+    for side, mine in standing.by_side.items():
+        lines[f"as {side}"] = f"{mine} ({100 * (mine.score or 0.0):.1f} %)"
+    lines["rating"] = f"{standing.rating:+.0f} ± {SURE * standing.error:.0f} Elo points over {other} (95 %)"
+    lines["draws"] = f"{100 * record.drawn / max(1, record.games):.1f} %"
+    lines["length"] = f"{sum(game.length for game in played) / max(1, len(played)):.1f} env steps"
+    return lines

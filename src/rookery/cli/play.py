@@ -1,0 +1,60 @@
+"""``rookery play``: a person plays against the agents of a run, with them, or in the place of one."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, closing
+from secrets import randbits
+from typing import Annotated
+
+import typer
+
+from rookery.cli.elo import Likeliest
+from rookery.cli.runs import SavedRun, TrustedCode, find_saved
+from rookery.core.errors import ConfigError
+
+
+def play(
+    run: SavedRun,
+    side: Annotated[
+        str | None, typer.Option(help="Side or agent that you play.", show_default="the sides in turn")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Policy or snapshot of the others, as in main@3.", show_default="all, as mapped")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Look on, step by step, instead of playing.")] = False,
+    deterministic: Likeliest = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Type moves and Enter where single keys would do.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Names the games; else they differ every time.", show_default=False)
+    ] = None,
+    checkpoint: Annotated[str, typer.Option(help="Which: last, best or a number.")] = "last",
+    trust_code: TrustedCode = False,
+) -> None:
+    """Play at the terminal against the agents of a run: moves as numbers, or keys in grids.
+
+    rookery play runs/TicTacToe-ppo-s0 --side x
+    """
+    saved = find_saved(run, checkpoint)
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "rookery play: standard input is no terminal, and a person plays at one; rookery match plays without"
+        )
+    from rookery.cli.person import ByHand, asked_at_terminal, copy_to_show
+    from rookery.training.trainer import Trainer
+
+    stopped = False
+    with ExitStack() as stack:
+        trainer = stack.enter_context(Trainer.load(saved, trust_code=trust_code, console="quiet"))
+        env = stack.enter_context(closing(copy_to_show(trainer)))
+        person = stack.enter_context(closing(asked_at_terminal(env, lines or watch)))
+        chosen = randbits(31) if seed is None else seed
+        games = ByHand(trainer, env, person, side, policy, deterministic, watch, chosen)
+        try:
+            games.play()
+        except KeyboardInterrupt:
+            stopped = True
+    if stopped or games.tally():
+        typer.echo(f"\n{games.tally()}")
+    if stopped:
+        raise typer.Exit(130)

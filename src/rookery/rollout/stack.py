@@ -1,0 +1,121 @@
+"""Frozen policies of one shape that play together: however many there are, they decide in one pass.
+
+A worker knows the snapshots of a policy as one policy, whose slots say which snapshot plays there. So a hundred of them
+cost no more calls than one: a slot's rows go to the weights of its snapshot within the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, MutableMapping
+
+import numpy as np
+import torch
+
+from rookery.core.spaces import Tree
+from rookery.native.actor import native_actor
+from rookery.native.stacked import StackedActors, stackable
+from rookery.policies.policy import Policy
+from rookery.rollout.mapping import SNAPSHOT, snapshot_number
+from rookery.rollout.noise import ActionNoise
+from rookery.rollout.slots import DecisionSlab, WorkerPolicy
+
+
+class SnapshotStack(WorkerPolicy):
+    """All snapshots of one policy as one worker plays them: frozen, nothing they do is kept.
+
+    A decision draws the numbers of its slot here and of the vector step, whichever snapshot makes it. Policies that
+    remember, and those that kernels do not know, take a pass for each snapshot that plays.
+
+    Args:
+        of: The policy that they are snapshots of.
+        number: Place among the worker's policies.
+        policy: One of the same shape.
+        noise: What actions are drawn with, of all slots.
+        snapshots: By number, shared with whoever takes them: others may be added at any time, none is changed, and
+            those that nobody can meet any more are removed here.
+    """
+
+    follows = False
+    saved = ("member",)
+    fixed = ("snapshots", "_stacked", "_alone")
+
+    def __init__(
+        self, of: str, number: int, policy: Policy, noise: ActionNoise, snapshots: MutableMapping[int, Policy]
+    ) -> None:
+        super().__init__(of + SNAPSHOT, number, policy, None, noise, of)
+        self.snapshots = snapshots
+        self.member = np.zeros(0, dtype=np.int64)
+        """``[slots]`` number of the snapshot that plays there, or played there last."""
+        self._stacked: StackedActors | None = StackedActors() if stackable(self.actor) else None
+        self._alone: dict[int, WorkerPolicy] = {}  # of those that cannot be stacked
+
+    def seat(self, slot: int, name: str) -> None:
+        """The snapshot of that name plays a slot from now on."""
+        self.member[slot] = snapshot_number(name)
+
+    def player(self, slot: int) -> str:
+        """Names the snapshot that plays a slot."""
+        return f"{self.name}{self.member[slot]}"
+
+    def open_slot(self, row: int) -> int:
+        """Gives a row of the slab the lowest free slot; returns its number."""
+        slot = super().open_slot(row)
+        if slot == len(self.member):
+            self.member = np.append(self.member, 0)
+        return slot
+
+    def keep(self, numbers: Collection[int]) -> None:
+        """Forgets all snapshots but these."""
+        for number in [number for number in self.snapshots if number not in numbers]:
+            del self.snapshots[number]
+            self._alone.pop(number, None)
+            if self._stacked is not None:
+                self._stacked.remove(number)
+
+    def decide(
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
+    ) -> np.ndarray:
+        """Actions ``[N, ...]`` as they are stored; arguments as of `WorkerPolicy.decide`."""
+        held = self.member if slots is None else self.member[slots]
+        order = np.argsort(held, kind="stable")
+        ranked = held[order]
+        begins = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+        seen = {path: np.array(array[rows]) for path, array in slab.items()}  # the slab is written over
+        self.decided = decisions = DecisionSlab.on(seen, self.policy.obs_spec, self.policy.action_spec)
+        noise = None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step)
+        starts = np.append(begins, len(order)).astype(np.int32)
+        members = ranked[begins]
+        self.acted += len(order)
+        if self._stacked is not None:
+            for number in members.tolist():
+                if number not in self._stacked:
+                    actor = native_actor(self.snapshots[number])
+                    assert actor is not None
+                    self._stacked.add(number, actor)
+            self._stacked.act(members, starts, order, decisions.obs, noise, decisions.action, decisions.logp)
+            return decisions.chosen
+        memory = None if self.memory is None else self.memory.before(slots)
+        for number, low, high in zip(members.tolist(), starts.tolist(), starts[1:].tolist(), strict=False):
+            self._decide_alone(number, order[low:high], decisions, noise, memory)
+        if self.memory is not None and memory is not None:
+            self.memory.keep(slots, memory)
+        return decisions.chosen
+
+    def _decide_alone(
+        self,
+        number: int,
+        mine: np.ndarray,
+        decisions: DecisionSlab,
+        noise: torch.Tensor | None,
+        memory: np.ndarray | None,
+    ) -> None:
+        """A pass of one snapshot over its rows."""
+        if number not in self._alone:
+            self._alone[number] = WorkerPolicy(self.name, self.number, self.snapshots[number], None, self.noise)
+        obs = {path: array[mine] for path, array in decisions.obs.items()}
+        own = DecisionSlab(obs, decisions.action[mine], decisions.logp[mine])
+        remembered = None if memory is None else memory[mine]
+        self._alone[number].act(own, None if noise is None else noise[torch.from_numpy(mine)], remembered)
+        decisions.action[mine], decisions.logp[mine] = own.action, own.logp
+        if memory is not None:
+            memory[mine] = remembered

@@ -1,0 +1,312 @@
+"""Ratings: how strong players are, from games between two of them.
+
+`Ratings.played` moves ratings after every game, as Elo has it (*The Rating of Chessplayers*, 1978, 1.6): the winner
+takes ``k * (score - expected)`` points from the loser. `Ratings.fit` finds the ratings under which all games so far
+were most likely, with draws as in Davidson, *On extending the Bradley-Terry model to accommodate ties* (1970, eq. 2.2),
+and says how far off they may be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+
+from rookery.core.errors import RookeryError, nearest
+from rookery.core.state import Stateful
+
+SCALE = 400.0 / math.log(10.0)
+"""Elo points of one unit of log strength: 400 points are odds of ten to one."""
+
+PRIOR_POINTS = 1000.0
+"""Standard deviation, in Elo points, of what is assumed of a player before its first game."""
+
+PRIOR_LOG_DRAW = 3.0
+"""The same of the logarithm of the draw parameter."""
+
+MOST_STEPS = 100
+"""Newton steps of a fit at most; it takes about ten."""
+
+CLOSE_ENOUGH = 1e-10
+"""A fit is over when no log strength moves by more."""
+
+
+EVEN = 1e-9
+"""Returns that differ by less, or by less than this share of them, are a draw."""
+
+
+def expected_score(rating: float, other: float) -> float:
+    """Gives the score in [0, 1] that a player is expected to make against another, by their ratings."""
+    return 1.0 / (1.0 + math.exp(min((other - rating) / SCALE, 700.0)))
+
+
+class Ratings(Stateful):
+    """Ratings of players and the games they are made of.
+
+    Args:
+        initial: Rating that the pool has where no player is fixed: the mean of `fit`.
+        k: Points that a game moves at most, a win against an equal moves half of them; larger than 0.
+    """
+
+    saved = ("_rating", "_fixed", "_won", "_drawn")
+    fixed = ("initial", "k")
+
+    def __init__(self, initial: float, k: float) -> None:
+        self.initial = initial
+        self.k = k
+        self._rating: dict[str, float] = {}
+        self._fixed: list[str] = []
+        self._won: dict[str, dict[str, int]] = {}  # of a player against another
+        self._drawn: dict[str, dict[str, int]] = {}  # each under the name that comes first
+
+    # --- players and games --------------------------------------------------------------------------------------------
+
+    def add(self, name: str, rating: float, fixed: bool = False) -> None:
+        """Adds a player.
+
+        Args:
+            name: What it is called.
+            rating: Its rating before its first game.
+            fixed: Whether it keeps that rating whatever it plays: an anchor.
+
+        Raises:
+            RookeryError: If there is a player of that name.
+        """
+        if name in self._rating:
+            raise RookeryError(f"ratings: player {name!r} is there already; each is added once")
+        self._rating[name] = float(rating)
+        if fixed:
+            self._fixed.append(name)
+
+    def played(self, a: str, b: str, score: float) -> None:
+        """Notes a game between two players and moves the ratings of those that are not fixed.
+
+        What one gains the other loses. A game of a player against itself says nothing, and is not counted.
+
+        Args:
+            a: One of them.
+            b: The other.
+            score: What `a` made: 1 won, 0.5 drawn, 0 lost.
+
+        Raises:
+            RookeryError: If there is no such player, or no such score.
+        """
+        self._check(a, b)
+        if score not in (0.0, 0.5, 1.0):
+            raise RookeryError(
+                f"ratings: score {score!r} of {a!r} against {b!r}: a game is won (1), drawn (0.5) or lost (0)"
+            )
+        if a == b:
+            return
+        if score == 0.5:
+            first, second = min(a, b), max(a, b)
+            _count(self._drawn, first, second)
+        else:
+            _count(self._won, *((a, b) if score == 1.0 else (b, a)))
+        change = self.k * (score - expected_score(self._rating[a], self._rating[b]))
+        self._move({a: change, b: -change})
+
+    def met(self, returns: Mapping[str, float]) -> None:
+        """Notes a game of any number of players: every two of them count as having played each other.
+
+        All points are reckoned from the ratings before the game, ``k / (players - 1)`` a pair at most.
+
+        Args:
+            returns: What each earned; the one of two that earned more has won against the other.
+
+        Raises:
+            RookeryError: If there is no such player.
+        """
+        self._check(*returns)
+        before = dict(self._rating)
+        share = self.k / max(1, len(returns) - 1)
+        change = dict.fromkeys(returns, 0.0)
+        for a, b in combinations(returns, 2):
+            score = score_of(returns[a], returns[b])
+            if score == 0.5:
+                _count(self._drawn, min(a, b), max(a, b))
+            else:
+                _count(self._won, *((a, b) if score == 1.0 else (b, a)))
+            points = share * (score - expected_score(before[a], before[b]))
+            change[a] += points
+            change[b] -= points
+        self._move(change)
+
+    def _move(self, change: Mapping[str, float]) -> None:
+        for name, points in change.items():
+            if name not in self._fixed:
+                self._rating[name] += points
+
+    def _check(self, *names: str) -> None:
+        for name in names:
+            if name not in self._rating:
+                known = list(self._rating)
+                raise RookeryError(f"ratings: no player {name!r}; there are {', '.join(known)}{nearest(name, known)}")
+
+    # --- what stands --------------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All players, in the order they were added."""
+        return tuple(self._rating)
+
+    @property
+    def anchors(self) -> tuple[str, ...]:
+        """The players whose rating is fixed."""
+        return tuple(self._fixed)
+
+    def of(self, name: str) -> float:
+        """Gives the rating of a player as it stands.
+
+        Raises:
+            RookeryError: If there is no such player.
+        """
+        self._check(name)
+        return self._rating[name]
+
+    def standing(self) -> dict[str, float]:
+        """Gives the rating of every player as it stands."""
+        return dict(self._rating)
+
+    def draws(self, a: str, b: str) -> int:
+        """Gives how many games of the two were drawn."""
+        self._check(a, b)
+        return self._drawn.get(min(a, b), {}).get(max(a, b), 0)
+
+    def games(self, a: str, b: str) -> int:
+        """Gives how many games the two have played against each other."""
+        return self._wins(a, b) + self._wins(b, a) + self.draws(a, b)
+
+    def wins(self, a: str, b: str) -> float:
+        """Gives the summed score of `a` against `b`: a draw counts half."""
+        return self._wins(a, b) + 0.5 * self.draws(a, b)
+
+    def win_rate(self, a: str, b: str) -> float | None:
+        """Gives the mean score in [0, 1] of `a` against `b`; None if they have not met."""
+        games = self.games(a, b)
+        return self.wins(a, b) / games if games else None
+
+    def _wins(self, a: str, b: str) -> int:
+        return self._won.get(a, {}).get(b, 0)
+
+    @property
+    def all_drawn(self) -> bool:
+        """Whether there were games and nobody ever won one, so that ratings mean nothing."""
+        return bool(self._drawn) and not self._won
+
+    # --- most likely ratings ------------------------------------------------------------------------------------------
+
+    def fit(self) -> dict[str, tuple[float, float]]:
+        """Gives the rating of each player under which all games were most likely, and its standard error, in points.
+
+        The chances that `a` wins against `b`, loses and draws are in proportion to ``p_a``, ``p_b`` and
+        ``nu * sqrt(p_a * p_b)``, with the strength ``p = 10 ** (rating / 400)`` and `nu` fitted too. Fixed players keep
+        their ratings, and have the error 0. Without any, the mean of all is `initial`, and errors are those of the
+        distance to that mean. A normal prior of 1000 points around the mean of the fixed players (or of all) keeps
+        players finite that have won or lost all their games. Errors come from the curvature of the likelihood: a
+        rating lies within 1.96 of them in 95 % of repetitions, as far as chances follow that model.
+        """
+        names = list(self._rating)
+        if not names:
+            return {}
+        centre = float(np.mean([self._rating[name] for name in self._fixed])) if self._fixed else self.initial
+        start = np.array([self._rating[name] if name in self._fixed else centre for name in names])
+        free = np.array([name not in self._fixed for name in names])
+        strength, spread = most_likely(*self._table(names), (start - centre) / SCALE, free)
+        points = strength * SCALE + centre
+        if not self._fixed:
+            points = points - points.mean() + self.initial
+        return {name: (float(points[i]), float(spread[i] * SCALE)) for i, name in enumerate(names)}
+
+    def _table(self, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs ``[P, 2]`` that have met, by the numbers of the players, and their games ``[P, 3]``: won by the first,
+        by the second, drawn.
+        """
+        pairs, outcomes = [], []
+        for (i, a), (j, b) in combinations(enumerate(names), 2):
+            if self.games(a, b):
+                pairs.append((i, j))
+                outcomes.append((self._wins(a, b), self._wins(b, a), self.draws(a, b)))
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(outcomes, dtype=np.float64).reshape(-1, 3)
+
+
+def score_of(mine: float, theirs: float) -> float:
+    """Gives the score of who earned `mine` against who earned `theirs`: 1, 0.5 or 0."""
+    even = math.isclose(mine, theirs, rel_tol=EVEN, abs_tol=EVEN)  # sums of equal rewards may differ by rounding
+    return 0.5 if even else float(mine > theirs)
+
+
+def _count(table: dict[str, dict[str, int]], a: str, b: str) -> None:
+    row = table.setdefault(a, {})
+    row[b] = row.get(b, 0) + 1
+
+
+def most_likely(
+    pairs: np.ndarray, outcomes: np.ndarray, start: np.ndarray, free: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Finds log strengths ``[N]`` under which games were most likely, by Newton's method, and their standard errors.
+
+    Args:
+        pairs: ``[P, 2]`` who played.
+        outcomes: ``[P, 3]`` games that the first won, the second won, and that were drawn.
+        start: ``[N]`` log strengths, those of fixed players as they are, of others the mean of what is assumed of them.
+        free: ``[N]`` bool, who is not fixed. If all are, errors are those of the distance to the mean of all.
+    """
+    num, rows = len(start), np.arange(len(pairs))
+    features = np.zeros((len(pairs), 3, num + 1))  # what the log odds of the outcomes are linear in; the draw's last
+    features[rows, 0, pairs[:, 0]] = features[rows, 1, pairs[:, 1]] = 1.0
+    features[rows, 2, pairs[:, 0]] = features[rows, 2, pairs[:, 1]] = 0.5
+    features[:, 2, num] = 1.0
+    any_drawn = bool(outcomes[:, 2].sum())
+    moving = np.flatnonzero(np.append(free, any_drawn))
+    centre = np.append(start, 0.0)
+    weight = np.append(np.full(num, (SCALE / PRIOR_POINTS) ** 2), PRIOR_LOG_DRAW**-2)[moving]
+    impossible = np.array([0.0, 0.0, 0.0 if any_drawn else -np.inf])
+    games = outcomes.sum(axis=1)
+
+    def chances(at: np.ndarray) -> tuple[np.ndarray, float]:
+        """Chances ``[P, 3]`` of the outcomes, and the logarithm of how likely everything was."""
+        log_odds = features @ at + impossible
+        top = log_odds.max(axis=1, keepdims=True)
+        total = np.log(np.exp(log_odds - top).sum(axis=1, keepdims=True)) + top
+        told = np.where(outcomes > 0, outcomes * np.where(outcomes > 0, log_odds - total, 0.0), 0.0)
+        apart = (at - centre)[moving]
+        return np.exp(log_odds - total), float(told.sum() - 0.5 * (weight * apart**2).sum())
+
+    at = centre.copy()
+    features_moving = features[:, :, moving]
+    for _ in range(MOST_STEPS):
+        chance, likely = chances(at)
+        slope = np.einsum("po,pok->k", outcomes - games[:, None] * chance, features_moving)
+        slope -= weight * (at - centre)[moving]
+        step = np.linalg.solve(_curvature(chance, games, features_moving, weight), slope)
+        size = 1.0
+        while size > CLOSE_ENOUGH:
+            ahead = at.copy()
+            ahead[moving] += size * step
+            if chances(ahead)[1] >= likely:
+                break
+            size /= 2
+        at[moving] += size * step
+        if np.abs(size * step).max(initial=0.0) < CLOSE_ENOUGH:
+            break
+    spread = np.zeros(num + 1)
+    if len(moving):
+        covariance = np.linalg.inv(_curvature(chances(at)[0], games, features_moving, weight))
+        if free.all():
+            from_mean = np.eye(len(moving))
+            from_mean[:num, :num] -= 1.0 / num
+            covariance = from_mean @ covariance @ from_mean.T
+        spread[moving] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    return at[:num], spread[:num]
+
+
+def _curvature(chance: np.ndarray, games: np.ndarray, features: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Second derivatives ``[K, K]`` of the negative log likelihood: the covariance of the features of each game."""
+    mean = np.einsum("po,pok->pk", chance, features)
+    apart = (features - mean[:, None]) * np.sqrt(chance * games[:, None])[:, :, None]
+    flat = apart.reshape(-1, features.shape[2])
+    curvature: np.ndarray = flat.T @ flat + np.diag(weight)
+    return curvature
