@@ -24,6 +24,7 @@ from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.choice import HelperChoice, choose
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows, twin_without
+from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
 from rookery.native.actor import attach_actor
@@ -228,7 +229,7 @@ def make_copies(
             "this run has learned from data and has no environment to be measured in: name one, as in rookery evaluate "
             "RUN --env CartPole-v1 or Trainer.load(RUN, env='CartPole-v1')"
         )
-    return make_env(
+    env = make_env(
         cfg.name,
         cfg.config,
         cfg.wrappers,
@@ -242,6 +243,7 @@ def make_copies(
         render=render,
         parameters=parameter_names(config),
     )
+    return TeamEnv(env, config.teams) if config.teams else env
 
 
 def _throwaway_copies(config: RunConfig, env: VectorEnv) -> VectorEnv:

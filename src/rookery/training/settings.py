@@ -153,6 +153,8 @@ class RunConfig(Settings):
     """Policies by name: settings of their own algorithm, and ``frozen``."""
     curriculum: Structural[dict[str, CourseConfig]] = field(default_factory=dict)
     """Lessons of environment parameters, by name (docs/how-to/curriculum.md)."""
+    teams: Structural[dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Agents that see, act and earn as one, by the name of their team, ``{blue: [a, b]}`` (docs/how-to/teams.md)."""
     policy_mapping: Structural[Any] = None
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -190,7 +192,7 @@ SHORTHANDS = {
 }
 """Keywords of `Trainer` that stand for a path."""
 
-SECTIONS = ("sampling", "curriculum", "evaluation", "checkpoint", "stop", "logging", "device", "threads")
+SECTIONS = ("sampling", "curriculum", "teams", "evaluation", "checkpoint", "stop", "logging", "device", "threads")
 """Settings and sections of settings that `Trainer` takes as keywords."""
 
 
