@@ -220,7 +220,13 @@ class DQN(Algorithm[DQNConfig]):
         return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise())
 
     def target(
-        self, reward: Tensor, discount: Tensor, after: Tensor, judge: Tensor, obs: TensorTree, rows: Tensor | None = None
+        self,
+        reward: Tensor,
+        discount: Tensor,
+        after: Tensor,
+        judge: Tensor,
+        obs: TensorTree,
+        rows: Tensor | None = None,
     ) -> Tensor:
         """What the estimate learns towards, of N decisions.
 

@@ -18,6 +18,7 @@ from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.critics import (
     CriticBatch,
     CriticConfig,
+    CriticSettings,
     StateAction,
     backup,
     behavior_of,
@@ -29,6 +30,7 @@ from rookery.algorithms.critics import (
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Rollout, TensorTree, Transitions
 from rookery.core.device import device_of
+from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
@@ -42,12 +44,11 @@ from rookery.models.heads import VALUE_GAIN
 from rookery.models.layers import linear
 from rookery.models.team_heads import TeamActors, TeamActs, own_relaxed, relaxed_action
 from rookery.policies.policy import Policy
-from rookery.replay.replay import Replay, ReplaySettings
-from rookery.signals.rewards import SignalsConfig
+from rookery.replay.replay import Replay
 
 
 @dataclass(frozen=True)
-class MADDPGConfig(AlgorithmConfig, ReplaySettings):
+class MADDPGConfig(AlgorithmConfig, CriticSettings):
     """Settings of MADDPG."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.maddpg:MADDPG"
@@ -68,8 +69,7 @@ class MADDPGConfig(AlgorithmConfig, ReplaySettings):
     """
     logit_coef: NonNegative = 1e-3
     """Weight of the mean square of the logits of choices, which keeps these from being certain too early."""
-    signals: SignalsConfig = field(default_factory=SignalsConfig)
-    """What rewards the policy beside the environment."""
+    critic: Structural[CriticConfig] = field(default_factory=lambda: CriticConfig(number=1))
 
     @property
     def head(self) -> TeamActors:
@@ -93,7 +93,7 @@ class ActorRows:
 
 
 @dataclass(frozen=True)
-class ActorOutputs:
+class MemberOutputs:
     """What the actors' loss takes.
 
     Attributes:
@@ -107,28 +107,36 @@ class ActorOutputs:
     logits: Tensor
 
 
-class TeamCritic(nn.Module):
-    """Values what all members see and do.
+class TeamCritics(nn.Module):
+    """Values what all members see and do, by several networks that share nothing.
 
     Args:
         policy: The policy whose actions are valued.
-        model: Settings of the network.
+        cfg: Settings of critics.
+        model: Settings of networks.
         generator: Draws the weights.
     """
 
-    def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
+    def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         action = policy.action_spec
         width = sum(action.sizes) + action.num_numbers
-        relaxed = action_spec(spaces.Box(-1.0, 1.0, (width,)))
-        self.trunk = build_critic_trunk(policy.critic_spec, relaxed, model, generator=generator)
-        self.linear = linear(int(self.trunk.num_features), 1, gain=VALUE_GAIN, generator=generator)  # type: ignore[arg-type]
+        relaxed, inside = action_spec(spaces.Box(-1.0, 1.0, (width,))), model.replace(layer_norm=cfg.norm == "layer")
+        self.outputs = cfg.quantiles or 1
+        trunks = [
+            build_critic_trunk(policy.critic_spec, relaxed, inside, generator=generator) for _ in range(cfg.number)
+        ]
+        self.trunks = nn.ModuleList(trunks)
+        widths = [int(trunk.num_features) for trunk in trunks]  # type: ignore[arg-type]
+        self.linear = nn.ModuleList(linear(w, self.outputs, gain=VALUE_GAIN, generator=generator) for w in widths)
         self.to(device_of(policy))
 
     def forward(self, batch: StateAction) -> Tensor:
-        """Values ``[1, N]``: there is one critic."""
-        value: Tensor = self.linear(self.trunk(batch.seen(True)))
-        return value.T
+        """Values ``[K, N]`` of K networks, or their quantiles ``[K, N, M]``."""
+        seen = batch.seen(True)
+        found = [last(trunk(seen)) for trunk, last in zip(self.trunks, self.linear, strict=True)]
+        values = torch.stack(found)
+        return values.squeeze(2) if self.outputs == 1 else values
 
 
 class TeamActor:
@@ -136,15 +144,15 @@ class TeamActor:
 
     Args:
         policy: The policy that acts.
-        critic: The critic, whose weights take no gradients here.
+        critics: The critics, whose weights take no gradients here.
     """
 
-    def __init__(self, policy: Policy, critic: TeamCritic) -> None:
+    def __init__(self, policy: Policy, critics: TeamCritics) -> None:
         self.policy = policy
-        self.critic = critic
+        self.critics = critics
         self._own = own_relaxed(policy.action_spec)
 
-    def __call__(self, rows: ActorRows) -> ActorOutputs:
+    def __call__(self, rows: ActorRows) -> MemberOutputs:
         """Replaces the action of each member in turn; gradients flow through it into that member's actor (eq. 6)."""
         acts = behavior_of(self.policy, rows.obs)
         assert isinstance(acts, TeamActs)
@@ -157,14 +165,15 @@ class TeamActor:
             replaced.append(mine)
         members = len(replaced)
         obs = {path: leaf.repeat(members, *[1] * (leaf.dim() - 1)) for path, leaf in rows.obs.items()}
-        q = self.critic(StateAction(obs, torch.cat(replaced))).view(members, -1)
-        return ActorOutputs(q, alive, acts.logits)
+        values = self.critics(StateAction(obs, torch.cat(replaced)))
+        q = values[0] if values.dim() == 2 else values.mean((0, 2))
+        return MemberOutputs(q.view(members, -1), alive, acts.logits)
 
 
-def actor_loss(outputs: ActorOutputs, rows: ActorRows, cfg: MADDPGConfig) -> tuple[Tensor, Metrics]:
+def actor_loss(outputs: MemberOutputs, rows: ActorRows, cfg: MADDPGConfig) -> tuple[Tensor, Metrics]:
     """The negated value of each member's own action, averaged over those that act, and the size of logits."""
     loss = -(outputs.q * outputs.alive).sum() / outputs.alive.sum().clamp(min=1.0)
-    metrics = {"actor_loss": loss.detach()}
+    metrics: Metrics = {"actor_loss": loss.detach()}
     if outputs.logits.shape[1]:
         allowed = outputs.logits > MASKED_LOGIT
         size = torch.where(allowed, outputs.logits, 0.0).square().sum() / allowed.sum().clamp(min=1)
@@ -177,7 +186,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
     """Learns a critic of a team and the actors of its members from replay: `learn` is the inner loop of Algorithm 1."""
 
     saved = (
-        "critic",
+        "critics",
         "critic_target",
         "critic_optimizer",
         "actor_target",
@@ -195,12 +204,18 @@ class MADDPG(Algorithm[MADDPGConfig]):
         self.replay = Replay(policy, cfg, streams, name)
         self.signals = add_signals(self, cfg.signals)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
-        self.critic = TeamCritic(policy, cfg.model, generator)
-        self.critic_target, self._critic_target_data = target_of(self.critic)
-        self.critic_optimizer = Adam(flatten([self.critic]), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        if cfg.critic.norm == "batch" or (cfg.critic.quantiles is not None and cfg.critic.drop >= cfg.critic.quantiles):
+            raise ConfigError(
+                f"policies.{name}.critic: norm = {cfg.critic.norm}, quantiles = {cfg.critic.quantiles}, drop = "
+                f"{cfg.critic.drop}: MADDPG has target critics, so norm is none or layer, and drops fewer quantiles "
+                "than there are"
+            )
+        self.critics = TeamCritics(policy, cfg.critic, cfg.model, generator)
+        self.critic_target, self._critic_target_data = target_of(self.critics)
+        self.critic_optimizer = Adam(flatten([self.critics]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.actor_target, self._actor_target_data = target_of(policy)
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.actor = TeamActor(policy, detached_view(self.critic))
+        self.actor = TeamActor(policy, detached_view(self.critics))
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
 
@@ -235,7 +250,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
     def learn_critic(self, rows: Transitions, cfg: MADDPGConfig) -> Metrics:
         """Makes a gradient step towards the value of what the target actors would do next."""
         batch = CriticBatch(rows.obs, self.judged(rows.action, rows.obs), self.target(rows), rows.weight)
-        metrics = gradient_step(self.critic, critic_loss, batch, self.critic_optimizer, cfg)
+        metrics = gradient_step(self.critics, critic_loss, batch, self.critic_optimizer, cfg)
         self.replay.update_priorities(rows.row, metrics.pop("priority"))
         return named("critic", metrics)
 
@@ -246,7 +261,7 @@ class MADDPG(Algorithm[MADDPGConfig]):
         assert isinstance(acts, TeamActs)
         following = acts.relaxed(None) * acting(self.policy.action_spec, rows.next_obs)
         q = self.critic_target(StateAction(rows.next_obs, following))
-        return backup(q, rows.reward, rows.discount, None, CriticConfig(number=1))
+        return backup(q, rows.reward, rows.discount, None, self.cfg.critic)
 
     def judged(self, action: Tensor, obs: TensorTree) -> Tensor:
         """Stored actions as the critic takes them: choices as one-hots, zeros of members that do not act."""

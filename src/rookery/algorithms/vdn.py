@@ -112,6 +112,7 @@ class VDN(DQN):
 
     cfg: VDNConfig
     net: MixedNetwork
+    target_net: MixedNetwork
 
     def __init__(self, policy: Policy, cfg: VDNConfig, streams: Streams, name: str) -> None:
         _check(cfg, name)
@@ -131,7 +132,13 @@ class VDN(DQN):
 
     @torch.no_grad()
     def target(
-        self, reward: Tensor, discount: Tensor, after: Tensor, judge: Tensor, obs: TensorTree, rows: Tensor | None = None
+        self,
+        reward: Tensor,
+        discount: Tensor,
+        after: Tensor,
+        judge: Tensor,
+        obs: TensorTree,
+        rows: Tensor | None = None,
     ) -> Tensor:
         """What the team's value learns towards: each member does what is best for it; see `DQN.target`."""
         seen = obs if rows is None else rows_of(obs, rows)

@@ -57,7 +57,7 @@ def _own(space: spaces.Space[Any]) -> spaces.Space[Any]:
 
 
 @dataclass(frozen=True)
-class Member:
+class TeamMember:
     """Where one member's part of a team's arrays is.
 
     Attributes:
@@ -85,7 +85,7 @@ def is_team(obs: ObsSpec, action: ActionSpec) -> bool:
     return list(acts.spaces) == member_keys(len(acts.spaces)) and all(key in own.spaces for key in acts.spaces)
 
 
-def members_of(obs: ObsSpec, action: ActionSpec) -> tuple[Member, ...]:
+def members_of(obs: ObsSpec, action: ActionSpec) -> tuple[TeamMember, ...]:
     """The members of a team, in their order.
 
     Args:
@@ -115,12 +115,12 @@ def members_of(obs: ObsSpec, action: ActionSpec) -> tuple[Member, ...]:
         columns = np.concatenate([np.arange(mine.start, mine.stop) for _, mine in action.parts[part : part + count]])
         ends = flag + sum(own.sizes)
         spec = ObsSpec(obs.space.spaces[key], tuple(leaves))
-        found.append(Member(key, spec, tuple(paths), own, slice(flag, ends), tuple(columns.tolist())))
+        found.append(TeamMember(key, spec, tuple(paths), own, slice(flag, ends), tuple(columns.tolist())))
         flag, part = ends, part + count
     return tuple(found)
 
 
-def alike(members: Sequence[Member]) -> list[list[int]]:
+def alike(members: Sequence[TeamMember]) -> list[list[int]]:
     """The numbers of members that observe and act alike, put together."""
     sorts: list[list[int]] = []
     for number, member in enumerate(members):

@@ -15,7 +15,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
 from rookery.core.spaces import MASK, Tree
-from rookery.core.teams import ALIVE, Member, members_of, team_specs
+from rookery.core.teams import ALIVE, TeamMember, members_of, team_specs
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 
 
@@ -36,7 +36,7 @@ class Team:
 
     name: str
     places: tuple[tuple[int, int], ...]
-    members: tuple[Member, ...]
+    members: tuple[TeamMember, ...]
     central: tuple[str, ...]
     earns: tuple[int, ...]
     opened: np.ndarray
@@ -333,7 +333,8 @@ class TeamEnv(VectorBase):
         was_cut = team.cut.any(1)
         rows.terminated[mine], rows.truncated[mine] = ends & ~was_cut, ends & was_cut
         team.forget(ends | lane_ends)
-        return (ends & was_cut).nonzero()[0]
+        lanes: np.ndarray = (ends & was_cut).nonzero()[0]
+        return lanes
 
     def _finals(
         self, slab: TeamSlab, team: Team, own: list[tuple[Rows, int, int]], lanes: np.ndarray

@@ -169,7 +169,8 @@ class TeamQHead(QHead):
         self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Actions as whoever explores takes them; see `Head.draw`."""
-        return self(features, mask).sample_logp(noise)
+        behavior: TeamGreedy = self(features, mask)
+        return behavior.sample_logp(noise)
 
     def values(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
         """Values ``[N, M, A]`` of all actions of M members; zeros where a member has no such action."""
@@ -340,7 +341,7 @@ class TeamActorHead(Head):
 
 
 def gumbel(even: Tensor) -> Tensor:
-    """Numbers of the Gumbel distribution, of uniform ones: the largest of logits with these on top is a draw by them."""
+    """Numbers of the Gumbel distribution, of uniform ones: which of logits with these on top is largest is a draw."""
     return -(-even.clamp(min=MIN_UNIFORM, max=1 - MIN_UNIFORM).log()).log()
 
 

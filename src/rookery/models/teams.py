@@ -17,7 +17,7 @@ from torch.nn import functional
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
-from rookery.core.teams import Member, alike, members_of
+from rookery.core.teams import TeamMember, alike, members_of
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.memory import Memory, build_memory
 from rookery.models.recall import CHOICES, NUMBERS, REWARD
@@ -47,8 +47,8 @@ def build_team_body(
     trunk = TeamTrunk(obs, action, cfg, share=share, generator=generator)
     if any(getattr(network, "remembers", False) for network in trunk.networks):
         raise ConfigError(
-            "model.module has a memory of its own (initial_memory), and the members of a team cannot stand on it: leave "
-            "initial_memory out and set model.memory.kind"
+            "model.module has a memory of its own (initial_memory), and the members of a team cannot stand on it: "
+            "leave initial_memory out and set model.memory.kind"
         )
     cells = [build_memory(cfg.memory, trunk.width, generator) for _ in trunk.networks]
     kept = [cell for cell in cells if cell is not None]
@@ -116,7 +116,7 @@ class TeamTrunk(nn.Module):
         return tree
 
 
-def _widened(member: Member, obs: ObsSpec) -> Member:
+def _widened(member: TeamMember, obs: ObsSpec) -> TeamMember:
     """A member that sees its own last action, and what the team earned, as far as the team's policy does."""
     leaves, paths = list(member.obs.leaves), list(member.paths)
     seen = {leaf.path: leaf for leaf in obs.leaves}
@@ -134,7 +134,7 @@ def _widened(member: Member, obs: ObsSpec) -> Member:
     return replace(member, obs=replace(member.obs, leaves=tuple(leaves)), paths=tuple(paths))
 
 
-def _previous_columns(member: Member, action: ActionSpec) -> dict[str, list[int]]:
+def _previous_columns(member: TeamMember, action: ActionSpec) -> dict[str, list[int]]:
     """Which columns of the team's last action are the member's own."""
     choices = len(action.sizes)
     return {
@@ -143,7 +143,7 @@ def _previous_columns(member: Member, action: ActionSpec) -> dict[str, list[int]
     }
 
 
-def _own_paths(paths: Sequence[str], member: Member) -> tuple[str, ...]:
+def _own_paths(paths: Sequence[str], member: TeamMember) -> tuple[str, ...]:
     """Paths in a team's observation as the member knows them, as far as it has them."""
     own = dict(zip(member.paths, (leaf.path for leaf in member.obs.leaves), strict=True))
     return tuple(own.get(path, path) for path in paths if path in own or path in own.values())
