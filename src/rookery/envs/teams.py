@@ -366,7 +366,7 @@ def _see(team: Team, out: Tree, waiting: np.ndarray, own: Sequence[Tree]) -> Non
     """Writes what a team sees, ``[N, ...]``.
 
     Args:
-        team: Whose.
+        team: The team that sees.
         out: Where to write.
         waiting: ``[N, members]`` who acts.
         own: What each member sees, ``[N, ...]`` by its own paths; empty where nobody sees it.
