@@ -18,7 +18,9 @@ from rookery.envs.samplers import Value
 
 
 class BatchedEnv(VectorBase, ABC):
-    """An exact `VectorEnv` of one kind with a choice of actions, without infos; a subclass adds the rules.
+    """An exact `VectorEnv` of one kind, without infos, whose agents all act in every step; a subclass adds the rules.
+
+    Where agents take turns or end one by one, see `batched_agents.BatchedAgents`.
 
     Attributes:
         saved: Names of the attributes that change, beside `episode`: arrays, which keep their place, and numbers.
@@ -30,7 +32,7 @@ class BatchedEnv(VectorBase, ABC):
         self,
         num_lanes: int,
         obs_space: spaces.Space[Any],
-        num_actions: int,
+        actions: int | spaces.Space[Any],
         name: str,
         agents: tuple[str, ...] = (AGENT,),
     ) -> None:
@@ -39,7 +41,7 @@ class BatchedEnv(VectorBase, ABC):
         Args:
             num_lanes: Number of copies.
             obs_space: Space of what each agent observes.
-            num_actions: Number of actions that each agent can choose from.
+            actions: Number of actions that each agent can choose from, or the space of their actions.
             name: Name of the environment in messages.
             agents: Agents of a copy; row ``lane * len(agents) + agent`` is theirs.
 
@@ -47,10 +49,10 @@ class BatchedEnv(VectorBase, ABC):
             ValueError: If `num_lanes` is no integer of at least 1.
         """
         check_least(type(self).__name__, 1, num_lanes=num_lanes)
-        action_space = spaces.Discrete(num_actions)
+        action_space = actions if isinstance(actions, spaces.Space) else spaces.Discrete(actions)
         kind = Kind(agents, obs_spec(obs_space, action_space), action_spec(action_space))
         super().__init__((kind,), num_lanes, name, exact=True)
-        self._num_actions = num_actions
+        self._num_actions = int(action_space.n) if isinstance(action_space, spaces.Discrete) else 0
         self._seeds: SeedPlan | None = None
         self._rows = Rows.allocate(kind, num_lanes)
         self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
@@ -148,9 +150,14 @@ class BatchedEnv(VectorBase, ABC):
 
         The slab holds what was observed last, and then what is observed first.
         """
-        rows, ended, agents = self._rows, self._step.ended, len(self.kinds[0].agents)
+        rows, agents = self._rows, len(self.kinds[0].agents)
+        np.logical_or(rows.terminated[::agents], rows.truncated[::agents], out=self._step.ended)
+        self._begin_after_end()
+
+    def _begin_after_end(self) -> None:
+        """Starts the next episodes in the lanes that `Step.ended` says, as `_begin_next`."""
+        rows, ended = self._rows, self._step.ended
         self._step.any_end = True
-        np.logical_or(rows.terminated[::agents], rows.truncated[::agents], out=ended)
         if True in rows.truncated.tobytes():
             rows.final_index = np.flatnonzero(rows.truncated > rows.terminated)
             rows.final_obs = {path: array[rows.final_index] for path, array in rows.obs.items()}
@@ -176,11 +183,15 @@ class BatchedEnv(VectorBase, ABC):
             row = int(np.flatnonzero((action < 0) | (action >= self._num_actions))[0])
             lane, agent = divmod(row, len(self.kinds[0].agents))
             raise EnvError(
-                f"{self.name}: lane {lane}, seed {self._seed(lane)}, episode {int(self.episode[lane])}, "
-                f"step {self._timestep(lane)}: action {action[row]} of {self.kinds[0].agents[agent]} is not from 0 to "
+                f"{self._where(lane)}: action {action[row]} of {self.kinds[0].agents[agent]} is not from 0 to "
                 f"{self._num_actions - 1}"
             )
         return action
+
+    def _where(self, lane: int) -> str:
+        """Returns the beginning of a message about a lane: its episode and step."""
+        episode, step = int(self.episode[lane]), self._timestep(lane)
+        return f"{self.name}: lane {lane}, seed {self._seed(lane)}, episode {episode}, step {step}"
 
 
 def check_least(owner: str, least: int, **settings: Any) -> None:

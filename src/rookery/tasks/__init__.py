@@ -1,0 +1,32 @@
+"""Bundled environments; the games of several agents can be named from here, as ``rookery.tasks:TicTacToe``.
+
+They are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "TicTacToe": "rookery.tasks.board_games",
+    "ConnectFour": "rookery.tasks.board_games",
+    "LineSoccer": "rookery.tasks.line_soccer",
+    "CarryTogether": "rookery.tasks.carry_together",
+    "Sacrifice": "rookery.tasks.sacrifice",
+    "MatrixGame": "rookery.tasks.matrix_game",
+}
+
+__all__ = [*_HOME]
+
+if TYPE_CHECKING:
+    from rookery.tasks.board_games import ConnectFour as ConnectFour
+    from rookery.tasks.board_games import TicTacToe as TicTacToe
+    from rookery.tasks.carry_together import CarryTogether as CarryTogether
+    from rookery.tasks.line_soccer import LineSoccer as LineSoccer
+    from rookery.tasks.matrix_game import MatrixGame as MatrixGame
+    from rookery.tasks.sacrifice import Sacrifice as Sacrifice
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

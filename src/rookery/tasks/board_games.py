@@ -1,0 +1,255 @@
+"""Board games of two who take turns, many boards at once: tic-tac-toe and connect four.
+
+Whoever is on turn sees the board from its own side, in two planes of 0 and 1: its own stones, then those of the other.
+The mask allows what the rules allow; anything else is refused. The winner gets 1, the loser -1, after a draw both 0,
+with the last move, which ends the game for both.
+
+Boards are kept as two numbers, one for each player, with a bit for each place. So a step of many boards is a few
+operations on integers, and who has won is a look into a table or four shifts.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.spaces import MASK
+from rookery.envs.batched import check_least
+from rookery.envs.batched_agents import BatchedAgents
+
+LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+"""The three places of each line of tic-tac-toe, numbered row by row."""
+
+LINE_MASKS = np.array([sum(1 << place for place in line) for line in LINES])
+"""Each of these lines as bits."""
+
+WINNING = ((np.arange(512)[:, None] & LINE_MASKS) == LINE_MASKS).any(axis=1)
+"""Whether so many stones, as bits, have a line of tic-tac-toe, ``[512]``."""
+
+ROWS, COLUMNS = 6, 7
+"""Size of the board of connect four."""
+
+DIRECTIONS = (1, ROWS, ROWS + 1, ROWS + 2)
+"""How many bits further the next place of a line is: up, down to the right, to the right, up to the right."""
+
+BITS = np.arange(COLUMNS) * (ROWS + 1) + np.arange(ROWS)[::-1, None]
+"""Bit of each place of connect four, the uppermost row first: for each column a bit more than it has places, so that
+no line goes on in the next column, ``[6, 7]``.
+"""
+
+
+class BoardGame(BatchedAgents):
+    """A game of two who take turns on a board; a subclass says where a stone goes and who has won.
+
+    Observations are ``board`` ``[2 * places]``, own stones and those of the other, row by row from the upper left, and
+    ``action_mask``. Row ``lane * 2 + player``; the first agent begins.
+
+    Attributes:
+        shape: Rows and columns of the board.
+        random_opening: Number of plies that are drawn at random before a game begins.
+    """
+
+    render_fps = 2
+    saved = (*BatchedAgents.saved, "_stones", "_plies")
+
+    def __init__(
+        self, num_lanes: int, name: str, agents: tuple[str, str], bits: np.ndarray, num_actions: int, opening: int
+    ) -> None:
+        """Makes boards.
+
+        Args:
+            num_lanes: Number of boards.
+            name: Name of the game in messages.
+            agents: The two players; the first begins.
+            bits: Number of the bit of each place, ``[rows, columns]``.
+            num_actions: Number of moves that there are on an empty board.
+            opening: Number of plies to draw at random; so few that nobody can have won.
+        """
+        self.shape, self.random_opening = bits.shape, opening
+        places = bits.size
+        space = spaces.Dict({"board": spaces.MultiBinary(2 * places), MASK: spaces.MultiBinary(num_actions)})
+        super().__init__(num_lanes, space, num_actions, f"{name}, batched", agents)
+        self._bits = bits.ravel()
+        self._stones = np.zeros((num_lanes, 2), dtype=np.int64)
+        self._plies = np.zeros(num_lanes, dtype=np.int64)
+        self._board = self._rows.obs["board"].reshape(num_lanes, 2, 2, places)
+        self._mask = self._rows.obs[MASK].reshape(num_lanes, 2, num_actions)
+
+    @abstractmethod
+    def bit_of(self, moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
+        """Returns the stone that each move sets, as a bit ``[...]``.
+
+        Args:
+            moves: Moves ``[...]`` that the rules allow.
+            taken: Stones of both players, as bits, ``[...]``.
+        """
+
+    @abstractmethod
+    def wins(self, stones: np.ndarray) -> np.ndarray:
+        """Returns whether stones ``[...]``, as bits, have a line, ``[...]`` bool."""
+
+    @abstractmethod
+    def allowed(self, taken: np.ndarray) -> np.ndarray:
+        """Returns which moves the rules allow, ``[..., moves]`` bool, where stones ``[...]`` are set."""
+
+    def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        lanes, mover = self._lanes, self._plies & 1
+        stone = self.bit_of(actions[lanes, mover], self._stones[:, 0] | self._stones[:, 1])
+        self._stones[lanes, mover] |= stone
+        self._plies += 1
+        won = self.wins(self._stones[lanes, mover])
+        self._reward[lanes, mover] = won
+        self._reward[lanes, 1 - mover] = -1.0 * won
+        return won | (self._plies == len(self._bits)), np.zeros_like(won)
+
+    def _start(self, lanes: np.ndarray) -> None:
+        self._stones[lanes], self._plies[lanes] = 0, self.random_opening
+        if not self.random_opening:
+            return
+        for lane in lanes.tolist():
+            rng = self._rng(lane)
+            for ply in range(self.random_opening):
+                taken = self._stones[lane, 0] | self._stones[lane, 1]
+                move = rng.choice(np.flatnonzero(self.allowed(taken)))
+                self._stones[lane, ply & 1] |= self.bit_of(move, taken)
+
+    def _on_turn(self) -> np.ndarray:
+        return np.arange(2) == (self._plies & 1)[:, None]
+
+    def _observe(self) -> None:
+        planes = (self._stones[:, :, None] >> self._bits) & 1
+        self._board[:, 0] = planes
+        self._board[:, 1] = planes[:, ::-1]
+        self._mask[...] = self.allowed(self._stones[:, 0] | self._stones[:, 1])[:, None]
+
+    def board(self, lane: int) -> np.ndarray:
+        """Returns the board of a lane, ``[rows, columns]``: -1 where nothing is, else the number of the player."""
+        planes = ((self._stones[lane, :, None] >> self._bits) & 1).reshape(2, *self.shape)
+        return np.where(planes[0] > 0, 0, np.where(planes[1] > 0, 1, -1))
+
+    def _line(self, lane: int) -> np.ndarray:
+        """Returns which places of a lane's board belong to a full line, ``[rows, columns]`` bool."""
+        found = np.zeros(len(self._bits), dtype=bool)
+        for stones in self._stones[lane].tolist():
+            if self.wins(np.int64(stones)):  # a stone is of a line if there is none without it
+                mine = np.array([bool(stones >> int(bit) & 1) for bit in self._bits])
+                without = np.array([bool(self.wins(np.int64(stones & ~(1 << int(bit))))) for bit in self._bits])
+                found |= mine & ~without
+        return found.reshape(self.shape)
+
+    def text(self, lane: int) -> str:
+        """Returns the board of a lane in letters, with the numbers of the moves, and who is on turn."""
+        agents = self.kinds[0].agents
+        letters = {-1: ".", 0: agents[0][0], 1: agents[1][0]}
+        rows = [" ".join(self._letter(lane, place, letters) for place in row) for row in self._places()]
+        foot = [" ".join(str(column) for column in range(self.shape[1]))] if self._by_column() else []
+        return "\n".join([*rows, *foot, f"{agents[int(self._plies[lane]) & 1]} is on turn"])
+
+    def _places(self) -> list[list[int]]:
+        rows, columns = self.shape
+        return [list(range(row * columns, (row + 1) * columns)) for row in range(rows)]
+
+    def _letter(self, lane: int, place: int, letters: dict[int, str]) -> str:
+        stone = int(self.board(lane).ravel()[place])
+        return letters[stone] if stone >= 0 or self._by_column() else str(place)
+
+    def _by_column(self) -> bool:
+        """Returns whether a move names a column, and not a place."""
+        return self.kinds[0].action.sizes[0] == self.shape[1]
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
+
+        agents, plies = self.kinds[0].agents, int(self._plies[lane])
+        over = bool(self._line(lane).any()) or plies == len(self._bits)
+        turn = None if over else plies & 1
+        return game_drawing.draw_stones(self.board(lane), self._line(lane), agents, turn, self._by_column(), plies)
+
+
+class TicTacToe(BoardGame):
+    """Tic-tac-toe: nine places, x begins, three of one's own in a line win. A move is the number of a place."""
+
+    def __init__(self, num_lanes: int, random_opening: int = 0) -> None:
+        """Makes boards.
+
+        Args:
+            num_lanes: Number of boards.
+            random_opening: Number of plies, 0 to 4, that are drawn at random before a game begins; with an odd number,
+                o is on turn first.
+
+        Raises:
+            ValueError: If `random_opening` is no integer from 0 to 4.
+        """
+        _check_opening("TicTacToe", random_opening, 4)
+        super().__init__(num_lanes, "TicTacToe", ("x", "o"), np.arange(9).reshape(3, 3), 9, int(random_opening))
+
+    def bit_of(self, moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
+        """Returns the stone that each move sets, as a bit."""
+        return np.left_shift(np.int64(1), moves)
+
+    def wins(self, stones: np.ndarray) -> np.ndarray:
+        """Returns whether stones have a line of three."""
+        return WINNING[stones]
+
+    def allowed(self, taken: np.ndarray) -> np.ndarray:
+        """Returns which places are free, ``[..., 9]`` bool."""
+        return np.asarray((np.asarray(taken)[..., None] >> np.arange(9)) & 1 == 0)
+
+
+class ConnectFour(BoardGame):
+    """Connect four: stones fall into seven columns of six places, red begins, four of one's own in a line win.
+
+    A move is the number of a column. The board that is observed has its uppermost row first.
+    """
+
+    def __init__(self, num_lanes: int, random_opening: int = 0) -> None:
+        """Makes boards.
+
+        Args:
+            num_lanes: Number of boards.
+            random_opening: Number of plies, 0 to 6, that are drawn at random before a game begins; with an odd number,
+                yellow is on turn first.
+
+        Raises:
+            ValueError: If `random_opening` is no integer from 0 to 6.
+        """
+        _check_opening("ConnectFour", random_opening, 6)
+        super().__init__(num_lanes, "ConnectFour", ("red", "yellow"), BITS, COLUMNS, int(random_opening))
+
+    def bit_of(self, moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
+        """Returns the stone that falls into each column, as a bit."""
+        return dropped(moves, taken)
+
+    def wins(self, stones: np.ndarray) -> np.ndarray:
+        """Returns whether stones have a line of four."""
+        return has_four(stones)
+
+    def allowed(self, taken: np.ndarray) -> np.ndarray:
+        """Returns which columns have room, ``[..., 7]`` bool."""
+        top = np.arange(COLUMNS) * (ROWS + 1) + ROWS - 1
+        return np.asarray((np.asarray(taken)[..., None] >> top) & 1 == 0)
+
+
+def dropped(moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """Returns the stones of connect four, as bits, that fall into columns ``[...]`` with room, onto those `taken`."""
+    lowest = np.left_shift(np.int64(1), moves * (ROWS + 1))
+    return (taken + lowest) & ~taken & (lowest * ((1 << ROWS + 1) - 1))  # what is carried out of full places
+
+
+def has_four(stones: np.ndarray) -> np.ndarray:
+    """Returns whether stones of connect four ``[...]``, as bits, have four in a line, ``[...]`` bool."""
+    won = np.zeros(np.shape(stones), dtype=bool)
+    for step in DIRECTIONS:
+        pairs = stones & (stones >> step)
+        won |= (pairs & (pairs >> 2 * step)) != 0
+    return won
+
+
+def _check_opening(owner: str, opening: int, most: int) -> None:
+    """Raises a ValueError unless an opening has from 0 to `most` plies."""
+    check_least(owner, 0, random_opening=opening)
+    if opening > most:
+        raise ValueError(f"{owner}: random_opening is {opening}, it must be from 0 to {most}: nobody may have won yet")

@@ -1,0 +1,189 @@
+"""Line soccer: two teams of discs and a ball between two goal lines, many pitches at once.
+
+Each player says in which direction, and how fast, it runs. A player that touches the ball kicks it away from itself.
+The ball slows down, comes back from the side lines, and from the goal lines beside the goals. A goal ends the episode:
+the team that scored gets 1, the other -1, as the reward of the group. Two against two, where `max_steps` cut the
+episode off, or so many strikers against so many goalies, who win if the strikers have not scored until then.
+
+All that a player sees and does is in the view of its own team, which plays from left to right: so one policy can play
+both. The pitch is 2 long and 1 wide, its middle is (0, 0).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.envs.batched import check_least
+from rookery.envs.batched_agents import BatchedAgents
+
+SPEED = 0.05
+"""Way of a player in a step, at most."""
+
+KICK, FRICTION = 0.09, 0.92
+"""Speed of the ball after a kick, and what is left of it after a step."""
+
+REACH = 0.08
+"""Distance from a player's middle at which it kicks the ball."""
+
+HALF = np.array([1.0, 0.5])
+"""Half of the pitch's length and width."""
+
+MOUTH = 0.22
+"""Half of the width of a goal."""
+
+PLACE, BALL, BALL_SPEED, TIME, OTHERS = slice(0, 2), slice(2, 4), slice(4, 6), 6, 7
+"""Entries of an observation: own place; way to the ball; its speed; the share of the time that is left; and from here
+on the ways to mates, and then to opponents, two each. Ways are divided by 2, the ball's speed by `KICK`.
+"""
+
+
+class LineSoccer(BatchedAgents):
+    """Many pitches, a row for each lane and player; groups are ``blue`` and ``red``.
+
+    Actions are ``[2]``, forward and to the left in the view of the own team, each from -1 to 1; what is longer than 1
+    in all is shortened to it.
+
+    Attributes:
+        teams: Number of players of blue and of red.
+    """
+
+    render_fps = 15
+    saved = (*BatchedAgents.saved, "_place", "_ball", "_speed")
+
+    def __init__(
+        self,
+        num_lanes: int,
+        players: int = 2,
+        strikers: int = 0,
+        goalies: int = 0,
+        max_steps: int = 200,
+        time_cost: float = 0.0,
+    ) -> None:
+        """Makes pitches.
+
+        Args:
+            num_lanes: Number of pitches.
+            players: Number of players of each team.
+            strikers: Number of players of blue, if there are goalies: who must score in time.
+            goalies: Number of players of red, if there are strikers: who win if time runs out.
+            max_steps: Number of steps that an episode may have.
+            time_cost: What an episode of so many steps costs each player, of its own.
+
+        Raises:
+            ValueError: If a setting is out of range, or only one of `strikers` and `goalies` is given.
+        """
+        check_least("LineSoccer", 1, players=players, max_steps=max_steps)
+        check_least("LineSoccer", 0, strikers=strikers, goalies=goalies)
+        if bool(strikers) != bool(goalies):
+            given, missing = ("strikers", "goalies") if strikers else ("goalies", "strikers")
+            raise ValueError(f"LineSoccer: {given} but no {missing}: one team is missing; say how many {missing}, too")
+        if not time_cost >= 0.0:
+            raise ValueError(f"LineSoccer: time_cost is {time_cost!r}, it must be at least 0")
+        self.teams = (int(strikers), int(goalies)) if strikers else (int(players), int(players))
+        self.max_steps, self.time_cost, self._holds = int(max_steps), float(time_cost), bool(strikers)
+        blue, red = (tuple(f"{team}_{k}" for k in range(n)) for team, n in zip(("blue", "red"), self.teams, strict=True))
+        num, largest = len(blue) + len(red), max(self.teams)
+        self._size = OTHERS + 2 * (2 * largest - 1)
+        super().__init__(
+            num_lanes,
+            spaces.Box(-1.0, 1.0, (self._size,)),
+            spaces.Box(-1.0, 1.0, (2,)),
+            f"LineSoccer {len(blue)} against {len(red)}, batched",
+            (*blue, *red),
+            {"blue": blue, "red": red},
+            group_rewards=True,
+        )
+        self._view = np.repeat([1.0, -1.0], self.teams)[:, None]  # red sees the pitch turned round
+        self._place, self._ball, self._speed = (np.zeros(shape) for shape in ((num_lanes, num, 2), *[(num_lanes, 2)] * 2))
+        self._seen = self._rows.obs["obs"].reshape(num_lanes, num, self._size)
+        # whom each player sees where in its observation: mates first, then opponents
+        team = np.repeat([0, 1], self.teams)
+        self._pairs = [
+            (player, other, OTHERS + 2 * slot)
+            for player in range(num)
+            for first, kind in ((0, team == team[player]), (largest - 1, team != team[player]))
+            for slot, other in enumerate((k for k in np.flatnonzero(kind) if k != player), first)
+        ]
+        self._who, self._whom, self._where_seen = (np.array(column) for column in zip(*self._pairs, strict=True))
+
+    def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        length = np.maximum(np.sqrt((actions * actions).sum(axis=2, keepdims=True)), 1.0)
+        self._place += actions / length * self._view * SPEED
+        np.clip(self._place, -HALF, HALF, out=self._place)
+
+        way = self._ball[:, None] - self._place
+        distance = np.sqrt((way * way).sum(axis=2))
+        touches = distance < REACH
+        if touches.any():
+            ahead = np.where(distance[..., None] > 1e-6, way / np.maximum(distance, 1e-6)[..., None], self._forward())
+            kicked = (ahead * touches[..., None]).sum(axis=1)
+            force = np.sqrt((kicked * kicked).sum(axis=1, keepdims=True))
+            kicked *= KICK / np.maximum(force, 1.0)  # two who kick against each other take force from each other
+            np.copyto(self._speed, kicked, where=touches.any(axis=1)[:, None])
+        self._ball += self._speed
+        self._speed *= FRICTION
+
+        outside = np.abs(self._ball) > HALF
+        goal = outside[:, 0] & (np.abs(self._ball[:, 1]) < MOUTH)
+        bounces = outside & ~goal[:, None]
+        if bounces.any():
+            np.copyto(self._ball, np.sign(self._ball) * 2 * HALF - self._ball, where=bounces)
+            np.copyto(self._speed, -self._speed, where=bounces)
+
+        over = self._steps >= self.max_steps
+        winner = np.where(goal, np.sign(self._ball[:, 0]), -1.0 * (over & self._holds))
+        self._group_reward[...] = winner[:, None] * self._view[:, 0]
+        if self.time_cost:
+            self._reward[...] = -self.time_cost / self.max_steps
+        return (goal | over, np.zeros_like(over)) if self._holds else (goal, over)
+
+    def _forward(self) -> np.ndarray:
+        """Returns the direction in which each player attacks, ``[players, 2]``."""
+        return self._view * (1.0, 0.0)
+
+    def _start(self, lanes: np.ndarray) -> None:
+        self._speed[lanes] = 0.0
+        for lane in lanes.tolist():
+            rng = self._rng(lane)
+            self._ball[lane] = 0.0, rng.uniform(-0.3, 0.3)
+            own = rng.uniform((-0.9, -0.4), (-0.2, 0.4), (self._place.shape[1], 2))
+            self._place[lane] = own * self._view  # each team in its own half
+
+    def _observe(self) -> None:
+        seen, view, place = self._seen, self._view, self._place
+        seen[:, :, PLACE] = place * view
+        seen[:, :, BALL] = (self._ball[:, None] - place) * view / 2
+        seen[:, :, BALL_SPEED] = np.clip(self._speed[:, None] * view / KICK, -1.0, 1.0)
+        seen[:, :, TIME] = (1.0 - self._steps / self.max_steps)[:, None]
+        ways = (place[:, self._whom] - place[:, self._who]) * view[self._who] / 2
+        seen[:, self._who, self._where_seen] = ways[..., 0]
+        seen[:, self._who, self._where_seen + 1] = ways[..., 1]
+
+    def text(self, lane: int) -> str:
+        """Returns the pitch of a lane in letters: B and R are players, o the ball, goals are open."""
+        width, height = 41, 11
+
+        def cell(place: np.ndarray) -> tuple[int, int]:
+            column, row = (place / HALF + 1.0) / 2 * (width - 1, height - 1)
+            return height - 1 - min(max(round(row), 0), height - 1), min(max(round(column), 0), width - 1)
+
+        cells = [[" "] * width for _ in range(height)]
+        for place, view in zip(self._place[lane], self._view[:, 0], strict=True):
+            row, column = cell(place)
+            cells[row][column] = "B" if view > 0 else "R"
+        row, column = cell(self._ball[lane])
+        cells[row][column] = "o"
+        middle = (height - 1) / 2
+        post = [" " if abs(k - middle) / middle * HALF[1] < MOUTH else "|" for k in range(height)]
+        lines = [f"{edge}{''.join(row)}{edge}" for edge, row in zip(post, cells, strict=True)]
+        side = "+" + "-" * width + "+"
+        return "\n".join([side, *lines, side])
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
+
+        players = [(float(x), float(y), view > 0) for (x, y), view in zip(self._place[lane], self._view[:, 0], strict=True)]
+        ball, steps = (float(self._ball[lane, 0]), float(self._ball[lane, 1])), self._timestep(lane)
+        return game_drawing.draw_pitch(players, ball, MOUTH, REACH, steps, self.max_steps)

@@ -1,0 +1,72 @@
+"""The two-step game of the QMIX paper (arXiv:1803.11485, section 5): what two agents must find out together.
+
+In the first step agent a alone decides which game is played in the second. In one of them the team gets 7 whatever
+both do, in the other 8 if both choose their second action, 1 if one does, else 0. So 8 is the best score. Values that
+are sums over agents cannot tell the second game: who learns them, plays for 7. Each agent gets half of what the team
+does, as its own reward.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.spaces import CENTRAL
+from rookery.envs.batched_agents import BatchedAgents
+
+PAYOFFS = np.array([[[7.0, 7.0], [7.0, 7.0]], [[0.0, 1.0], [1.0, 8.0]]])
+"""What the team gets in the second step, by game, action of a and action of b."""
+
+AGENTS = ("a", "b")
+
+
+class MatrixGame(BatchedAgents):
+    """Many two-step games, a row for each lane and agent.
+
+    An observation has ``own`` ``[5]``, one of three states and which of two agents one is, as flags; and, for critics
+    alone, ``central/state`` ``[3]``, the flags of the state.
+    """
+
+    render_fps = 2
+    saved = (*BatchedAgents.saved, "_state")
+
+    def __init__(self, num_lanes: int) -> None:
+        """Makes games; raises a ValueError if `num_lanes` is no integer of at least 1."""
+        central = spaces.Dict(state=spaces.MultiBinary(3))
+        space = spaces.Dict({"own": spaces.MultiBinary(5), CENTRAL: central})
+        super().__init__(num_lanes, space, 2, "MatrixGame, batched", AGENTS, {"team": AGENTS})
+        self._state = np.zeros(num_lanes, dtype=np.int64)
+        self._own = self._rows.obs["own"].reshape(num_lanes, 2, 5)
+        self._central = self._rows.obs[f"{CENTRAL}/state"].reshape(num_lanes, 2, 3)
+        self._flags = np.eye(3, dtype=np.uint8)
+
+    def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        first, second = actions.T
+        over = self._state > 0
+        paid = np.where(over, PAYOFFS[self._state - 1, first, second], 0.0)
+        self._reward[...] = paid[:, None] / 2
+        np.copyto(self._state, 1 + first, where=~over)
+        return over, np.zeros_like(over)
+
+    def _start(self, lanes: np.ndarray) -> None:
+        self._state[lanes] = 0
+
+    def _observe(self) -> None:
+        flags = self._flags[self._state][:, None]
+        self._central[...] = flags
+        self._own[:, :, :3] = flags
+        self._own[:, :, 3:] = np.eye(2, dtype=np.uint8)
+
+    def text(self, lane: int) -> str:
+        """Returns where a lane's game stands, in words."""
+        state = int(self._state[lane])
+        if not state:
+            return "step 1: a chooses the game, 0 or 1"
+        first, second = PAYOFFS[state - 1].astype(int).tolist()
+        return f"step 2, game {state - 1}: the team gets, by the actions of a and b,\n{first}\n{second}"
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
+
+        return game_drawing.draw_payoffs(PAYOFFS, int(self._state[lane]) - 1, self._timestep(lane))
