@@ -18,6 +18,7 @@ from rookery.algorithms.critics import CriticConfig
 from rookery.algorithms.ddpg import DDPGConfig
 from rookery.algorithms.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.imitation import ImitationConfig
+from rookery.algorithms.mappo import MAPPOConfig
 from rookery.algorithms.ppo import PPOConfig
 from rookery.algorithms.pqn import PQNConfig
 from rookery.algorithms.q_exploration import ExplorationConfig
@@ -72,6 +73,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("env", "env.", EnvConfig),
     ("sampling", "sampling.", SamplingConfig),
     ("algorithm: ppo", "algorithm.", PPOConfig),
+    ("algorithm: mappo", "algorithm.", MAPPOConfig),
     ("algorithm: a2c", "algorithm.", A2CConfig),
     ("algorithm: reinforce", "algorithm.", ReinforceConfig),
     ("algorithm: dqn", "algorithm.", DQNConfig),

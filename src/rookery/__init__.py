@@ -13,6 +13,8 @@ _HOME = {
     "Trainer": "rookery.training.trainer",
     "PPOConfig": "rookery.algorithms.ppo",
     "PPO": "rookery.algorithms.ppo",
+    "MAPPOConfig": "rookery.algorithms.mappo",
+    "MAPPO": "rookery.algorithms.mappo",
     "A2CConfig": "rookery.algorithms.a2c",
     "A2C": "rookery.algorithms.a2c",
     "ReinforceConfig": "rookery.algorithms.reinforce",
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
     from rookery.algorithms.ddpg import DDPGConfig as DDPGConfig
     from rookery.algorithms.dqn import DQN as DQN
     from rookery.algorithms.dqn import DQNConfig as DQNConfig
+    from rookery.algorithms.mappo import MAPPO as MAPPO
+    from rookery.algorithms.mappo import MAPPOConfig as MAPPOConfig
     from rookery.algorithms.ppo import PPO as PPO
     from rookery.algorithms.ppo import PPOConfig as PPOConfig
     from rookery.algorithms.pqn import PQN as PQN

@@ -14,7 +14,7 @@ from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.ops import following, gae, vtrace
 from rookery.core.spaces import MASK
-from rookery.models.build import ModelConfig, build_trunk
+from rookery.models.build import CustomMemory, ModelConfig, build_trunk
 from rookery.models.distributions import Distribution
 from rookery.models.heads import GivenActionHead, GivenValueHead, Outputs, ValueHead, distribution_for
 from rookery.models.recall import put_together, rows_of
@@ -36,6 +36,9 @@ and 1 keeps products of many ratios from growing, as in the paper.
 class ActorCritic(nn.Module):
     """Puts values beside the policy, on one trunk or on two; where the policy has a memory, both stand on that.
 
+    Where observations have parts for critics alone, values always stand on a trunk of their own, which sees these too
+    and remembers nothing: what a central critic sees is meant to be all there is to know.
+
     Takes observations as the trunk sees them, normalized and widened (once an update, not once a gradient step).
 
     Args:
@@ -49,9 +52,18 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.policy = policy
         self._remembers, self._recalls = policy.memory is not None, policy.recall is not None  # kept at hand
-        given = isinstance(policy.head, GivenActionHead)
-        shared = model.shared_trunk or self._remembers or given
-        self.critic_trunk = None if shared else build_trunk(policy.input_spec, model, generator=generator)
+        given, central = isinstance(policy.head, GivenActionHead), policy.has_central
+        if given and central:
+            raise ConfigError(
+                f"policy {policy.name!r}: model.gives = outputs: its model gives the values too, and cannot see what "
+                "the environment shows for critics alone (central): let it give features, or leave that out"
+            )
+        shared = given or (not central and (model.shared_trunk or self._remembers))
+        own = isinstance(policy.memory, CustomMemory)  # a module that remembers cannot stand for rows by themselves
+        alone = model.replace(module=None, module_config={}) if own and central else model
+        self.critic_trunk = None if shared else build_trunk(policy.critic_spec, alone, generator=generator)
+        self.remembers = self._remembers and self.critic_trunk is None
+        """Whether values stand on what the policy remembers."""
         self.value_head: ValueHead | GivenValueHead
         if given:
             if (found := policy.num_features - policy.action_spec.num_parameters) != columns:
@@ -81,8 +93,8 @@ class ActorCritic(nn.Module):
         return Outputs(distribution, self.value_head(seen))
 
     def value(self, obs: TensorTree) -> Tensor:
-        """Gives values ``[N, S]`` alone, of rows that stand for themselves; of a policy that remembers see `along`."""
-        if self._remembers:
+        """Gives values ``[N, S]`` alone, of rows that stand for themselves; on what a policy remembers see `along`."""
+        if self.remembers:
             raise RookeryError(f"policy {self.policy.name!r} remembers: its values are along sequences (`along`)")
         trunk = self.policy.trunk if self.critic_trunk is None else self.critic_trunk
         value: Tensor = self.value_head(trunk(obs))
@@ -99,7 +111,8 @@ class ActorCritic(nn.Module):
         assert self.policy.memory is not None
         with torch.no_grad():
             features, _ = self.policy.memory(self.policy.trunk(obs), memory, sequences)
-            return self.policy.head.linear(features), self.value_head(features)
+            seen = features if self.critic_trunk is None else self.critic_trunk(obs)
+            return self.policy.head.linear(features), self.value_head(seen)
 
     def structure(self) -> Structure:
         """Declares what `forward`, `value` and `along` compute."""
@@ -107,7 +120,7 @@ class ActorCritic(nn.Module):
         if self.critic_trunk is None:
             towers: tuple[Tower, ...] = (Tower(policy.trunk, (policy.head, self.value_head), policy.memory),)
         else:
-            towers = Tower(policy.trunk, (policy.head,)), Tower(self.critic_trunk, (self.value_head,))
+            towers = Tower(policy.trunk, (policy.head,), policy.memory), Tower(self.critic_trunk, (self.value_head,))
         return Structure(towers, model, _inputs, self._outputs)
 
     def _outputs(self, parts: list[Tensor], batch: Minibatch) -> Outputs:
@@ -148,7 +161,7 @@ def values_of(forward: Forward[ActorCritic], rollout: Rollout) -> RolloutValues:
     else:
         obs, last, final = policy.recall.unroll(rollout, policy.normalize)
         whole, last, final = put_together(obs), put_together(last), put_together(final)
-    if policy.memory is None:
+    if not forward.net.remembers:
         kernels = forward.kernels
         value_of = forward.net.value if kernels is None else kernels.last
         value, last_value = value_of(whole).view(*shape, -1), value_of(last)

@@ -19,6 +19,7 @@ from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, Structural
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.core.state import Stateful
+from rookery.envs.groups import WHO, paths_of_groups
 from rookery.models.build import ModelConfig
 from rookery.models.heads import DistributionHead, GivenHead, HeadSpec
 from rookery.native.forward import Forward
@@ -36,12 +37,20 @@ class AlgorithmConfig(Settings):
         algorithm: Import path of the class these settings steer, ``package.module:Class``.
         cheaper: By the name of a setting, what to do with it so that learning costs less a step, for ``rookery bench``.
         from_data: Whether all there is to learn from is in `replay` before anything is played.
+        sees_central: Whether the algorithm has a critic that sees what observations show to critics alone; else that is
+            not stored.
+        sees_group: Whether observations get what all members of a group see, for critics alone, and members that ended
+            before their group stay as rows that do not act (`envs/groups.py:GroupEnv`).
+        sees_moment: Whether they also get a number that members have in common at one moment.
         model: The networks.
     """
 
     algorithm: ClassVar[str]
     cheaper: ClassVar[Mapping[str, str]] = {}
     from_data: ClassVar[bool] = False
+    sees_central: ClassVar[bool] = True
+    sees_group: ClassVar[bool] = False
+    sees_moment: ClassVar[bool] = False
     model: Structural[ModelConfig]
 
     @property
@@ -58,7 +67,14 @@ class AlgorithmConfig(Settings):
             name: The policy's id.
             generator: Draws the first weights.
         """
-        return Policy(obs, action, self.model, name=name, generator=generator, head=self.head)
+        return Policy(self.stored(obs), action, self.model, name=name, generator=generator, head=self.head)
+
+    def stored(self, obs: ObsSpec) -> ObsSpec:
+        """Gives the part of the observations that is kept and learned from: without what only others have asked for."""
+        if not self.sees_central:
+            return obs.own
+        added = () if self.sees_group else paths_of_groups(obs)
+        return obs.without(*added, *WHO) if added else obs
 
 
 ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)

@@ -51,6 +51,7 @@ class BCConfig(AlgorithmConfig):
 
     algorithm: ClassVar[str] = "rookery.algorithms.bc:BC"
     from_data = True
+    sees_central = False
     train_every: ClassVar[int] = 1
     learning_starts: ClassVar[int] = 0
 

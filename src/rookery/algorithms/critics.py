@@ -290,7 +290,7 @@ class RememberingTrunk(nn.Module):
 
     def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
-        self.trunk, memory, width = build_body(policy.input_spec, policy.action_spec, model, generator=generator)
+        self.trunk, memory, width = build_body(policy.critic_spec, policy.action_spec, model, generator=generator)
         assert memory is not None
         self.memory = memory
         self.num_features = width
@@ -321,7 +321,7 @@ class Critic(nn.Module):
 
     def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
-        obs, action = policy.input_spec, policy.action_spec
+        obs, action = policy.critic_spec, policy.action_spec
         self.takes_action = action.kind == "box"
         inside = {"none": model, "layer": model.replace(layer_norm=True), "batch": model.replace(hidden=())}[cfg.norm]
         if policy.memory is not None:

@@ -53,6 +53,7 @@ class ReinforceConfig(AlgorithmConfig):
     """Settings of REINFORCE. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.reinforce:Reinforce"
+    sees_central = False
 
     lr: Scheduled[PositiveFloat] = 3e-3
     """Learning rate of Adam."""

@@ -9,7 +9,7 @@ leaf too, ``"action_mask"`` (True = allowed); it is never fed to a network as an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -101,9 +101,19 @@ class ObsSpec:
     @property
     def own(self) -> ObsSpec:
         """What policies see of it: everything but what is for critics alone."""
-        if not any(leaf.is_central for leaf in self.leaves):
+        return self.without(CENTRAL)
+
+    def without(self, *paths: str) -> ObsSpec:
+        """Gives the layout without the parts under these paths; this one if it has none of them."""
+        left_out = {leaf.path for leaf in self.leaves if any(f"{leaf.path}/".startswith(f"{path}/") for path in paths)}
+        if not left_out:
             return self
-        return ObsSpec(self.space, tuple(leaf for leaf in self.leaves if not leaf.is_central), self.dropped)
+        leaves = tuple(leaf for leaf in self.leaves if leaf.path not in left_out)
+        return ObsSpec(_pruned(self.space, "", paths), leaves, self.dropped)
+
+    def is_within(self, other: ObsSpec) -> bool:
+        """Whether observations of another layout are of this one, but for what they show to critics besides."""
+        return self == other or (self.own == other.own and {*map(repr, self.leaves)} <= {*map(repr, other.leaves)})
 
     def allocate(self, *leading: int) -> Tree:
         """Zeroed arrays for `leading` observations, ``[*leading, *leaf.shape]`` each; a mask starts as all allowed."""
@@ -236,6 +246,16 @@ class ObsSpec:
                 if not np.logical_or.reduceat(value, starts, axis=-1).all():
                     return f"{leaf.path}: no action is allowed (expected at least one)"
         return ""
+
+
+def _pruned(space: spaces.Space[Any], path: str, left_out: Collection[str]) -> spaces.Space[Any]:
+    """A space without the entries of its Dicts that stand under these paths."""
+    if not isinstance(space, spaces.Dict):
+        return space
+    inside = {key: f"{path}/{key}" if path else str(key) for key in space.spaces}
+    return spaces.Dict(
+        {key: _pruned(part, inside[key], left_out) for key, part in space.spaces.items() if inside[key] not in left_out}
+    )
 
 
 def _at(obs: Any, path: str) -> Any:

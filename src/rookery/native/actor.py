@@ -101,7 +101,7 @@ class NativeActor:
         self._head = DrawingHead(build, layout_of(head))
         self._weights = (*policy.parameters(), *head.buffers())
         self._log_std = getattr(head, "log_std", None)
-        self._leaves = policy.obs_spec.leaves
+        self._leaves = policy.own_spec.leaves
         self._masked = policy.obs_spec.has_mask
         self._shape, self._dtype = spec.shape, spec.dtype
         self._step = build.call["policy_step"]
@@ -195,7 +195,7 @@ class NativeActor:
         """A decision whose observations are widened by the past first."""
         assert self._recall is not None
         remembered = torch.from_numpy(memory)
-        raw = {path: torch.from_numpy(array) for path, array in obs.items()}
+        raw = {leaf.path: torch.from_numpy(obs[leaf.path]) for leaf in self._leaves}
         seen, stacks = self._recall.look(raw, remembered, self._normalize)
         inputs = [seen[path].contiguous() for path in self._trunk.paths]
         decide((ADDRESS * len(inputs))(*[leaf.data_ptr() for leaf in inputs]), noise, memory)

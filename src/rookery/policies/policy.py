@@ -55,8 +55,9 @@ class Policy(nn.Module):
         normalizer: Normalizes boxes that are no pictures of bytes, or None. Its statistics are part of `state_dict`.
         recall: Widens what the trunk sees by earlier observations, the last action and reward; None if it need not.
         input_spec: Layout of what the trunk sees.
-        critic_spec: Layout of what a critic may see: observations as they are normalized, those for critics alone
-            included.
+        own_spec: Layout of the observations without what is for critics alone: what it acts on.
+        has_central: Whether observations have such parts.
+        critic_spec: Layout of what a critic may see: the same as the trunk, and what is for critics alone.
         trunk: From that to features.
         memory: Makes features depend on what came before; None if they do not.
         num_features: Features that heads stand on.
@@ -86,16 +87,19 @@ class Policy(nn.Module):
         super().__init__()
         self.name = name
         self.obs_spec = obs
+        self.own_spec = obs.own
+        self.has_central = self.own_spec is not obs
         self._masked = obs.has_mask
         self.action_spec = action
         self.model = model
         pictures = [leaf.path for leaf in byte_pictures(obs, model.memory.frames)]
         normalizer = ObsNormalizer(obs, model.obs_clip, (*model.entities, *pictures))
         self.normalizer = normalizer if model.normalize_obs and normalizer.paths else None
-        self.critic_spec = obs if self.normalizer is None else self.normalizer.spec
-        seen = self.critic_spec.own
+        whole = obs if self.normalizer is None else self.normalizer.spec
+        seen = whole.own
         self.recall = build_recall(seen, action, model.memory, model.entities)
         self.input_spec = seen if self.recall is None else self.recall.spec
+        self.critic_spec = with_central(self.input_spec, whole)
         self.head_spec = DistributionHead() if head is None else head
         given = self.head_spec.given(action)
         if (model.gives == "outputs") != (given is not None):
@@ -251,7 +255,7 @@ class Policy(nn.Module):
 
         Args:
             obs: One observation or a batch of N: arrays in the structure of the space; of a PettingZoo agent the whole
-                dict, with ``observation`` and ``action_mask``.
+                dict, with ``observation`` and ``action_mask``. What is for critics alone may be missing.
             memory: What the last call remembered, ``[N, memory_size]``; None at the start of an episode, and for
                 policies that remember nothing.
             deterministic: Take the most probable action instead of drawing one. What is drawn is as if each call began
@@ -268,16 +272,16 @@ class Policy(nn.Module):
             SpaceError: If `obs` does not fit the policy's observation space.
             RookeryError: If `memory`, `reward` or `first` do not fit the policy.
         """
-        space = self.obs_spec.space
-        in_info = self.obs_spec.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
+        space = self.own_spec.space
+        in_info = self.own_spec.has_mask and not (isinstance(space, spaces.Dict) and MASK in space.spaces)
         if in_info and action_mask is None:
             raise SpaceError(f"policy {self.name!r}: its environment gives action masks in info; pass action_mask=...")
         try:
-            tree, is_batch = self.obs_spec.read(obs, action_mask)
+            tree, is_batch = self.own_spec.read(obs, action_mask)
         except SpaceError as error:
             raise SpaceError(f"policy {self.name!r}: {error}") from None
         num_rows = len(next(iter(tree.values())))
-        problem = self.obs_spec.check(tree, np.arange(num_rows))
+        problem = self.own_spec.check(tree, np.arange(num_rows))
         if problem:
             raise SpaceError(f"policy {self.name!r}: {problem}")
         noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng))
@@ -350,6 +354,15 @@ class Policy(nn.Module):
         with torch.no_grad():
             action, _ = self.act(rows, None if noise is None else noise.to(device), noise is None, memory)
         return action.cpu().numpy()
+
+
+def with_central(seen: ObsSpec, whole: ObsSpec) -> ObsSpec:
+    """Gives a layout of what a trunk sees with what `whole` has for critics alone beside it; `seen` if it has nothing."""
+    central = tuple(leaf for leaf in whole.leaves if leaf.is_central)
+    if not central:
+        return seen
+    mask = tuple(leaf for leaf in seen.leaves if leaf.kind == "mask")
+    return ObsSpec(whole.space, (*seen.leaves[: len(seen.leaves) - len(mask)], *central, *mask), whole.dropped)
 
 
 def _draw(noise: NoiseSpec, num_rows: int, rng: np.random.Generator | None) -> np.ndarray:

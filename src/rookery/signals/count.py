@@ -52,7 +52,7 @@ class Count(RewardSignal[CountConfig]):
     def __init__(self, policy: Policy, cfg: CountConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         generator, device = self.generator(streams), device_of(policy)
-        self.normalizer = ObsNormalizer(policy.obs_spec, 10.0, policy.model.entities).to(device)
+        self.normalizer = ObsNormalizer(policy.own_spec, 10.0, policy.model.entities).to(device)
         self.trunk: nn.Module = build_trunk(self.normalizer.spec, ModelConfig(hidden=()), generator=generator).to(
             device
         )

@@ -157,7 +157,7 @@ class GAIL(Demonstrated, LearnedSignal[GAILConfig]):
     def __init__(self, policy: Policy, cfg: GAILConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         generator, device = self.generator(streams), device_of(policy)
-        self.normalizer = ObsNormalizer(policy.obs_spec, CLIP, policy.model.entities).to(device)
+        self.normalizer = ObsNormalizer(policy.own_spec, CLIP, policy.model.entities).to(device)
         self.net = Discriminator(self.normalizer.spec, policy.action_spec, cfg, generator).to(device)
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=1e-8)
         self.demonstrations: Demonstrations | None = None

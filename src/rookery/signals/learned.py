@@ -105,5 +105,5 @@ def parts_of(number: int, parts: int, rng: np.random.Generator, share: float) ->
 
 
 def seen_by(policy: Policy) -> ObsSpec:
-    """Gives the layout of observations as `Policy.normalize` returns them."""
-    return policy.obs_spec if policy.normalizer is None else policy.normalizer.spec
+    """Gives the layout of observations as `Policy.normalize` returns them, without what is for critics alone."""
+    return policy.own_spec if policy.normalizer is None else policy.normalizer.spec.own

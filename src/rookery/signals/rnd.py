@@ -128,7 +128,7 @@ class RND(LearnedSignal[RNDConfig]):
     def __init__(self, policy: Policy, cfg: RNDConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         generator, device = self.generator(streams), device_of(policy)
-        self.normalizer = ObsNormalizer(policy.obs_spec, CLIP, policy.model.entities).to(device)
+        self.normalizer = ObsNormalizer(policy.own_spec, CLIP, policy.model.entities).to(device)
         layout = self.normalizer.spec, cfg.model, cfg.num_features, generator
         self.target = FeatureNet(*layout).to(device).requires_grad_(False)
         self.predictor = FeatureNet(*layout).to(device)

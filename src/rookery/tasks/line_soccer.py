@@ -82,7 +82,9 @@ class LineSoccer(BatchedAgents):
             raise ValueError(f"LineSoccer: time_cost is {time_cost!r}, it must be at least 0")
         self.teams = (int(strikers), int(goalies)) if strikers else (int(players), int(players))
         self.max_steps, self.time_cost, self._holds = int(max_steps), float(time_cost), bool(strikers)
-        blue, red = (tuple(f"{team}_{k}" for k in range(n)) for team, n in zip(("blue", "red"), self.teams, strict=True))
+        blue, red = (
+            tuple(f"{team}_{k}" for k in range(n)) for team, n in zip(("blue", "red"), self.teams, strict=True)
+        )
         num, largest = len(blue) + len(red), max(self.teams)
         self._size = OTHERS + 2 * (2 * largest - 1)
         super().__init__(
@@ -95,7 +97,9 @@ class LineSoccer(BatchedAgents):
             group_rewards=True,
         )
         self._view = np.repeat([1.0, -1.0], self.teams)[:, None]  # red sees the pitch turned round
-        self._place, self._ball, self._speed = (np.zeros(shape) for shape in ((num_lanes, num, 2), *[(num_lanes, 2)] * 2))
+        self._place, self._ball, self._speed = (
+            np.zeros(shape) for shape in ((num_lanes, num, 2), *[(num_lanes, 2)] * 2)
+        )
         self._seen = self._rows.obs["obs"].reshape(num_lanes, num, self._size)
         # whom each player sees where in its observation: mates first, then opponents
         team = np.repeat([0, 1], self.teams)
@@ -184,6 +188,8 @@ class LineSoccer(BatchedAgents):
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
 
-        players = [(float(x), float(y), view > 0) for (x, y), view in zip(self._place[lane], self._view[:, 0], strict=True)]
+        players = [
+            (float(x), float(y), view > 0) for (x, y), view in zip(self._place[lane], self._view[:, 0], strict=True)
+        ]
         ball, steps = (float(self._ball[lane, 0]), float(self._ball[lane, 1])), self._timestep(lane)
         return game_drawing.draw_pitch(players, ball, MOUTH, REACH, steps, self.max_steps)

@@ -87,7 +87,7 @@ def largest_numbers(
     with closing(env):
         for shown in islice(random_play(env, seeds, rng), -(-decisions // env.num_lanes)):
             for kind, rows in zip(env.kinds, shown.rows, strict=True):
-                found = largest.get(kind.obs, {})
+                found = largest.get(kind.obs.own, {})
                 for path, before in found.items():
                     found[path] = max(before, int(rows.obs[path][rows.waiting].max(initial=0)))
             if all(number >= NUM_CODES for found in largest.values() for number in found.values()):

@@ -23,6 +23,7 @@ from rookery.core.trust import texts_in
 from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.choice import HelperChoice, choose
+from rookery.envs.groups import GroupEnv
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows, twin_without
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
@@ -196,7 +197,7 @@ def prepare(
     mapping = PolicyMapping(second.config.policy_mapping, names)
     decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)
     if decisions and stand_in is None:
-        observed = {name: kinds.get(name, env.kinds[0]).obs for name in names}
+        observed = {name: kinds.get(name, env.kinds[0]).obs.own for name in names}
         decided, told = code_layers(second.config, observed, lambda: _throwaway_copies(second.config, env))
         layers += decided
         notes += told
@@ -243,7 +244,12 @@ def make_copies(
         render=render,
         parameters=parameter_names(config),
     )
-    return TeamEnv(env, config.teams) if config.teams else env
+    if config.teams:
+        env = TeamEnv(env, config.teams)
+    learning = [entry.algorithm for entry in config.policies.values()] or [config.algorithm]
+    if any(settings.sees_group for settings in learning):
+        return GroupEnv(env, moments=any(settings.sees_moment for settings in learning))
+    return env
 
 
 def _throwaway_copies(config: RunConfig, env: VectorEnv) -> VectorEnv:
@@ -446,5 +452,5 @@ def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisi
     rng = streams.generator(Role.WARMUP, policy.name)
     steps = -(-decisions // env.num_lanes)
     for other, tree in zip(env.kinds, random_rows(env, seeds, steps, rng), strict=True):
-        if other.obs == kind.obs and other.action == kind.action:
+        if policy.obs_spec.is_within(other.obs) and other.action == kind.action:
             policy.normalizer.update({path: torch.from_numpy(array) for path, array in tree.items()})

@@ -1,0 +1,142 @@
+"""MAPPO (Yu et al. 2022, arXiv:2103.01955): PPO whose critic sees the whole group, or the state of the game.
+
+What the critic sees stands under ``central`` in the observations: the environment's own, or what all members of a group
+see, which `envs/groups.py:GroupEnv` puts there. Policies act on what is theirs alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rookery.algorithms.ppo import PPO, PPOConfig, ppo_gradient, ppo_loss
+from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
+from rookery.core.errors import ConfigError
+from rookery.core.metrics import Metrics
+from rookery.core.optim import ClosedForm, OutputGradients
+from rookery.core.schedules import Linear
+from rookery.core.settings import PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.spaces import CENTRAL, ObsSpec
+from rookery.envs.groups import ACTED, MOMENT, WHO, paths_of_groups
+from rookery.models.heads import Outputs
+from rookery.native.ppo import ppo_kernel
+
+
+@dataclass(frozen=True)
+class MAPPOConfig(PPOConfig):
+    """Settings of MAPPO: those of PPO, some with the defaults of the paper, and what the critic sees."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.mappo:MAPPO"
+    sees_group = True
+
+    lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(7e-4, 1e-4))
+    """Learning rate of Adam; where no end in env steps is known it stays at its start."""
+    minibatch_size: PositiveInt = 2048
+    """Decisions in a gradient step, at most. Few large minibatches: the paper has one or two an update."""
+    normalize_advantage: bool | Literal["batch"] = "batch"
+    """Advantages get mean 0 and standard deviation 1: true = those of each minibatch, batch = those of the whole update
+    once, false = none.
+    """
+    huber_delta: PositiveFloat | None = 10.0
+    """Size of a value's error, in the unit of `normalize_values`, from which on the loss grows linearly; none = it is
+    the square everywhere.
+    """
+    critic_sees: Structural[Literal["auto", "state", "members", "both"]] = "auto"
+    """What critics see beside what the policy does: ``state`` = what the environment shows under ``central``,
+    ``members`` = what all members of the group see, ``both``; ``auto`` = the state if there is one, else the members.
+    """
+
+    def stored(self, obs: ObsSpec) -> ObsSpec:
+        """Gives the part of the observations that is kept and learned from.
+
+        Raises:
+            ConfigError: If the critic is to see a state, and the environment shows none.
+        """
+        added = paths_of_groups(obs)
+        state = [leaf for leaf in obs.without(*added, *WHO).leaves if leaf.is_central]
+        if self.critic_sees in ("state", "both") and not state:
+            raise ConfigError(
+                f"algorithm.critic_sees = {self.critic_sees!r}: the environment shows no state for critics, under the "
+                f"key {CENTRAL!r} of a Dict observation: let it (docs/how-to/central-critics.md), or set 'members'"
+            )
+        if self.critic_sees == "members":
+            return obs.without(*(leaf.path for leaf in state), f"{CENTRAL}/{MOMENT}")
+        if self.critic_sees == "both" or not state:
+            return obs.without(f"{CENTRAL}/{MOMENT}")
+        return obs.without(*added)
+
+
+def acting(batch: Minibatch) -> Tensor | None:
+    """Gives the numbers of the rows that acted, ``[n]``; None if all did. Others are of who has ended before the group:
+    values are learned there, because what comes after is credited to what was done before, and nothing else is.
+    """
+    acted = batch.obs.get(f"{CENTRAL}/{ACTED}")
+    if acted is None or bool(acted.all()):
+        return None
+    return acted.squeeze(1).nonzero().squeeze(1)
+
+
+def value_loss(value: Tensor, target: Tensor, delta: float | None) -> Tensor:
+    """Computes the mean error of values ``[N, S]``, summed over columns: the square, and beyond `delta` its tangent."""
+    if delta is None:
+        return functional.mse_loss(value, target) * value.shape[1]
+    return 2 * functional.huber_loss(value, target, delta=delta) * value.shape[1]
+
+
+def mappo_loss(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> tuple[Tensor, Metrics]:
+    """`ppo_loss` with a Huber loss of the values, and without the rows that did not act in all but the values."""
+    value, rows, seen = outputs.value, acting(batch), batch
+    distribution = outputs.distribution
+    if rows is not None:
+        names = ["action", "logp", "advantage", "value_target", "value", "importance"]
+        names += ["old", "kl_coef"] if isinstance(batch, PenaltyMinibatch) else []
+        parts: dict[str, Any] = {name: getattr(batch, name) for name in names}
+        parts = {name: part if part is None else part.index_select(0, rows) for name, part in parts.items()}
+        seen = replace(batch, **parts)
+        distribution = distribution.like(distribution.parameters.index_select(0, rows))
+    loss, metrics = ppo_loss(Outputs(distribution, seen.value), seen, cfg)  # values that are none of the networks'
+    if cfg.value_clip is not None:
+        value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
+    error = value_loss(value, batch.value_target, cfg.huber_delta)
+    metrics["value_loss"] = error.detach()
+    return loss + cfg.value_coef * error, metrics
+
+
+def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> OutputGradients | None:
+    """Gives the gradient of `mappo_loss` in closed form, as `ppo_gradient` does; None where some rows did not act."""
+    found = None if acting(batch) is not None else ppo_gradient(outputs, batch, cfg)
+    if found is None or cfg.huber_delta is None:
+        return found
+    gradients, metrics = found
+    steepest = 2 * cfg.value_coef * cfg.huber_delta / len(batch)
+    gradients[-1].clamp_(-steepest, steepest)
+    value = outputs.value
+    if cfg.value_clip is not None:
+        value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
+    metrics["value_loss"] = value_loss(value, batch.value_target, cfg.huber_delta)
+    return gradients, metrics
+
+
+def mappo_kernel(kernels: Any, batch: Minibatch, cfg: MAPPOConfig) -> Metrics | None:
+    """Writes the gradients in one call where the loss is that of PPO; None else."""
+    return ppo_kernel(kernels, batch, cfg) if cfg.huber_delta is None and acting(batch) is None else None
+
+
+class MAPPO(PPO):
+    """The algorithm: PPO on what the members of a group have played, each row with what the critic sees of all."""
+
+    loss = staticmethod(mappo_loss)
+    closed_form = ClosedForm(mappo_loss, mappo_gradient, mappo_kernel)
+
+    def targets(self, rollout: Rollout) -> Minibatch:
+        """Computes advantages and value targets as PPO does; advantages are normalized over the rows that acted."""
+        data = super().targets(rollout)
+        rows = acting(data)
+        if rows is None or self.cfg.normalize_advantage != "batch" or len(rows) < 2:
+            return data
+        deviation, mean = torch.std_mean(data.advantage.index_select(0, rows), correction=0)
+        return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=1e-4))

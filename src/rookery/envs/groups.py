@@ -1,0 +1,492 @@
+"""Groups: agents that win and lose together. What environments say of them, and groups as rows for who learns so.
+
+An environment names its groups by an attribute ``groups = {"blue": ["a", "b"]}`` (docs/how-to/groups.md). `GroupEnv`
+shows such an environment as algorithms with a critic of a whole group want it: an agent that ended while a mate lives
+on stays, as a row that does not act, until the group ends; and each row sees, for critics alone, what all members see.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import EnvError
+from rookery.core.spaces import CENTRAL, MASK, Leaf, ObsSpec, Tree, obs_spec
+from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
+
+MEMBERS = "members"
+"""Under ``central``: the observations of all members of a row's group, ``[G, ...]`` for each leaf; zeros of who is not
+there.
+"""
+
+ALIVE = "alive"
+"""Under ``central``: ``[G]`` flags, which members are there."""
+
+ME = "me"
+"""Under ``central``: which member the row is, from 0; where members are of several kinds, counted through all of them.
+"""
+
+ACTED = "acted"
+"""Under ``central``: one flag, 0 for an agent that has ended before its group, so that its action counts for nothing.
+"""
+
+MOMENT = "moment"
+"""Under ``central``, for algorithms that ask for it: a number that the rows of one group have in common at one moment.
+"""
+
+WHO = f"{CENTRAL}/{ME}", f"{CENTRAL}/{ACTED}"
+"""Paths that observations have wherever groups are shown."""
+
+GROUP_REWARD = "group_reward"
+"""Key of an agent's `info`: what its group got in the step, beside what the agent got."""
+
+
+def groups_of(env: VectorEnv) -> Mapping[str, tuple[str, ...]]:
+    """Agents of each group that an environment names; empty if it names none."""
+    return env.groups if isinstance(env, VectorBase) else {}
+
+
+def paths_of_groups(obs: ObsSpec) -> tuple[str, ...]:
+    """Paths of what `GroupEnv` has added to observations, but for `WHO`; empty if it has not."""
+    paths = {leaf.path for leaf in obs.leaves if leaf.is_central}
+    if not {*WHO} <= paths:
+        return ()
+    names = (MEMBERS, ALIVE, MOMENT)
+    kinds = [part for part in {path.split("/")[1] for path in paths} if part.isdecimal()]
+    return tuple(f"{CENTRAL}/{name}" for name in (*names, *kinds))
+
+
+def checked_groups(said: Any, agents: Sequence[str], name: str) -> dict[str, tuple[str, ...]]:
+    """Gives the groups that an environment names, as texts.
+
+    Args:
+        said: Its attribute `groups`.
+        agents: Names of the agents of one copy.
+        name: What runs, for messages.
+
+    Raises:
+        EnvError: If that is no dict of lists, names an agent twice or one that is not there, or a group is empty.
+    """
+    form = f"{name}: groups must be a dict from the name of a group to its agents in one copy, as "
+    form += "{'blue': ['blue_0', 'blue_1']}"
+    if not isinstance(said, Mapping):
+        raise EnvError(f"{form}; it is {said!r}")
+    groups: dict[str, tuple[str, ...]] = {}
+    owner: dict[str, str] = {}
+    for group, listed in said.items():
+        if isinstance(listed, str) or not isinstance(listed, Sequence | set | frozenset) or not len(listed):
+            raise EnvError(f"{form}; {group!r} has {listed!r}")
+        members = tuple(sorted(map(str, listed)) if isinstance(listed, set | frozenset) else map(str, listed))
+        for agent in members:
+            if agent not in agents:
+                known = ", ".join(agents) or "none"
+                raise EnvError(
+                    f"{name}: groups: {agent!r} of group {group!r} is none of the agents of a copy ({known}); agents "
+                    "that come later must be announced, in possible_agents, and a group is within one copy"
+                )
+            if agent in owner:
+                twice = f"twice in group {group!r}" if owner[agent] == group else f"in {owner[agent]!r} and {group!r}"
+                raise EnvError(f"{name}: groups: agent {agent!r} is {twice}; an agent is in one group at most")
+            owner[agent] = str(group)
+        groups[str(group)] = members
+    return groups
+
+
+class _Sight:
+    """What rows of one kind see of the members that are of another kind, or of their own.
+
+    Attributes:
+        kind: Number of the members' kind.
+        rows: ``[R, G]`` the members' rows in it; 0 where a group has fewer.
+        there: ``[R, G]`` bool, whether the group has such a member.
+        prefix: What paths of its leaves begin with.
+        leaves: The members' own leaves, which they see themselves.
+    """
+
+    def __init__(self, kind: int, columns: np.ndarray, num_lanes: int, width: int, prefix: str, obs: ObsSpec) -> None:
+        self.kind, self.prefix = kind, prefix
+        lanes = np.arange(num_lanes)[:, None, None] * width
+        self.rows = (lanes + np.maximum(columns, 0)).reshape(-1, columns.shape[1])
+        self.there = np.tile(columns >= 0, (num_lanes, 1))
+        self.leaves = [leaf for leaf in obs.leaves if leaf.kind != "mask" and not leaf.is_central]
+
+    @property
+    def spaces(self) -> dict[str, spaces.Space[Any]]:
+        """Spaces of what is seen, by the part of their path behind the prefix."""
+        size = self.rows.shape[1]
+        members = OrderedDict((leaf.path, _stacked(leaf, size)) for leaf in self.leaves)
+        return {MEMBERS: spaces.Dict(members), ALIVE: spaces.MultiBinary(size)}
+
+
+class GroupEnv(VectorBase):
+    """A `VectorEnv` that shows the agents of another as members of groups; row numbers stay.
+
+    An agent that ended while its group lives stays as a row: it waits whenever a mate does, sees zeros (and may do
+    anything, by its mask), its action is left out, and ``central/acted`` is 0. A group ends when none of its members is
+    left, or the lane's episode ends: then all who took part are truncated if one of those who went last was cut off
+    with a future, and terminated otherwise. One who is cut off alone counts as gone until then. An agent that comes
+    back goes on where its row stands.
+
+    Observations get, for critics alone, ``central/members/<leaf>``, ``central/alive``, ``central/me`` and
+    ``central/acted``. Where a group has members of several kinds there is a set of the first two for each,
+    ``central/<number of the kind>/members/<leaf>``. Of a mate that is not on turn they hold what it saw last.
+
+    Where no groups are named, all agents of a lane are one; an agent in none of those that are named has one of its
+    own.
+    """
+
+    def __init__(self, env: VectorEnv, moments: bool = False) -> None:
+        """Wraps an environment.
+
+        Args:
+            env: The environment; closed with this one.
+            moments: Whether observations get ``central/moment``.
+
+        Raises:
+            EnvError: If its observations hold something else under the names that are needed here.
+        """
+        self.env = env
+        lanes = env.num_lanes
+        agents = [agent for kind in env.kinds for agent in kind.agents]
+        self._kind_of = np.repeat(np.arange(len(env.kinds)), [len(kind.agents) for kind in env.kinds])
+        self._column_of = np.concatenate([np.arange(len(kind.agents)) for kind in env.kinds])
+        named = groups_of(env)
+        members = [[agents.index(agent) for agent in group] for group in named.values()] or [list(range(len(agents)))]
+        members += [[agent] for agent in range(len(agents)) if not any(agent in group for group in members)]
+        self._members = members
+        self._group_of = np.zeros(len(agents), dtype=np.int64)
+        for number, group in enumerate(members):
+            self._group_of[group] = number
+        self._by_group = np.concatenate([np.array(group) for group in members])
+        self._starts = np.cumsum([0, *(len(group) for group in members[:-1])])
+        self._moments = moments
+        self._sights: list[list[_Sight]] = []
+        self._mine: list[np.ndarray] = []  # for each kind, which member each row is
+        kinds = tuple(self._member_kind(number, kind) for number, kind in enumerate(env.kinds))
+        super().__init__(kinds, lanes, env.name, env.exact)
+        self.groups = named
+        if isinstance(env, VectorBase):
+            self.render_fps, self.parameters, self.last_pictures = env.render_fps, env.parameters, env.last_pictures
+        alone = f"{self.name} names no groups, so all {len(agents)} agents of a copy are one"
+        self.notes = env.notes if named or len(agents) == 1 else (*env.notes, alone)
+        self._rows = tuple(Rows.allocate(kind, lanes) for kind in kinds)
+        self._step = Step(self._rows, np.zeros(lanes, dtype=bool))
+        self._living = [np.zeros(len(rows.reward), dtype=bool) for rows in self._rows]
+        self._fallen = [np.zeros(len(rows.reward), dtype=bool) for rows in self._rows]
+        self._given: list[np.ndarray | None] = [None] * len(kinds)  # which of the waiting rows have an action to give
+        self._clock = 0
+        self._mirror()
+
+    def _member_kind(self, number: int, kind: Kind) -> Kind:
+        """Gives a kind with what its rows see of their groups."""
+        mine = np.flatnonzero(self._kind_of == number)
+        groups = sorted({int(self._group_of[agent]) for agent in mine})
+        seen = sorted({int(self._kind_of[member]) for group in groups for member in self._members[group]})
+        sights, me, first = [], np.zeros(len(mine), dtype=np.int64), 0
+        for other in seen:
+            of_kind = {group: [a for a in self._members[group] if self._kind_of[a] == other] for group in groups}
+            size = max(len(members) for members in of_kind.values())
+            columns = np.full((len(mine), size), -1, dtype=np.int64)
+            for column, agent in enumerate(mine):
+                members = of_kind[int(self._group_of[agent])]
+                columns[column, : len(members)] = self._column_of[members]
+                if other == number:
+                    me[column] = first + members.index(int(agent))
+            prefix = CENTRAL if seen == [number] else f"{CENTRAL}/{other}"
+            inner = self.env.kinds[other]
+            sights.append(_Sight(other, columns, self.env.num_lanes, len(inner.agents), prefix, inner.obs))
+            first += size
+        self._sights.append(sights)
+        self._mine.append(np.tile(me, self.env.num_lanes))
+        central: dict[str, Any] = {}
+        for sight in sights:
+            if sight.prefix == CENTRAL:
+                central |= sight.spaces
+            else:
+                central[str(sight.kind)] = spaces.Dict(OrderedDict(sight.spaces))
+        central |= {ME: spaces.Discrete(first), ACTED: spaces.MultiBinary(1)}
+        if self._moments:
+            central[MOMENT] = spaces.Discrete(2**62)
+        space = _with_central(kind.obs, central, self.env.name)
+        lifted = isinstance(kind.obs.space, spaces.Dict) and MASK in kind.obs.space.spaces
+        obs = obs_spec(space, kind.action.space, info_mask=kind.obs.has_mask and not lifted)
+        return Kind(kind.agents, obs, kind.action)
+
+    # -- playing -----------------------------------------------------------------------------------
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane; see `VectorEnv.reset`."""
+        return self._begin(self.env.reset(seeds))
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once, with an action for every row that waits here; see `VectorEnv.step`."""
+        given = []
+        for number, (action, acts) in enumerate(zip(actions, self._given, strict=True)):
+            if acts is not None and len(action) != len(acts):
+                agents = ", ".join(self.kinds[number].agents)
+                raise EnvError(f"{self.name}: {len(action)} actions for {len(acts)} waiting agents of kind {agents}")
+            given.append(action if acts is None else action[acts])
+        shown = self.env.step(given)
+        self._clock += 1
+        return self._show(shown)
+
+    def replan(self, seeds: SeedPlan) -> None:
+        """Takes seeds and parameters of later episodes from another plan."""
+        if isinstance(self.env, VectorBase):
+            self.env.replan(seeds)
+
+    def restart(self, seeds: SeedPlan) -> Step:
+        """Begins the next episode in every lane; see `VectorBase.restart`."""
+        assert isinstance(self.env, VectorBase), "only such environments are asked for it"
+        return self._begin(self.env.restart(seeds))
+
+    def _begin(self, shown: Step) -> Step:
+        """Shows the first step of every lane's episode."""
+        for flags in (*self._living, *self._fallen):
+            flags.fill(False)
+        return self._show(shown, new=True)
+
+    def _show(self, shown: Step, new: bool = False) -> Step:
+        """Writes the rows of groups from those of agents.
+
+        Args:
+            shown: What the environment shows.
+            new: Whether nothing has come before it whose ends would count.
+        """
+        if [kind.agents for kind in self.env.kinds] != [kind.agents for kind in self.kinds]:
+            known = {agent for kind in self.kinds for agent in kind.agents}
+            late = [agent for kind in self.env.kinds for agent in kind.agents if agent not in known]
+            raise EnvError(
+                f"{self.name}: agent {late[0]!r} appeared, whom nobody had announced; for algorithms that see groups "
+                "the environment must name all agents that it can have, in possible_agents"
+            )
+        step = self._step
+        if step.any_end:
+            for rows, kind in zip(self._rows, self.kinds, strict=True):
+                rows.terminated.fill(False)
+                rows.truncated.fill(False)
+                if len(rows.final_index):
+                    rows.final_index, rows.final_obs, rows.final_stale = NOBODY, kind.obs.allocate(0), 0
+        if shown.any_end and not new:
+            self._end(shown)
+        self._observe(shown)
+        step.ended, step.lost, step.any_end, step.any_rest = shown.ended, shown.lost, shown.any_end, shown.any_rest
+        self._mirror()
+        return step
+
+    def _end(self, shown: Step) -> None:
+        """Finds out who has gone and whose group has ended, and writes the latter down."""
+        terminated = self._wide([rows.terminated for rows in shown.rows])
+        truncated = self._wide([rows.truncated for rows in shown.rows])
+        over = shown.ended if shown.lost is None else shown.ended | shown.lost
+        gone = terminated | truncated
+        if not gone.any() and not over.any():
+            return
+        living, fallen = self._wide(self._living), self._wide(self._fallen)
+        part = living | fallen | gone
+        living &= ~gone & ~over[:, None]
+        lives = self._any_of_group(living)
+        ending = part & ~lives
+        cut = ending & self._any_of_group(truncated & ~terminated)
+        stays = part & ~living & lives
+        for number, rows in enumerate(self._rows):
+            of_kind = self._kind_of == number
+            rows.terminated[:] = (ending & ~cut)[:, of_kind].ravel()
+            rows.truncated[:] = cut[:, of_kind].ravel()
+            self._living[number] = living[:, of_kind].ravel()
+            now = stays[:, of_kind].ravel()
+            fresh = np.flatnonzero(now & ~self._fallen[number])
+            for leaf in self.env.kinds[number].obs.leaves:
+                rows.obs[leaf.path][fresh] = leaf.kind == "mask"
+            self._fallen[number] = now
+        if cut.any():
+            for number, rows in enumerate(self._rows):
+                self._keep_finals(number, rows, shown.rows)
+
+    def _keep_finals(self, number: int, rows: Rows, inner: Sequence[Rows]) -> None:
+        """Writes what the rows of a kind that are cut off saw last, and their groups; zeros where they had gone."""
+        which = np.flatnonzero(rows.truncated)
+        rows.final_index, rows.final_obs = which, self.kinds[number].obs.allocate(len(which))
+        rows.final_stale = inner[number].final_stale
+        own, here = inner[number], np.zeros(len(which), dtype=bool)
+        if len(own.final_index):
+            found = np.minimum(np.searchsorted(own.final_index, which), len(own.final_index) - 1)
+            here = own.final_index[found] == which
+            for leaf in self.env.kinds[number].obs.leaves:
+                rows.final_obs[leaf.path][here] = own.final_obs[leaf.path][found[here]]
+        for sight in self._sights[number]:
+            others, wanted = inner[sight.kind], sight.rows[which]
+            alive = np.zeros(wanted.shape, dtype=bool)
+            if len(others.final_index):
+                at = np.minimum(np.searchsorted(others.final_index, wanted), len(others.final_index) - 1)
+                alive = sight.there[which] & (others.final_index[at] == wanted)
+                for leaf in sight.leaves:
+                    target = rows.final_obs[f"{sight.prefix}/{MEMBERS}/{leaf.path}"]
+                    target[alive] = others.final_obs[leaf.path][at[alive]]
+            rows.final_obs[f"{sight.prefix}/{ALIVE}"][:] = alive
+        rows.final_obs[f"{CENTRAL}/{ME}"][:] = self._mine[number][which]
+        rows.final_obs[f"{CENTRAL}/{ACTED}"][:, 0] = here
+        if self._moments:
+            rows.final_obs[f"{CENTRAL}/{MOMENT}"][:] = self._moment(number)[which]
+
+    def _observe(self, shown: Step) -> None:
+        """Writes what is observed now, by whom, and who waits."""
+        for number, (rows, inner) in enumerate(zip(self._rows, shown.rows, strict=True)):
+            rows.reward, rows.group_reward = inner.reward, inner.group_reward
+            rows.resting[:] = inner.resting
+            seen = inner.waiting | inner.resting if shown.any_rest else inner.waiting
+            if False not in seen.tobytes():
+                for path, array in inner.obs.items():
+                    rows.obs[path][...] = array
+                self._living[number].fill(True)
+                self._fallen[number].fill(False)
+            else:
+                which = np.flatnonzero(seen)
+                for path, array in inner.obs.items():
+                    rows.obs[path][which] = array[which]
+                self._living[number][which] = True
+                self._fallen[number][which] = False
+        if any(True in fallen.tobytes() for fallen in self._fallen):
+            waits = self._any_of_group(self._wide([inner.waiting for inner in shown.rows]))
+            for number, (rows, inner) in enumerate(zip(self._rows, shown.rows, strict=True)):
+                stay = self._fallen[number] & waits[:, self._kind_of == number].ravel()
+                np.logical_or(inner.waiting, stay, out=rows.waiting)
+                self._given[number] = inner.waiting[rows.waiting] if stay.any() else None
+        else:
+            for number, (rows, inner) in enumerate(zip(self._rows, shown.rows, strict=True)):
+                rows.waiting[:], self._given[number] = inner.waiting, None
+        for number, rows in enumerate(self._rows):
+            self._see_members(number, rows.obs)
+
+    def _see_members(self, number: int, obs: Tree) -> None:
+        """Writes what rows of a kind see of their groups."""
+        for sight in self._sights[number]:
+            alive = obs[f"{sight.prefix}/{ALIVE}"]
+            np.logical_and(self._living[sight.kind][sight.rows], sight.there, out=alive, casting="unsafe")
+            gone = None if b"\0" not in alive.tobytes() else alive == 0
+            for leaf in sight.leaves:
+                target = obs[f"{sight.prefix}/{MEMBERS}/{leaf.path}"]
+                np.take(self._rows[sight.kind].obs[leaf.path], sight.rows, axis=0, out=target)
+                if gone is not None:
+                    target[gone] = 0
+        obs[f"{CENTRAL}/{ME}"][:] = self._mine[number]
+        np.logical_not(self._fallen[number], out=obs[f"{CENTRAL}/{ACTED}"][:, 0], casting="unsafe")
+        if self._moments:
+            obs[f"{CENTRAL}/{MOMENT}"][:] = self._moment(number)
+
+    def _moment(self, number: int) -> np.ndarray:
+        """``[R]`` for the rows of a kind: a number of this moment and their group."""
+        lanes = np.arange(self.num_lanes)[:, None] + self._clock * self.num_lanes
+        return np.ravel(lanes * len(self._members) + self._group_of[self._kind_of == number])
+
+    def _wide(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Flags of the rows of each kind as ``[lanes, agents]``, agents of all kinds."""
+        return np.concatenate([flags.reshape(self.num_lanes, -1) for flags in rows], axis=1)
+
+    def _any_of_group(self, flags: np.ndarray) -> np.ndarray:
+        """``[lanes, agents]`` whether a flag ``[lanes, agents]`` is set for a member of the agent's group."""
+        found = np.logical_or.reduceat(flags[:, self._by_group], self._starts, axis=1)
+        return np.asarray(found[:, self._group_of])
+
+    # -- state -------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the environment is, and who has gone of which group."""
+        return {
+            "env": self.env.state_dict(),
+            "seen": [{path: rows.obs[path].copy() for path in inner.obs.allocate(0)}
+                     for rows, inner in zip(self._rows, self.env.kinds, strict=True)],
+            "living": [flags.copy() for flags in self._living],
+            "fallen": [flags.copy() for flags in self._fallen],
+            "clock": self._clock,
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
+        shapes = [{path: array.shape for path, array in tree.items()} for tree in state.get("seen", ())]
+        mine = [{path: rows.obs[path].shape for path in inner.obs.allocate(0)}
+                for rows, inner in zip(self._rows, self.env.kinds, strict=True)]  # fmt: skip
+        if "env" not in state or shapes != mine:
+            raise EnvError(f"{self.name}: the saved state is of another environment, or of one without groups")
+        shown, lost = self.env.load_state_dict(state["env"], seeds)
+        self._clock = state["clock"]
+        for number, (rows, kind) in enumerate(zip(self._rows, self.kinds, strict=True)):
+            for path, array in state["seen"][number].items():
+                rows.obs[path][...] = array
+            going_on = np.repeat(~lost, len(kind.agents))
+            self._living[number] = state["living"][number] & going_on
+            self._fallen[number] = state["fallen"][number] & going_on
+        return self._show(shown, new=True), lost
+
+    # -- what passes through -----------------------------------------------------------------------
+
+    def _mirror(self) -> None:
+        """Takes over what the environment says of itself."""
+        self.episode, self.exact = self.env.episode, self.env.exact
+        self.infos, self.counters = self.env.infos, self.env.counters
+
+    @property
+    def keep_infos(self) -> KeepInfos:
+        """Of which lanes to keep `infos`."""
+        return self.env.keep_infos
+
+    @keep_infos.setter
+    def keep_infos(self, keep: KeepInfos) -> None:
+        """Tells the environment."""
+        self.env.keep_infos = keep
+
+    @property
+    def keep_last_pictures(self) -> bool:
+        """Whether to keep `last_pictures`."""
+        return isinstance(self.env, VectorBase) and self.env.keep_last_pictures
+
+    @keep_last_pictures.setter
+    def keep_last_pictures(self, keep: bool) -> None:
+        """Tells the environment."""
+        if isinstance(self.env, VectorBase):
+            self.env.keep_last_pictures = keep
+
+    def render(self, lane: int) -> np.ndarray | None:
+        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
+        return self.env.render(lane)
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self.env.close()
+
+
+NOBODY = np.zeros(0, dtype=np.int64)
+
+
+def _stacked(leaf: Leaf, size: int) -> spaces.Space[Any]:
+    """Space of a leaf of so many members, as it is stored."""
+    shape = (size, *leaf.shape)
+    if leaf.kind in ("discrete", "multi_discrete"):
+        return spaces.MultiDiscrete(np.tile(np.reshape(leaf.sizes, leaf.shape), (size, *[1] * len(leaf.shape))))
+    if leaf.kind == "multi_binary":
+        return spaces.MultiBinary(shape)
+    if leaf.dtype == np.uint8:
+        return spaces.Box(0, int(leaf.scale), shape, np.uint8)
+    return spaces.Box(-np.inf, np.inf, shape, np.float32)
+
+
+def _with_central(obs: ObsSpec, central: dict[str, Any], name: str) -> spaces.Dict:
+    """The space of observations with something more for critics alone."""
+    if isinstance(obs.space, spaces.Dict):
+        parts: dict[str, Any] = dict(obs.space.spaces)
+    elif isinstance(obs.space, spaces.Tuple):
+        parts = {str(number): part for number, part in enumerate(obs.space.spaces)}
+    else:
+        parts = {"obs": obs.space}
+    before = parts.get(CENTRAL, spaces.Dict({}))
+    taken = sorted(before.spaces.keys() & central.keys()) if isinstance(before, spaces.Dict) else [CENTRAL]
+    if not isinstance(before, spaces.Dict) or taken:
+        raise EnvError(
+            f"{name}: observations hold {taken[0]!r} already, where what the members of a group see has to stand; "
+            f"{CENTRAL!r} must be a Dict without {', '.join(central)}"
+        )
+    return spaces.Dict(OrderedDict({**parts, CENTRAL: spaces.Dict(OrderedDict({**before.spaces, **central}))}))
