@@ -18,7 +18,8 @@ from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import domains_in, split_layers
 
 OF_A_RUN = {
-    "env", "sampling.num_envs", "sampling.warmup_steps", "policy_mapping", "curriculum", "self_play", "seed", "device",
+    "env", "sampling.num_envs", "sampling.warmup_steps", "policy_mapping", "curriculum", "self_play", "teams",
+    "seed", "device",
 }  # fmt: skip
 
 OF_A_POLICY = {"frozen", "init_from"}
@@ -36,6 +37,9 @@ OF_AN_ALGORITHM = {
     "reinforce": set(),
     "dqn": {"dueling", "dueling_hidden", "values", *OFF_POLICY},
     "pqn": {"fragment_length"},
+    "vdn": {"dueling", "dueling_hidden", "values", "share", *OFF_POLICY},
+    "qmix": {"dueling", "dueling_hidden", "values", "share", "mixing_size", "mixing_hidden", *OFF_POLICY},
+    "maddpg": {"critic", "share", *OFF_POLICY - {"exploration.kind"}},
     "sac": {"critic", "discrete", IMITATION, *OFF_POLICY},
     "td3": {"critic", *OFF_POLICY},
     "ddpg": {"critic", *OFF_POLICY},

@@ -161,7 +161,7 @@ class DQN(Algorithm[DQNConfig]):
         self.replay = Replay(policy, cfg, streams, name)
         self.signals = add_signals(self, cfg.signals)
         self.rng = streams.generator(Role.LEARNER, name)
-        self.net = QNetwork(head, policy.trunk, policy.memory, cfg.model)
+        self.net = self.make_net(head)
         self.optimizer = Adam(flatten([self.net]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.target_net, self.target_data = target_of(self.net)
         self.forward, self.target_forward = attach(self.net), attach(self.target_net, learns=False)
@@ -170,6 +170,10 @@ class DQN(Algorithm[DQNConfig]):
         if cfg.exploration.kind == "parameters":
             self.exploration = ParameterNoise(policy, self.optimizer.flat.data, self.rng)
         self.explore()
+
+    def make_net(self, head: QHead) -> QNetwork:
+        """Makes the network that learns, of the policy's own parts."""
+        return QNetwork(head, self.policy.trunk, self.policy.memory, self.cfg.model)
 
     def training_step(self, rollout: Rollout) -> Row:
         """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
@@ -200,7 +204,8 @@ class DQN(Algorithm[DQNConfig]):
         """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
         kernels, target = self.forward.kernels, self.target_forward.kernels
         mine, estimate = type(self), type(self.estimate)
-        if mine.targets is not DQN.targets or mine.best is not DQN.best or estimate.target is not MeanValue.target:
+        known = mine.targets is DQN.targets and mine.target is DQN.target and mine.best is DQN.best
+        if not known or estimate.target is not MeanValue.target:
             return None
         if kernels is None or target is None:
             return None
@@ -212,9 +217,31 @@ class DQN(Algorithm[DQNConfig]):
         """What decisions should be worth: ``reward + discount * target value`` of the best action after them."""
         after, _ = values_of(self.target_forward, drawn.next_obs, self.noise())
         judge = values_of(self.forward, drawn.next_obs, self.noise())[0] if cfg.double else after
-        best = self.best(judge, drawn.next_obs.get(MASK))
-        target = self.estimate.target(drawn.reward, drawn.discount, played(after, best))
+        target = self.target(drawn.reward, drawn.discount, after, judge, drawn.next_obs)
         return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise())
+
+    def target(
+        self,
+        reward: Tensor,
+        discount: Tensor,
+        after: Tensor,
+        judge: Tensor,
+        obs: TensorTree,
+        rows: Tensor | None = None,
+    ) -> Tensor:
+        """What the estimate learns towards, of N decisions.
+
+        Args:
+            reward: ``[N]`` what they earned.
+            discount: ``[N]`` of what came after them.
+            after: ``[N, ...]`` what the target network says of all actions there.
+            judge: ``[N, ...]`` what chooses among these.
+            obs: What was observed there.
+            rows: ``[N]`` which of these observations; None = all.
+        """
+        mask = obs.get(MASK)
+        best = self.best(judge, mask if mask is None or rows is None else mask.index_select(0, rows))
+        return self.estimate.target(reward, discount, played(after, best))
 
     def learn_sequences(self, cfg: DQNConfig) -> Metrics:
         """Sequences, from what the policy remembered when it played them."""
@@ -240,9 +267,7 @@ class DQN(Algorithm[DQNConfig]):
         follows = window.after[learned]
         after = after.index_select(0, follows)
         judge_after = judge.index_select(0, places[follows]) if cfg.double else after
-        mask = seen.get(MASK)
-        best = self.best(judge_after, None if mask is None else mask.index_select(0, follows))
-        target = self.estimate.target(window.reward[learned], window.discount[learned], played(after, best))
+        target = self.target(window.reward[learned], window.discount[learned], after, judge_after, seen, follows)
         fragment = window.fragment[learned]
         batch = QBatch(
             obs=rows_of(seen, rest.rows),

@@ -268,10 +268,10 @@ class Estimate(ABC):
     """What is learned of an action's value: the loss, and the target of one decision.
 
     Attributes:
-        closed_form: The gradient of `loss`.
+        closed_form: The gradient of `loss`; None where it is left to autograd.
     """
 
-    closed_form: ClassVar[ClosedForm]
+    closed_form: ClassVar[ClosedForm | None]
 
     @staticmethod
     @abstractmethod

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.core.settings import object_name
-from rookery.core.spaces import ActionSpec
+from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.core.trust import CodeKind
+from rookery.models.build import ModelConfig, build_body
 from rookery.models.distributions import (
     Behavior,
     Bernoulli,
@@ -29,6 +30,7 @@ from rookery.models.distributions import (
     NoiseSpec,
 )
 from rookery.models.layers import linear
+from rookery.models.memory import Memory
 
 ACTION_GAIN = 0.01  # first actions nearly independent of the observation: no early commitment
 VALUE_GAIN = 1.0
@@ -158,6 +160,19 @@ class HeadSpec(ABC):
         Raises:
             SpaceError: If it cannot put out such actions; names what can.
         """
+
+    def body(
+        self, obs: ObsSpec, action: ActionSpec, model: ModelConfig, *, generator: torch.Generator
+    ) -> tuple[nn.Module, Memory | None, int]:
+        """What such a head stands on: trunk, memory if there is any, and the width of their features.
+
+        Args:
+            obs: Layout of what the trunk sees.
+            action: Layout of the actions.
+            model: What to build.
+            generator: Draws the weights.
+        """
+        return build_body(obs, action, model, generator=generator, outputs=self.given(action))
 
     def given(self, action: ActionSpec) -> int | None:
         """How many numbers a model puts out itself in the place of the head's layers (``model.gives=outputs``); None

@@ -14,7 +14,7 @@ from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
-from rookery.models.build import ModelConfig, build_body
+from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, NoiseSpec
 from rookery.models.heads import ActionHead, DistributionHead, HeadSpec, distribution_for
 from rookery.models.recall import build_recall, byte_pictures
@@ -108,9 +108,8 @@ class Policy(nn.Module):
                 "outputs are for algorithms that learn a distribution and values of states (ppo, a2c), or values of "
                 "actions (dqn)"
             )
-        self.trunk, self.memory, self.num_features = build_body(
-            self.input_spec, action, model, generator=generator, outputs=given
-        )
+        body = self.head_spec.body(self.input_spec, action, model, generator=generator)
+        self.trunk, self.memory, self.num_features = body
         try:
             self.head = self.head_spec.build(
                 self.num_features, action, log_std_init=model.log_std_init, generator=generator

@@ -25,6 +25,7 @@ from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.choice import HelperChoice, choose
 from rookery.envs.groups import GroupEnv
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows, twin_without
+from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
 from rookery.native.actor import attach_actor
@@ -246,6 +247,8 @@ def make_copies(
         render=render,
         parameters=parameter_names(config),
     )
+    if config.teams:
+        env = TeamEnv(env, config.teams)
     learning = [entry.algorithm for entry in config.policies.values()] or [config.algorithm]
     if any(settings.sees_group for settings in learning):
         return GroupEnv(env, moments=any(settings.sees_moment for settings in learning))

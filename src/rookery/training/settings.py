@@ -156,6 +156,8 @@ class RunConfig(Settings):
     """Lessons of environment parameters, by name (docs/how-to/curriculum.md)."""
     self_play: Structural[dict[str, SelfPlayConfig]] = field(default_factory=dict)
     """Policies that play against themselves or each other, by name (docs/how-to/self-play.md)."""
+    teams: Structural[dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Agents that see, act and earn as one, by the name of their team, ``{blue: [a, b]}`` (docs/how-to/teams.md)."""
     policy_mapping: Structural[Any] = None
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -193,7 +195,18 @@ SHORTHANDS = {
 }
 """Keywords of `Trainer` that stand for a path."""
 
-SECTIONS = ("sampling", "curriculum", "self_play", "evaluation", "checkpoint", "stop", "logging", "device", "threads")
+SECTIONS = (
+    "sampling",
+    "curriculum",
+    "self_play",
+    "teams",
+    "evaluation",
+    "checkpoint",
+    "stop",
+    "logging",
+    "device",
+    "threads",
+)
 """Settings and sections of settings that `Trainer` takes as keywords."""
 
 

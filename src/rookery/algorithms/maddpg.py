@@ -1,0 +1,285 @@
+"""MADDPG (Lowe et al. 2017, arXiv:1706.02275): an actor for each member of a team, which sees what that member sees,
+and a critic that sees what all of them see and do.
+
+The details that decide are in docs/algorithms/maddpg.md. The file reads from the settings down to the update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.critics import (
+    CriticBatch,
+    CriticConfig,
+    CriticSettings,
+    StateAction,
+    backup,
+    behavior_of,
+    critic_loss,
+    detached_view,
+    named,
+    target_of,
+)
+from rookery.algorithms.rewarding import add_signals
+from rookery.core.batch import Rollout, TensorTree, Transitions
+from rookery.core.device import device_of
+from rookery.core.errors import ConfigError
+from rookery.core.flat import flatten
+from rookery.core.metrics import Metrics
+from rookery.core.optim import Adam, gradient_step, track
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.spaces import ActionSpec, action_spec
+from rookery.core.teams import ALIVE
+from rookery.models.build import ModelConfig, build_critic_trunk
+from rookery.models.distributions import MASKED_LOGIT
+from rookery.models.heads import VALUE_GAIN
+from rookery.models.layers import linear
+from rookery.models.team_heads import TeamActors, TeamActs, own_relaxed, relaxed_action
+from rookery.policies.policy import Policy
+from rookery.replay.replay import Replay
+
+
+@dataclass(frozen=True)
+class MADDPGConfig(AlgorithmConfig, CriticSettings):
+    """Settings of MADDPG."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.maddpg:MADDPG"
+
+    lr: Scheduled[PositiveFloat] = 1e-3
+    gamma: Fraction = 0.95
+    train_every: Structural[PositiveInt] = 4
+    updates_per_step: NonNegative = 0.25
+    max_grad_norm: PositiveFloat | None = 0.5
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(64, 64), activation="relu"))
+    share: Structural[bool] = False
+    """Whether members that see and act alike have one actor, which is told which of them it stands for."""
+    tau: Fraction = 0.01
+    """How far target networks follow in each gradient step."""
+    noise_std: Scheduled[NonNegative] = 0.1
+    """Standard deviation of the noise on numbers while playing, where actions span [-1, 1]. Choices are drawn by their
+    probabilities.
+    """
+    logit_coef: NonNegative = 1e-3
+    """Weight of the mean square of the logits of choices, which keeps these from being certain too early."""
+    critic: Structural[CriticConfig] = field(default_factory=lambda: CriticConfig(number=1))
+
+    @property
+    def head(self) -> TeamActors:
+        """An actor for each member."""
+        return TeamActors(share=self.share)
+
+
+@dataclass(frozen=True)
+class ActorRows:
+    """What the actors learn from.
+
+    Attributes:
+        obs: Observations as networks take them, ``[N, ...]``.
+        action: What was done, as critics take it, ``[N, W]``.
+        even: ``[N, sum(sizes)]`` uniform numbers that fresh choices are drawn with.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    even: Tensor
+
+
+@dataclass(frozen=True)
+class MemberOutputs:
+    """What the actors' loss takes.
+
+    Attributes:
+        q: ``[M, N]`` the value of what was done, with one member's action replaced by a fresh one.
+        alive: ``[M, N]`` 1 where that member acts.
+        logits: ``[N, sum(sizes)]`` of all choices.
+    """
+
+    q: Tensor
+    alive: Tensor
+    logits: Tensor
+
+
+class TeamCritics(nn.Module):
+    """Values what all members see and do, by several networks that share nothing.
+
+    Args:
+        policy: The policy whose actions are valued.
+        cfg: Settings of critics.
+        model: Settings of networks.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        action = policy.action_spec
+        width = sum(action.sizes) + action.num_numbers
+        relaxed, inside = action_spec(spaces.Box(-1.0, 1.0, (width,))), model.replace(layer_norm=cfg.norm == "layer")
+        self.outputs = cfg.quantiles or 1
+        trunks = [
+            build_critic_trunk(policy.critic_spec, relaxed, inside, generator=generator) for _ in range(cfg.number)
+        ]
+        self.trunks = nn.ModuleList(trunks)
+        widths = [int(trunk.num_features) for trunk in trunks]  # type: ignore[arg-type]
+        self.linear = nn.ModuleList(linear(w, self.outputs, gain=VALUE_GAIN, generator=generator) for w in widths)
+        self.to(device_of(policy))
+
+    def forward(self, batch: StateAction) -> Tensor:
+        """Values ``[K, N]`` of K networks, or their quantiles ``[K, N, M]``."""
+        seen = batch.seen(True)
+        found = [last(trunk(seen)) for trunk, last in zip(self.trunks, self.linear, strict=True)]
+        values = torch.stack(found)
+        return values.squeeze(2) if self.outputs == 1 else values
+
+
+class TeamActor:
+    """Puts out what the critic says when one member does what it would do now, and the others what they did.
+
+    Args:
+        policy: The policy that acts.
+        critics: The critics, whose weights take no gradients here.
+    """
+
+    def __init__(self, policy: Policy, critics: TeamCritics) -> None:
+        self.policy = policy
+        self.critics = critics
+        self._own = own_relaxed(policy.action_spec)
+
+    def __call__(self, rows: ActorRows) -> MemberOutputs:
+        """Replaces the action of each member in turn; gradients flow through it into that member's actor (eq. 6)."""
+        acts = behavior_of(self.policy, rows.obs)
+        assert isinstance(acts, TeamActs)
+        fresh = acts.relaxed(rows.even)
+        alive = rows.obs[ALIVE].T.to(fresh.dtype)
+        replaced = []
+        for number, columns in enumerate(self._own):
+            mine = rows.action.clone()
+            mine[:, columns] = fresh[:, columns] * alive[number].unsqueeze(1)
+            replaced.append(mine)
+        members = len(replaced)
+        obs = {path: leaf.repeat(members, *[1] * (leaf.dim() - 1)) for path, leaf in rows.obs.items()}
+        values = self.critics(StateAction(obs, torch.cat(replaced)))
+        q = values[0] if values.dim() == 2 else values.mean((0, 2))
+        return MemberOutputs(q.view(members, -1), alive, acts.logits)
+
+
+def actor_loss(outputs: MemberOutputs, rows: ActorRows, cfg: MADDPGConfig) -> tuple[Tensor, Metrics]:
+    """The negated value of each member's own action, averaged over those that act, and the size of logits."""
+    loss = -(outputs.q * outputs.alive).sum() / outputs.alive.sum().clamp(min=1.0)
+    metrics: Metrics = {"actor_loss": loss.detach()}
+    if outputs.logits.shape[1]:
+        allowed = outputs.logits > MASKED_LOGIT
+        size = torch.where(allowed, outputs.logits, 0.0).square().sum() / allowed.sum().clamp(min=1)
+        loss = loss + cfg.logit_coef * size
+        metrics["logit_size"] = size.detach()
+    return loss, metrics
+
+
+class MADDPG(Algorithm[MADDPGConfig]):
+    """Learns a critic of a team and the actors of its members from replay: `learn` is the inner loop of Algorithm 1."""
+
+    saved = (
+        "critics",
+        "critic_target",
+        "critic_optimizer",
+        "actor_target",
+        "actor_optimizer",
+        "rng",
+        "replay",
+        "signals",
+    )
+    fixed = ("actor", "_actor_target_data", "_critic_target_data")
+    corrects_staleness = True  # whose play it is does not matter
+    replay: Replay
+
+    def __init__(self, policy: Policy, cfg: MADDPGConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        self.replay = Replay(policy, cfg, streams, name)
+        self.signals = add_signals(self, cfg.signals)
+        generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
+        if cfg.critic.norm == "batch" or (cfg.critic.quantiles is not None and cfg.critic.drop >= cfg.critic.quantiles):
+            raise ConfigError(
+                f"policies.{name}.critic: norm = {cfg.critic.norm}, quantiles = {cfg.critic.quantiles}, drop = "
+                f"{cfg.critic.drop}: MADDPG has target critics, so norm is none or layer, and drops fewer quantiles "
+                "than there are"
+            )
+        self.critics = TeamCritics(policy, cfg.critic, cfg.model, generator)
+        self.critic_target, self._critic_target_data = target_of(self.critics)
+        self.critic_optimizer = Adam(flatten([self.critics]), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.actor_target, self._actor_target_data = target_of(policy)
+        self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.actor = TeamActor(policy, detached_view(self.critics))
+        self.rng = streams.generator(Role.LEARNER, name)
+        self.explore()
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
+        self.replay.store(rollout)
+        self.learn(self.replay.due(rollout.num_decisions))
+        self.explore()
+        self.updates += 1
+        return {}
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps: of the critic and the actors one each; targets follow."""
+        cfg = self.now()
+        for _ in range(gradient_steps):
+            rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+            rows = self.before_update(rows)
+            self.replay.record(self.learn_critic(rows, cfg) | self.learn_actors(rows, cfg))
+            track(self._critic_target_data, self.critic_optimizer.flat.data, cfg.tau)
+            track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
+
+    def explore(self) -> None:
+        """Lets actions be random while replay fills, then draws choices and adds noise to numbers."""
+        self.policy.head.random.fill_(float(self.replay.is_warming_up))
+        self.policy.head.std.fill_(self.now().noise_std)
+
+    def summary(self) -> Row:
+        """Reports the gradient steps since the last call."""
+        skipped = self.check_finite(self.actor_optimizer) + self.check_finite(self.critic_optimizer)
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **self.signals.summary()}
+
+    def learn_critic(self, rows: Transitions, cfg: MADDPGConfig) -> Metrics:
+        """Makes a gradient step towards the value of what the target actors would do next."""
+        batch = CriticBatch(rows.obs, self.judged(rows.action, rows.obs), self.target(rows), rows.weight)
+        metrics = gradient_step(self.critics, critic_loss, batch, self.critic_optimizer, cfg)
+        self.replay.update_priorities(rows.row, metrics.pop("priority"))
+        return named("critic", metrics)
+
+    @torch.no_grad()
+    def target(self, rows: Transitions) -> Tensor:
+        """What values should be, ``[N]``: reward, and the target critic's value of the target actors' actions."""
+        acts = behavior_of(self.actor_target, rows.next_obs)
+        assert isinstance(acts, TeamActs)
+        following = acts.relaxed(None) * acting(self.policy.action_spec, rows.next_obs)
+        q = self.critic_target(StateAction(rows.next_obs, following))
+        return backup(q, rows.reward, rows.discount, None, self.cfg.critic)
+
+    def judged(self, action: Tensor, obs: TensorTree) -> Tensor:
+        """Stored actions as the critic takes them: choices as one-hots, zeros of members that do not act."""
+        return relaxed_action(self.policy.action_spec, action) * acting(self.policy.action_spec, obs)
+
+    def learn_actors(self, rows: Transitions, cfg: MADDPGConfig) -> Metrics:
+        """Makes a gradient step of each actor up the critic's values of its own actions."""
+        choices = sum(self.policy.action_spec.sizes)
+        even = torch.from_numpy(self.rng.random((len(rows), choices), dtype=np.float32)).to(self.replay.device)
+        batch = ActorRows(rows.obs, self.judged(rows.action, rows.obs), even)
+        return named("actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg))
+
+
+def acting(action: ActionSpec, obs: TensorTree) -> Tensor:
+    """Which columns of actions, as critics take them, are those of members that act: 1 or 0, ``[N, W]``."""
+    own = own_relaxed(action)
+    alive = obs[ALIVE].float()
+    columns = alive.new_zeros(len(alive), max(part.stop for part in own))
+    for number, part in enumerate(own):
+        columns[:, part] = alive[:, number : number + 1]
+    return columns

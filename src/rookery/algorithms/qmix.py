@@ -1,0 +1,48 @@
+"""QMIX (Rashid et al. 2018, arXiv:1803.11485): the value of what a team does is a function of its members' values, the
+function depends on the state, and it never falls when one of them rises.
+
+VDN (`vdn.py`) with another mixer. The details that decide are in docs/algorithms/qmix.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from rookery.algorithms.vdn import VDN, VDNConfig
+from rookery.core.settings import NonNegativeInt, PositiveInt, Structural
+from rookery.models.mixers import MonotonicMixer, state_spec
+from rookery.models.team_heads import TeamQHead
+
+
+@dataclass(frozen=True)
+class QMIXConfig(VDNConfig):
+    """Settings of QMIX."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.qmix:QMIX"
+
+    mixing_size: Structural[PositiveInt] = 32
+    """Units between the two layers of the mixer."""
+    mixing_hidden: Structural[NonNegativeInt] = 64
+    """Hidden units of the networks that make the mixer's weights of the state; 0 = they are linear."""
+
+
+class QMIX(VDN):
+    """Learns the values of what the members of a team do, and how they mix; see `VDN`."""
+
+    cfg: QMIXConfig
+
+    def make_mixer(self, head: TeamQHead, generator: torch.Generator) -> nn.Module:
+        """Makes a monotonic mixer of what critics may see."""
+        cfg, state = self.cfg, state_spec(self.policy.critic_spec)
+        return MonotonicMixer(
+            head.num_members,
+            state,
+            cfg.model,
+            width=cfg.mixing_size,
+            hidden=cfg.mixing_hidden,
+            generator=generator,
+        )

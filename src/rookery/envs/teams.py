@@ -1,0 +1,417 @@
+"""Teams as one: agents of a copy who see, act and earn together, as setting `teams` says (docs/how-to/teams.md).
+
+The layouts are those of `core/teams.py`. A team must act where one of its members must. Its reward is the sum of what
+its members earn, with what their groups earn once each. Its episode ends when that of every member has: it is
+terminated if every member's is, else truncated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
+from rookery.core.spaces import MASK, Tree
+from rookery.core.teams import ALIVE, TeamMember, members_of, team_specs
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
+
+
+@dataclass
+class Team:
+    """A team of every lane.
+
+    Attributes:
+        name: What it is called.
+        places: Of each member, the number of its kind in the environment, and its column there.
+        members: Where each member's part of the team's arrays is.
+        central: Paths of what is for critics alone.
+        earns: Members whose groups' rewards the team earns: one of each group.
+        opened: ``[lanes]`` whether the team has acted since its last end.
+        over: ``[lanes, members]`` whether a member's episode has ended.
+        cut: ``[lanes, members]`` whether that was by truncation.
+    """
+
+    name: str
+    places: tuple[tuple[int, int], ...]
+    members: tuple[TeamMember, ...]
+    central: tuple[str, ...]
+    earns: tuple[int, ...]
+    opened: np.ndarray
+    over: np.ndarray
+    cut: np.ndarray
+
+    def forget(self, lanes: np.ndarray) -> None:
+        """Begins anew in some lanes."""
+        for flags in (self.opened, self.over, self.cut):
+            flags[lanes] = False
+
+
+@dataclass
+class TeamSlab:
+    """The rows of a kind of teams, or of a kind of agents that are in no team.
+
+    Attributes:
+        kind: As it is shown.
+        rows: What the outside sees of them.
+        teams: The teams, in the order of the kind's agents; none of a kind of agents.
+        source: Of agents, the number of their kind in the environment.
+        columns: Of agents, their columns there.
+        finals: Of teams that ended in this step, their rows and last observations.
+    """
+
+    kind: Kind
+    rows: Rows
+    teams: tuple[Team, ...] = ()
+    source: int = -1
+    columns: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+class TeamEnv(VectorBase):
+    """An environment in which several agents are seen as one.
+
+    Args:
+        env: The environment.
+        teams: Agents of each team, by its name. The order of a team's agents is that of its members.
+
+    Raises:
+        ConfigError: If a team has no agents, one that the environment does not have or that another team has, or the
+            name of another agent; if its members' spaces cannot stand together.
+    """
+
+    def __init__(self, env: VectorEnv, teams: Mapping[str, Sequence[str]]) -> None:
+        super().__init__((), env.num_lanes, env.name, env.exact)
+        self.env: Any = env
+        self._agents = {name: tuple(agents) for name, agents in teams.items()}
+        self._check()
+        self.notes = env.notes
+        self.render_fps = getattr(env, "render_fps", None)
+        self.parameters = getattr(env, "parameters", {})
+        self.groups = _groups(getattr(env, "groups", {}), self._agents)
+        self._slabs: list[TeamSlab] = []
+        self._now: Step | None = None
+        self._layout = -1
+        self._lay_out()
+
+    # --- layout -------------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Refuses teams that cannot be."""
+        known = [agent for kind in self.env.kinds for agent in kind.agents]
+        taken: dict[str, str] = {}
+        for name, agents in self._agents.items():
+            if not agents:
+                raise ConfigError(f"teams.{name}: it has no agents: name them, as in teams: {{{name}: [a, b]}}")
+            for agent in agents:
+                if agent not in known:
+                    raise ConfigError(
+                        f"teams.{name}: {self.name} has no agent {agent!r}{nearest(agent, known)}; it has "
+                        f"{', '.join(known)}"
+                    )
+                other = taken.setdefault(agent, name)
+                if other != name or agents.count(agent) > 1:
+                    raise ConfigError(
+                        f"teams.{name}: agent {agent!r} is in team {other!r} already: an agent is in one team, and once"
+                    )
+        for name in self._agents:
+            if name in known and taken.get(name) != name:
+                raise ConfigError(f"teams.{name}: {self.name} has an agent of that name: call the team something else")
+
+    def _lay_out(self) -> None:
+        """Makes the kinds: those of teams, then those of agents in no team, in the order in which they appeared."""
+        env, lanes = self.env, self.num_lanes
+        place = {agent: (k, c) for k, kind in enumerate(env.kinds) for c, agent in enumerate(kind.agents)}
+        if not self._slabs:
+            alike: list[tuple[Any, list[Team]]] = []
+            for name, agents in self._agents.items():
+                specs, team = self._team(name, [place[agent] for agent in agents])
+                same = next((found for other, found in alike if other == specs), None)
+                if same is None:
+                    alike.append((specs, [team]))
+                else:
+                    same.append(team)
+            for (obs, action), members in alike:
+                kind = Kind(tuple(team.name for team in members), obs, action)
+                self._slabs.append(TeamSlab(kind, Rows.allocate(kind, lanes), tuple(members)))
+        in_teams = {agent for agents in self._agents.values() for agent in agents}
+        for number, kind in enumerate(env.kinds):
+            columns = [column for column, agent in enumerate(kind.agents) if agent not in in_teams]
+            own = Kind(tuple(kind.agents[column] for column in columns), kind.obs, kind.action)
+            there = [at for at, slab in enumerate(self._slabs) if slab.source == number]
+            made = TeamSlab(own, Rows.allocate(own, lanes), source=number, columns=np.array(columns, dtype=np.int64))
+            if there:
+                self._slabs[there[0]] = made
+            elif columns:
+                self._slabs.append(made)
+        self.kinds = tuple(slab.kind for slab in self._slabs)
+        self._layout, self.layout = env.layout, self.layout + (self._layout >= 0)
+
+    def _team(self, name: str, places: list[tuple[int, int]]) -> tuple[Any, Team]:
+        """The layouts of a team, and the team."""
+        kinds = [self.env.kinds[number] for number, _ in places]
+        try:
+            specs = team_specs([(kind.obs, kind.action) for kind in kinds])
+        except SpaceError as error:
+            raise ConfigError(f"teams.{name}: {error}") from None
+        agents = self._agents[name]
+        group_of = {agent: group for group, members in getattr(self.env, "groups", {}).items() for agent in members}
+        first = {group_of.get(agent): number for number, agent in reversed(list(enumerate(agents)))}
+        earns = tuple(sorted(number for group, number in first.items() if group is not None))
+        central = tuple(leaf.path for leaf in specs[0].leaves if leaf.is_central)
+        lanes, size = self.num_lanes, len(places)
+        flags = np.zeros(lanes, dtype=bool), *np.zeros((2, lanes, size), dtype=bool)
+        return specs, Team(name, tuple(places), members_of(*specs), central, earns, *flags)
+
+    @property
+    def _teams(self) -> list[Team]:
+        return [team for slab in self._slabs for team in slab.teams]
+
+    # --- playing ------------------------------------------------------------------------------------------------------
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Starts episode 0 in every lane; see `VectorEnv.reset`."""
+        self._ask()
+        return self._begin(self.env.reset(seeds), np.ones(self.num_lanes, dtype=bool))
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Steps every lane once; see `VectorEnv.step`."""
+        if self._now is None:
+            raise EnvError(f"{self.name}: step() before reset()")
+        if len(actions) != len(self.kinds):
+            raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there are {len(self.kinds)} kinds")
+        self._ask()
+        return self._show(self.env.step(self._given(actions, self._now)))
+
+    def replan(self, seeds: SeedPlan) -> None:
+        """Takes seeds and parameters of later episodes from another plan."""
+        self.env.replan(seeds)
+
+    def restart(self, seeds: SeedPlan) -> Step:
+        """Begins the next episode in every lane; see `VectorBase.restart`."""
+        return self._begin(self.env.restart(seeds), np.ones(self.num_lanes, dtype=bool))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where every lane is, and whose members' episodes have ended; see `VectorEnv.state_dict`."""
+        state = self.env.state_dict()
+        teams = {
+            team.name: {name: getattr(team, name).copy() for name in ("opened", "over", "cut")} for team in self._teams
+        }
+        shown = [{"obs": {path: leaf.copy() for path, leaf in slab.rows.obs.items()}} for slab in self._slabs]
+        return {"env": state, "teams": teams, **({"rows": shown} if "rows" in state else {})}
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
+        saved = state.get("teams", {})
+        sizes = {name: np.shape(flags["over"]) for name, flags in saved.items()}
+        if sizes != {team.name: team.over.shape for team in self._teams}:
+            raise EnvError(f"{self.name}: the saved state is of other teams, or of another environment")
+        step, lost = self.env.load_state_dict(state["env"], seeds)
+        for team in self._teams:
+            for name, flags in saved[team.name].items():
+                getattr(team, name)[...] = flags
+        return self._begin(step, lost), lost
+
+    def render(self, lane: int) -> np.ndarray | None:
+        """A picture of a lane, if the environment draws one."""
+        picture: np.ndarray | None = self.env.render(lane)
+        return picture
+
+    def close(self) -> None:
+        """Frees what the environment holds."""
+        self.env.close()
+
+    # --- actions ------------------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Tells the environment what to keep of the next step."""
+        self.env.keep_infos, self.env.keep_last_pictures = self.keep_infos, self.keep_last_pictures
+
+    def _given(self, actions: Sequence[np.ndarray], now: Step) -> list[np.ndarray]:
+        """The environment's own actions of its own kinds: those of members taken out of their teams'."""
+        lanes = self.num_lanes
+        found = []
+        for kind in self.env.kinds:
+            one = kind.action.to_env(np.zeros((1, *kind.action.shape), dtype=kind.action.dtype))
+            found.append(np.empty((lanes, len(kind.agents), *one.shape[1:]), dtype=one.dtype))
+            if one.dtype != object:
+                found[-1][...] = one[0]
+        for slab, given in zip(self._slabs, actions, strict=True):
+            waiting = slab.rows.waiting.reshape(lanes, -1)
+            if len(given) != np.count_nonzero(waiting):
+                raise EnvError(
+                    f"{self.name}: {len(given)} actions of {', '.join(slab.kind.agents)}, of whom "
+                    f"{np.count_nonzero(waiting)} must act"
+                )
+            lane, column = waiting.nonzero()
+            if slab.source >= 0:
+                found[slab.source][lane, slab.columns[column]] = given
+                continue
+            for number, team in enumerate(slab.teams):
+                mine = column == number
+                acts, where = given[mine], lane[mine]
+                for member, (kind, at) in zip(team.members, team.places, strict=True):
+                    whole = found[kind]
+                    if whole.dtype == object:
+                        for each, act in zip(where.tolist(), acts, strict=True):
+                            whole[each, at] = act[member.key]
+                    elif len(acts):
+                        whole[where, at] = [act[member.key] for act in acts]
+        flat = [whole.reshape(lanes * whole.shape[1], *whole.shape[2:]) for whole in found]
+        return [whole[rows.waiting] for whole, rows in zip(flat, now.rows, strict=True)]
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def _begin(self, step: Step, lanes: np.ndarray) -> Step:
+        """Shows a step in which nothing was earned, and episodes begin in some lanes."""
+        for team in self._teams:
+            team.forget(lanes)
+        return self._show(step)
+
+    def _show(self, step: Step) -> Step:
+        """What the environment shows, members put together."""
+        env = self.env
+        self._now = step
+        if env.layout != self._layout:
+            self._lay_out()
+        self.episode, self.infos, self.counters, self.exact = env.episode, env.infos, env.counters, env.exact
+        self.last_pictures = env.last_pictures
+        for slab in self._slabs:
+            if slab.source >= 0:
+                _pick(slab, step.rows[slab.source], self.num_lanes)
+            else:
+                self._gather(slab, step)
+        return Step(tuple(slab.rows for slab in self._slabs), step.ended, step.lost, step.any_end, step.any_rest)
+
+    def _gather(self, slab: TeamSlab, step: Step) -> None:
+        """Writes the rows of teams."""
+        lanes, rows = self.num_lanes, slab.rows
+        rows.final_index, rows.final_stale = np.zeros(0, dtype=np.int64), 0
+        rows.final_obs = slab.kind.obs.allocate(0)
+        out = {path: leaf.reshape(lanes, len(slab.teams), *leaf.shape[1:]) for path, leaf in rows.obs.items()}
+        finals: list[tuple[np.ndarray, Tree]] = []
+        for column, team in enumerate(slab.teams):
+            own = [(step.rows[kind], at, len(self.env.kinds[kind].agents)) for kind, at in team.places]
+            waiting = np.stack([each.waiting[at::width] for each, at, width in own], 1)
+            rests = np.stack([each.resting[at::width] for each, at, width in own], 1).any(1)
+            acts = waiting.any(1)
+            mine = slice(column, None, len(slab.teams))
+            rows.waiting[mine], rows.resting[mine] = acts, rests & ~acts
+            rows.reward[mine] = sum(each.reward[at::width] for each, at, width in own)
+            for number in team.earns:
+                each, at, width = own[number]
+                if each.group_reward is not None:
+                    rows.reward[mine] += each.group_reward[at::width]
+            _see(team, {path: leaf[:, column] for path, leaf in out.items()}, waiting, [
+                {path: leaf[at::width] for path, leaf in each.obs.items()} for each, at, width in own
+            ])  # fmt: skip
+            rows.terminated[mine] = rows.truncated[mine] = False
+            if step.any_end:
+                truncated = self._end(team, step, own, rows, mine)
+                where, tree, stale = self._finals(slab, team, own, truncated)
+                finals.append((where * len(slab.teams) + column, tree))
+                rows.final_stale += stale
+            team.over &= ~waiting  # who acts again has come back
+            team.cut &= ~waiting
+            team.opened |= acts
+        if any(len(where) for where, _ in finals):
+            index = np.concatenate([where for where, _ in finals])
+            order = np.argsort(index)
+            rows.final_index = index[order]
+            rows.final_obs = {path: np.concatenate([tree[path] for _, tree in finals])[order] for path in rows.obs}
+
+    def _end(self, team: Team, step: Step, own: list[tuple[Rows, int, int]], rows: Rows, mine: slice) -> np.ndarray:
+        """Notes whose episodes ended; gives the lanes ``[K]`` in which the team's was cut off."""
+        terminated = np.stack([each.terminated[at::width] for each, at, width in own], 1)
+        truncated = np.stack([each.truncated[at::width] for each, at, width in own], 1) & ~terminated
+        lane_ends = step.ended if step.lost is None else step.ended | step.lost
+        team.over |= terminated | truncated
+        team.cut = (team.cut & ~terminated) | truncated
+        someone = (terminated | truncated).any(1)
+        ends = team.opened & (lane_ends | (someone & team.over.all(1)))
+        was_cut = team.cut.any(1)
+        rows.terminated[mine], rows.truncated[mine] = ends & ~was_cut, ends & was_cut
+        team.forget(ends | lane_ends)
+        lanes: np.ndarray = (ends & was_cut).nonzero()[0]
+        return lanes
+
+    def _finals(
+        self, slab: TeamSlab, team: Team, own: list[tuple[Rows, int, int]], lanes: np.ndarray
+    ) -> tuple[np.ndarray, Tree, int]:
+        """What a team saw last where it was cut off: of members that were cut off in this step; others show zeros.
+
+        Returns:
+            The lanes ``[K]``, observations ``[K, ...]``, and how many of them may be of an earlier step.
+        """
+        tree = slab.kind.obs.allocate(len(lanes))
+        if not len(lanes):
+            return lanes, tree, 0
+        seen: list[Tree] = []
+        there = np.zeros((len(lanes), len(own)), dtype=bool)
+        for number, (each, at, width) in enumerate(own):
+            rows = lanes * width + at
+            found = np.searchsorted(each.final_index, rows)
+            found[found == len(each.final_index)] = 0
+            there[:, number] = each.final_index[found] == rows if len(each.final_index) else False
+            if not there[:, number].any():
+                found = np.zeros(0, dtype=np.int64)
+            seen.append({path: leaf[found] for path, leaf in each.final_obs.items()} if len(found) else {})
+        _see(team, tree, there, seen)
+        stale = sum(each.final_stale for each in {id(each): each for each, _, _ in own}.values())
+        return lanes, tree, min(stale, len(lanes))
+
+
+def _see(team: Team, out: Tree, waiting: np.ndarray, own: Sequence[Tree]) -> None:
+    """Writes what a team sees, ``[N, ...]``.
+
+    Args:
+        team: The team that sees.
+        out: Where to write.
+        waiting: ``[N, members]`` who acts.
+        own: What each member sees, ``[N, ...]`` by its own paths; empty where nobody sees it.
+    """
+    out[ALIVE][...] = waiting
+    for number, (member, tree) in enumerate(zip(team.members, own, strict=True)):
+        there = waiting[:, number]
+        everywhere = bool(there.all())
+        for leaf, path in zip(member.obs.leaves, member.paths, strict=True):
+            if tree:
+                out[path][...] = tree[leaf.path]
+            if not everywhere:
+                out[path][~there] = 0
+        if MASK in out:
+            flags = out[MASK][:, member.choices]
+            flags[...] = tree.get(MASK, True)
+            # where nobody acts, and after an end, environments may allow nothing
+            free = ~there if everywhere else ~there | ~flags.any(1)
+            flags[free] = True
+        for path in team.central:
+            if path in tree:
+                out[path][there] = tree[path][there]
+
+
+def _pick(slab: TeamSlab, rows: Rows, lanes: int) -> None:
+    """Writes the rows of agents in no team."""
+    width = len(rows.reward) // lanes
+    index = (np.arange(lanes)[:, None] * width + slab.columns).ravel()
+    mine = slab.rows
+    for path, leaf in rows.obs.items():
+        mine.obs[path] = leaf[index]
+    for name in ("reward", "terminated", "truncated", "waiting", "resting"):
+        getattr(mine, name)[...] = getattr(rows, name)[index]
+    mine.group_reward = None if rows.group_reward is None else rows.group_reward[index]
+    place = np.full(len(rows.reward), -1)
+    place[index] = np.arange(len(index))
+    kept = place[rows.final_index] >= 0
+    mine.final_index = place[rows.final_index][kept]
+    mine.final_obs = {path: leaf[kept] for path, leaf in rows.final_obs.items()}
+    mine.final_stale = min(rows.final_stale, len(mine.final_index))
+
+
+def _groups(groups: Mapping[str, Sequence[str]], teams: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The groups of an environment, with teams in the place of their members."""
+    team_of = {agent: name for name, agents in teams.items() for agent in agents}
+    return {
+        group: tuple(dict.fromkeys(team_of.get(agent, agent) for agent in agents)) for group, agents in groups.items()
+    }
