@@ -39,6 +39,8 @@ class POCAConfig(PPOConfig):
     sees_group = True
     sees_moment = True
 
+    minibatch_size: PositiveInt = 512
+    """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
     attention_size: Structural[PositiveInt] = 64
     """Width of the critic's attention over the members of a group."""
     attention_heads: Structural[PositiveInt] = 4
