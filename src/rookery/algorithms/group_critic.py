@@ -165,9 +165,11 @@ class GroupCritic(nn.Module):
             first += group.number
         there = torch.cat(alive, 1).unsqueeze(-1)
         own = functional.one_hot(me, self.number).unsqueeze(-1) > 0
-        seen = torch.where(own, torch.cat(sees, 1) + self.me, torch.cat(sees, 1))
-        done = torch.where(own, seen, torch.cat(acts, 1))
-        return self._attend(seen, there), self._attend(done, there)
+        plain = torch.cat(sees, 1)
+        seen = torch.where(own, plain + self.me, plain)
+        doing = torch.where(own, seen, torch.cat(acts, 1))
+        value, baseline = self._attend(torch.cat((seen, doing)), torch.cat((there, there))).chunk(2)
+        return value, baseline
 
     def _attend(self, codes: Tensor, there: Tensor) -> Tensor:
         present = there.squeeze(-1)
