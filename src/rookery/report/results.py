@@ -49,7 +49,7 @@ class PolicyResult:
 class EvaluationResult:
     """The outcome of an evaluation: episodes that were played to measure policies, and that nothing was learned from.
 
-    The return of an episode is the sum over its agents.
+    The return of an episode is the sum over its agents, and over its groups once each.
 
     Attributes:
         return_mean: Mean return of the episodes.
@@ -58,13 +58,14 @@ class EvaluationResult:
         return_max: Return of the best episode.
         length_mean: Mean length of the episodes in environment steps.
         episodes: Number of episodes played.
-        agents: Mean return of each agent.
-        policies: Mean return of the agents of each policy.
+        agents: Mean return of each agent, without what its group earned.
+        policies: Mean return of the agents of each policy, likewise.
         env_steps: Environment steps that the measured policies were trained for.
         deterministic: Whether the most likely actions were played.
         returns: Return of each episode, in the order of their numbers.
         episodes_cut: Number of episodes that had not ended after `evaluation.max_episode_steps` and count as truncated
             there, with what they had earned.
+        groups: Mean of what each group earned, if the environment names groups.
     """
 
     return_mean: float
@@ -79,6 +80,7 @@ class EvaluationResult:
     deterministic: bool
     returns: tuple[float, ...] = ()
     episodes_cut: int = 0
+    groups: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class IterationResult:
     """The outcome of an iteration, and where the run stands after it.
 
     The window of the run is its last 100 finished training episodes; the return of an episode is the sum over its
-    agents.
+    agents, and over its groups once each.
 
     Attributes:
         iteration: Number of the iteration, from 1.
@@ -132,7 +134,7 @@ class IterationResult:
         return_max: Return of the best episode in the window, or None.
         length_mean: Mean episode length in the window, in environment steps, or None.
         running_length: Mean length so far of the episodes that are still running, in environment steps.
-        agents: Mean return of each agent in the window.
+        agents: Mean return of each agent in the window, without what its group earned.
         policies: Result of each policy.
         evaluation: Result of the evaluation made in this iteration, or None.
         seconds: Seconds of training so far.
@@ -146,6 +148,7 @@ class IterationResult:
         sampling: Whether the environment was stepped in this iteration.
         parameters: Minimum, mean and maximum of each number that was drawn for an environment parameter in the window.
         lessons: Where the run stands in the lessons of each environment parameter that has some.
+        groups: Mean of what each group earned in the window, if the environment names groups.
         stop_reason: Reason why training ended here; empty if it goes on.
     """
 
@@ -170,6 +173,7 @@ class IterationResult:
     stop_reason: str = ""
     parameters: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     lessons: Mapping[str, LessonResult] = field(default_factory=dict)
+    groups: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gradient_steps(self) -> int:
@@ -187,6 +191,7 @@ class IterationResult:
                          "running_length", "sampling", "exact")
         }  # fmt: skip
         row |= {f"agents/{name}/return_mean": value for name, value in self.agents.items()}
+        row |= {f"groups/{name}/return_mean": value for name, value in self.groups.items()}
         for name, policy in self.policies.items():
             own = {key: value for key, value in vars(policy).items() if key != "learning"} | dict(policy.learning)
             row |= {f"policies/{name}/{key}": value for key, value in own.items()}
@@ -213,6 +218,8 @@ class IterationResult:
                 "evaluation/episodes_cut": self.evaluation.episodes_cut,
                 "evaluation/length_mean": self.evaluation.length_mean,
             }
+            means = self.evaluation.groups.items()
+            row |= {f"evaluation/groups/{name}/return_mean": value for name, value in means}
         row["time/seconds"] = round(self.seconds, 3)
         row["time/steps_per_second"] = round(self.steps_per_second, 1)
         broken = {name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}

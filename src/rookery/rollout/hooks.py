@@ -30,13 +30,14 @@ class EpisodeResult:
         lane: Which copy of the environment.
         index: Number of the episode in that lane.
         length: Environment steps.
-        total: Sum of rewards over all agents.
-        agents: Sum of rewards of each agent that took part.
+        total: Sum of rewards over all agents, and over all groups.
+        agents: Sum of rewards of each agent that took part, without those of its group.
         policies: The policy each of them was played by.
         metrics: What callbacks measured.
         histograms: Numbers that callbacks collected.
         parameters: Parameters that were drawn for the episode.
         lessons: Lesson that each parameter with lessons was in when the episode began, from 0.
+        groups: Sum of rewards of each group that the environment names, beside what its members got by themselves.
     """
 
     lane: int
@@ -49,6 +50,7 @@ class EpisodeResult:
     histograms: dict[str, list[float]] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
     lessons: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, float] = field(default_factory=dict)
 
 
 class Episode(Stateful):

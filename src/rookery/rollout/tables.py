@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rookery.core.state import Stateful
+from rookery.envs.base import Rows
 from rookery.rollout.slots import DecisionSlab, WorkerPolicy
 
 
@@ -39,13 +40,14 @@ class RowTable(Stateful):
         policy_of: ``[R]`` number of the policy that holds the row, or -1.
         slot_of: ``[R]`` its slot there, or -1.
         joined: ``[R]`` whether the agent has had to act in this episode, so that it is known who plays it.
-        returns: ``[R]`` rewards summed over the episode so far.
+        returns: ``[R]`` rewards summed over the episode so far, without those of groups.
+        in_play: ``[R]`` whether the agent has acted in this episode and not ended; kept where groups earn something.
         routes: How the rows split by policy when all of them wait; None when that must be found out again.
         acted: The routes of the last step.
         all_acted: Whether all rows acted in the last step.
     """
 
-    saved = ("policy_of", "slot_of", "joined", "returns")
+    saved = ("policy_of", "slot_of", "joined", "returns", "in_play")
     fixed = ("routes", "acted", "all_acted")
 
     def __init__(self, size: int) -> None:
@@ -53,6 +55,7 @@ class RowTable(Stateful):
         self.slot_of = np.full(size, -1)
         self.joined = np.zeros(size, dtype=bool)
         self.returns = np.zeros(size)
+        self.in_play = np.zeros(size, dtype=bool)
         self.routes: list[Route] | None = None
         self.acted: list[Route] = []
         self.all_acted = False
@@ -60,9 +63,20 @@ class RowTable(Stateful):
     def begin_anew(self, rows: slice, keep_players: bool = False) -> None:
         """Forgets what rows have earned and, unless `keep_players`, who plays them."""
         self.returns[rows] = 0.0
+        self.in_play[rows] = False
         if not keep_players:
             self.joined[rows] = False
             self.routes = None
+
+    def earned(self, rows: Rows) -> np.ndarray:
+        """``[R]`` what each agent is to learn from: its own reward, and that of its group while it is in play."""
+        if rows.group_reward is None:
+            return rows.reward
+        for route in self.acted:
+            self.in_play[route.rows] = True
+        earned = rows.reward + np.where(self.in_play, rows.group_reward, 0.0)
+        self.in_play &= ~(rows.terminated | rows.truncated)
+        return np.asarray(earned)
 
     def widened(self, lanes: int, old_width: int, width: int) -> RowTable:
         """The same with more agents in each lane; rows keep what is known of them.

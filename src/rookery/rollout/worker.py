@@ -19,6 +19,7 @@ from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
+from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
@@ -69,10 +70,10 @@ class RolloutWorker(Stateful):
     """
 
     saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "lengths", "finished", "version",
-             "finals_stale", "rewards_unclaimed", "asked")  # fmt: skip
+             "group_returns", "finals_stale", "rewards_unclaimed", "asked")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
     fixed = ("env", "mapping", "streams", "seeds", "timers", "deterministic", "interrupt", "listeners", "unheard",
-             "now", "_lost")  # fmt: skip
+             "now", "groups", "_firsts", "_lost")  # fmt: skip
 
     def __init__(
         self,
@@ -100,6 +101,11 @@ class RolloutWorker(Stateful):
         self.layout = -1
         self.lengths = np.zeros(env.num_lanes, dtype=np.int64)
         self.finished: list[EpisodeResult] = []
+        self.groups = tuple(groups_of(env))
+        """Names of the groups of agents that the environment names."""
+        self._firsts: list[list[tuple[int, int]]] = []  # of each kind, the groups whose first member it has: its column
+        self.group_returns = np.zeros((env.num_lanes, len(self.groups)))
+        """``[lanes, groups]`` what each group got in the running episode."""
         self.env_steps = 0
         self.vector_steps = 0
         self.version = 0
@@ -192,6 +198,7 @@ class RolloutWorker(Stateful):
         for table, kind in zip(self.tables, self.env.kinds, strict=True):
             table.begin_anew(slice(lane * len(kind.agents), (lane + 1) * len(kind.agents)))
         self.lengths[lane] = 0
+        self.group_returns[lane] = 0.0
 
     # --- lessons ------------------------------------------------------------------------------------------------------
 
@@ -421,16 +428,16 @@ class RolloutWorker(Stateful):
         """
         for table, rows in zip(self.tables, step.rows, strict=True):
             table.returns += rows.reward
+            reward = self._earned(table, rows) if self.groups else rows.reward
             if step.any_end and len(rows.final_index):
                 self._record_finals(table, rows)
             if not table.all_acted or False in rows.waiting.tobytes():
-                self._record_some(table, rows)
+                self._record_some(table, rows, reward)
                 continue
             any_end = step.any_end and (True in rows.terminated.tobytes() or True in rows.truncated.tobytes())
             for route in table.acted:
-                mine = route.rows
-                terminated, truncated = (rows.terminated[mine], rows.truncated[mine]) if any_end else (None, None)
-                route.policy.record(route.slots, Outcome(rows.reward[mine], terminated, truncated, None))
+                ends = (rows.terminated[route.rows], rows.truncated[route.rows]) if any_end else (None, None)
+                route.policy.record(route.slots, Outcome(reward[route.rows], ends[0], ends[1], None))
         if self.listeners is not None and self.listeners.every_step:
             self.listeners.stepped(step, self.tables, self.lengths)
         if step.any_end:
@@ -442,13 +449,21 @@ class RolloutWorker(Stateful):
                 if self.listeners is not None:
                     self.listeners.begin(lane, step)
 
-    def _record_some(self, table: RowTable, rows: Rows) -> None:
+    def _earned(self, table: RowTable, rows: Rows) -> np.ndarray:
+        """``[R]`` what the rows of a kind are to learn from; adds up what groups got (members are told the same)."""
+        if rows.group_reward is not None:
+            each = rows.group_reward.reshape(self.env.num_lanes, -1)
+            for group, column in self._firsts[self.tables.index(table)]:
+                self.group_returns[:, group] += each[:, column]
+        return table.earned(rows)
+
+    def _record_some(self, table: RowTable, rows: Rows, reward: np.ndarray) -> None:
         """What became of all rows that hold a slot, whether they acted now, earlier or not yet in this episode."""
         self.rewards_unclaimed += int(np.count_nonzero(rows.reward[table.policy_of < 0]))
         for policy in self.policies.values():
             mine = np.flatnonzero(table.policy_of == policy.number)
             if len(mine):
-                outcome = Outcome(rows.reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine])
+                outcome = Outcome(reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine])
                 policy.record(table.slot_of[mine], outcome)
 
     def _record_finals(self, table: RowTable, rows: Rows) -> None:
@@ -483,7 +498,11 @@ class RolloutWorker(Stateful):
                     agents[agent], policies[agent] = earned, names[player]
         drawn, lessons = parameters_of(self.seeds, lane, index), lessons_of(self.seeds, lane, index)
         length = int(self.lengths[lane])
-        return EpisodeResult(lane, index, length, total, agents, policies, parameters=drawn, lessons=lessons)
+        groups = dict(zip(self.groups, self.group_returns[lane].tolist(), strict=True))
+        total += sum(groups.values())
+        return EpisodeResult(
+            lane, index, length, total, agents, policies, parameters=drawn, lessons=lessons, groups=groups
+        )
 
     def _finish(self, lane: int, index: int, step: Step) -> None:
         """Notes an ended episode of a lane; whom another policy may play in the next one will be asked for anew."""
@@ -493,6 +512,7 @@ class RolloutWorker(Stateful):
             mine = slice(lane * width, (lane + 1) * width)
             table.begin_anew(mine, keep_players=self.mapping.is_static and all(rows.waiting[mine].tolist()))
         self.lengths[lane] = 0
+        self.group_returns[lane] = 0.0
         if self.listeners is not None:
             result = self.listeners.end(result, step, self.tables)
             self.listeners.begin(lane, step)
@@ -514,6 +534,12 @@ class RolloutWorker(Stateful):
                     held = np.flatnonzero(table.policy_of == policy.number)
                     policy.row_of_slot[table.slot_of[held]] = held
         self.layout = self.env.layout
+        members = enumerate(groups_of(self.env).values())
+        firsts = [(group, agents[0]) for group, agents in members]
+        self._firsts = [
+            [(group, kind.agents.index(agent)) for group, agent in firsts if agent in kind.agents]
+            for kind in self.env.kinds
+        ]
 
     def counters(self) -> dict[str, int]:
         """What could not be learned from as it should, so far."""

@@ -94,6 +94,7 @@ def summarize(run: Run, played: BoundedEpisodes) -> EvaluationResult:
     returns = tuple(result.total for result in results)
     by_agent: dict[str, list[float]] = {}
     by_policy: dict[str, list[float]] = {}
+    by_group = {group: [result.groups[group] for result in results] for group in results[0].groups}
     for result in results:
         for agent, value in result.agents.items():
             by_agent.setdefault(agent, []).append(value)
@@ -111,6 +112,7 @@ def summarize(run: Run, played: BoundedEpisodes) -> EvaluationResult:
         deterministic=played.deterministic,
         returns=returns,
         episodes_cut=played.cut,
+        groups={group: math.fsum(values) / len(values) for group, values in by_group.items()},
     )
 
 

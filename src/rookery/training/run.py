@@ -79,7 +79,7 @@ class Windows(Stateful):
     """The last finished episodes, for the running means."""
 
     saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms",
-             "parameters")  # fmt: skip
+             "parameters", "groups")  # fmt: skip
 
     def __init__(self) -> None:
         self.episodes = 0
@@ -92,6 +92,7 @@ class Windows(Stateful):
         self.histograms: dict[str, list[float]] = {}
         """Of the episodes that ended in the latest iteration."""
         self.parameters: dict[str, deque[float]] = {}
+        self.groups: dict[str, deque[float]] = {}
 
     def add(self, finished: Iterable[EpisodeResult]) -> None:
         """Takes the finished episodes of an iteration in the order they ended."""
@@ -107,6 +108,8 @@ class Windows(Stateful):
             for name, drawn in episode.parameters.items():
                 if is_number(drawn):
                     self.parameters.setdefault(name, deque(maxlen=WINDOW)).append(float(drawn))
+            for group, value in episode.groups.items():
+                self.groups.setdefault(group, deque(maxlen=WINDOW)).append(value)
             for agent, value in episode.agents.items():
                 policy = episode.policies[agent]
                 self.agents.setdefault(agent, deque(maxlen=WINDOW)).append(value)
