@@ -132,9 +132,9 @@ def test_what_a_member_sees_is_seen_by_the_critics_of_all_and_by_no_other_policy
 
 
 def explained(algorithm):
-    settings = {"gamma": 0.0, "lr": 1e-2, "fragment_length": 32}
+    settings = {"gamma": 0.0, "lr": 1e-2, "fragment_length": 32, "minibatch_size": 128, "entropy_coef": 0.0}
     with trainer_of(algorithm, lanes=8, **settings) as trainer:
-        results = list(trainer.results({"env_steps": 8_000}))
+        results = list(trainer.results({"env_steps": 3_000}))
         return results[-1].policies["main"].learning["explained_variance"]
 
 
@@ -267,7 +267,7 @@ def test_policies_of_groups_act_on_what_their_agents_see():
 def test_the_two_step_game_is_played_for_the_best(sees):
     settings = {"algorithm.critic_sees": sees, "algorithm.fragment_length": 32, "algorithm.minibatch_size": 1024}
     with Trainer("rookery.tasks:MatrixGame", "mappo", num_envs=16, seed=0, config=settings) as trainer:
-        trainer.train({"env_steps": 15_000})
+        trainer.train({"env_steps": 12_000})
         assert trainer.evaluate(10).return_mean == 8.0
 
 
