@@ -70,7 +70,9 @@ class ActorCritic(nn.Module):
                 raise ConfigError(f"policy {policy.name!r}: its model gives {found} values (num_values), not {columns}")
             self.value_head = GivenValueHead(policy.num_features - columns, columns=columns)
         else:
-            self.value_head = ValueHead(policy.num_features, generator=generator, columns=columns)
+            width = policy.num_features if self.critic_trunk is None else self.critic_trunk.num_features
+            assert isinstance(width, int)
+            self.value_head = ValueHead(width, generator=generator, columns=columns)
         self.model = model
         self.to(device_of(policy))
 

@@ -80,30 +80,36 @@ def acting(batch: Minibatch) -> Tensor | None:
     return acted.squeeze(1).nonzero().squeeze(1)
 
 
-def value_loss(value: Tensor, target: Tensor, delta: float | None) -> Tensor:
-    """Computes the mean error of values ``[N, S]``, summed over columns: the square, and beyond `delta` its tangent."""
-    if delta is None:
-        return functional.mse_loss(value, target) * value.shape[1]
-    return 2 * functional.huber_loss(value, target, delta=delta) * value.shape[1]
+def value_loss(value: Tensor, batch: Minibatch, cfg: MAPPOConfig) -> Tensor:
+    """Computes the mean error of values ``[N, S]``, summed over columns: the square, and from `huber_delta` on its
+    tangent.
+    """
+    if cfg.value_clip is not None:
+        value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
+    if cfg.huber_delta is None:
+        return functional.mse_loss(value, batch.value_target) * value.shape[1]
+    return 2 * functional.huber_loss(value, batch.value_target, delta=cfg.huber_delta) * value.shape[1]
 
 
 def mappo_loss(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> tuple[Tensor, Metrics]:
     """`ppo_loss` with a Huber loss of the values, and without the rows that did not act in all but the values."""
-    value, rows, seen = outputs.value, acting(batch), batch
-    distribution = outputs.distribution
+    rows, seen, distribution = acting(batch), batch, outputs.distribution
     if rows is not None:
-        names = ["action", "logp", "advantage", "value_target", "value", "importance"]
-        names += ["old", "kl_coef"] if isinstance(batch, PenaltyMinibatch) else []
-        parts: dict[str, Any] = {name: getattr(batch, name) for name in names}
-        parts = {name: part if part is None else part.index_select(0, rows) for name, part in parts.items()}
-        seen = replace(batch, **parts)
-        distribution = distribution.like(distribution.parameters.index_select(0, rows))
-    loss, metrics = ppo_loss(Outputs(distribution, seen.value), seen, cfg)  # values that are none of the networks'
-    if cfg.value_clip is not None:
-        value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
-    error = value_loss(value, batch.value_target, cfg.huber_delta)
+        seen, distribution = _those(batch, rows), distribution.like(distribution.parameters.index_select(0, rows))
+    loss, metrics = outputs.value.new_zeros(()), Metrics()
+    if rows is None or len(rows):  # with values that are none of the networks': they are learned below
+        loss, metrics = ppo_loss(Outputs(distribution, seen.value), seen, cfg)
+    error = value_loss(outputs.value, batch, cfg)
     metrics["value_loss"] = error.detach()
     return loss + cfg.value_coef * error, metrics
+
+
+def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
+    """What `ppo_loss` looks at, of some rows."""
+    names = ["action", "logp", "advantage", "value_target", "value", "importance"]
+    names += ["old", "kl_coef"] if isinstance(batch, PenaltyMinibatch) else []
+    parts: dict[str, Any] = {name: getattr(batch, name) for name in names}
+    return replace(batch, **{name: part if part is None else part.index_select(0, rows) for name, part in parts.items()})
 
 
 def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> OutputGradients | None:
@@ -114,10 +120,7 @@ def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> Outp
     gradients, metrics = found
     steepest = 2 * cfg.value_coef * cfg.huber_delta / len(batch)
     gradients[-1].clamp_(-steepest, steepest)
-    value = outputs.value
-    if cfg.value_clip is not None:
-        value = batch.value + (value - batch.value).clamp(-cfg.value_clip, cfg.value_clip)
-    metrics["value_loss"] = value_loss(value, batch.value_target, cfg.huber_delta)
+    metrics["value_loss"] = value_loss(outputs.value, batch, cfg)
     return gradients, metrics
 
 
@@ -131,6 +134,13 @@ class MAPPO(PPO):
 
     loss = staticmethod(mappo_loss)
     closed_form = ClosedForm(mappo_loss, mappo_gradient, mappo_kernel)
+
+    def rewards(self, rollout: Rollout) -> Tensor:
+        """Gives the rewards of a rollout as PPO does; who has gone earns what the environment pays alone."""
+        reward, acted = super().rewards(rollout), rollout.obs.get(f"{CENTRAL}/{ACTED}")
+        if acted is None or reward.shape[-1] == 1:
+            return reward
+        return torch.cat((reward[..., :1], reward[..., 1:] * acted), -1)
 
     def targets(self, rollout: Rollout) -> Minibatch:
         """Computes advantages and value targets as PPO does; advantages are normalized over the rows that acted."""

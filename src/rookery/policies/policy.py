@@ -357,7 +357,7 @@ class Policy(nn.Module):
 
 
 def with_central(seen: ObsSpec, whole: ObsSpec) -> ObsSpec:
-    """Gives a layout of what a trunk sees with what `whole` has for critics alone beside it; `seen` if it has nothing."""
+    """Gives what a trunk sees, with what `whole` has for critics alone beside it; the same if it has nothing."""
     central = tuple(leaf for leaf in whole.leaves if leaf.is_central)
     if not central:
         return seen

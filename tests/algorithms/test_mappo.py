@@ -1,0 +1,280 @@
+"""MAPPO: what its critic sees of a group, who is learned from, and a loss that is PPO's but for large errors of values."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+from test_loss_gradients import PPO_SETTINGS, TOLERANCE, Learning, cases
+
+from rookery import ConfigError, MAPPOConfig, PPOConfig, Trainer
+from rookery.algorithms.actor_critic import values_of
+from rookery.algorithms.mappo import acting, mappo_gradient, mappo_kernel, mappo_loss
+from rookery.algorithms.ppo import ppo_gradient, ppo_loss
+from rookery.core.spaces import CENTRAL
+from rookery.models.heads import Outputs
+
+ACTED = f"{CENTRAL}/acted"
+
+
+class Pair(ParallelEnv):
+    """Two who each see a number of their own, and are paid for the product of both; the left one leaves early."""
+
+    metadata = {"render_modes": [], "name": "pair"}
+    possible_agents = ["left", "right"]
+    groups = {"both": ["left", "right"]}
+
+    def __init__(self, state=False, leaves=False):
+        self.state_too, self.leaves = state, leaves
+
+    def observation_space(self, agent):
+        own = spaces.Box(-5, 5, (1,), np.float32)
+        if not self.state_too:
+            return own
+        return spaces.Dict({"own": own, CENTRAL: spaces.Dict({"state": spaces.Box(-5, 5, (2,), np.float32)})})
+
+    def action_space(self, agent):
+        return spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.rng = np.random.default_rng(seed) if seed is not None else self.rng
+        self.agents, self.time = list(self.possible_agents), 0
+        return self.seen(), {agent: {} for agent in self.agents}
+
+    def seen(self):
+        self.numbers = self.rng.choice([-1.0, 1.0], 2).astype(np.float32)
+        shown = {}
+        for agent, number in zip(self.possible_agents, self.numbers, strict=True):
+            own = np.array([number], np.float32)
+            shown[agent] = {"own": own, CENTRAL: {"state": self.numbers.copy()}} if self.state_too else own
+        return {agent: shown[agent] for agent in self.agents}
+
+    def step(self, actions):
+        self.time += 1
+        here = list(self.agents)
+        reward = dict.fromkeys(here, float(self.numbers.prod()))
+        gone = {agent: self.leaves and agent == "left" and self.time == 2 for agent in here}
+        over = dict.fromkeys(here, self.time == 4)
+        self.agents = [agent for agent in here if not gone[agent] and not over[agent]]
+        shown = self.seen()
+        shown = {agent: shown.get(agent, self.nothing()) for agent in here}
+        ended = {agent: gone[agent] or over[agent] for agent in here}
+        return shown, reward, ended, dict.fromkeys(here, False), {agent: {} for agent in here}
+
+    def nothing(self):
+        own = np.zeros(1, np.float32)
+        return {"own": own, CENTRAL: {"state": np.zeros(2, np.float32)}} if self.state_too else own
+
+    def render(self):
+        return None
+
+    def close(self):
+        pass
+
+
+def trainer_of(algorithm=MAPPOConfig, env=None, seed=0, lanes=4, **settings):
+    model = settings.pop("model", {"hidden": (16,)})
+    cfg = algorithm(**{"fragment_length": 8, "minibatch_size": 32, "model": model, **settings})
+    return Trainer(Pair, cfg, seed=seed, config={"env.config": env or {}}, sampling={"num_envs": lanes})
+
+
+def rollout_of(trainer):
+    (rollout,) = trainer.pool.sample(1000).rollouts.values()
+    return rollout
+
+
+def paths(trainer):
+    return {leaf.path for leaf in trainer.policies["main"].obs_spec.leaves}
+
+
+MEMBERS = {f"{CENTRAL}/members/own", f"{CENTRAL}/alive"}
+WHO = {f"{CENTRAL}/me", ACTED}
+
+
+@pytest.mark.parametrize(
+    ("sees", "wanted"),
+    [
+        ("auto", {f"{CENTRAL}/state"}),
+        ("state", {f"{CENTRAL}/state"}),
+        ("members", MEMBERS),
+        ("both", {f"{CENTRAL}/state", *MEMBERS}),
+    ],
+)
+def test_critics_see_the_state_the_members_or_both(sees, wanted):
+    with trainer_of(env={"state": True}, critic_sees=sees) as trainer:
+        assert paths(trainer) == {"own", *WHO, *wanted}
+        trainer.train_iteration()
+        assert trainer.learners["main"].on_kernels
+
+
+def test_where_there_is_no_state_critics_see_the_members():
+    with trainer_of() as trainer:
+        assert paths(trainer) == {"obs", f"{CENTRAL}/members/obs", f"{CENTRAL}/alive", *WHO}
+    with pytest.raises(ConfigError, match=r"critic_sees = 'state'.*shows no state"):
+        trainer_of(critic_sees="state")
+
+
+def test_what_a_member_sees_is_seen_by_the_critics_of_all_and_by_no_other_policy():
+    with trainer_of() as trainer:
+        learner, rollout = trainer.learners["main"], rollout_of(trainer)
+        own, members = rollout.obs["obs"], rollout.obs[f"{CENTRAL}/members/obs"]
+        me = rollout.obs[f"{CENTRAL}/me"]
+        assert torch.equal(members.gather(2, me[..., None, None]).squeeze(2), own)
+        seen = {path: leaf.clone() for path, leaf in rollout.obs.items()}
+        mate = 1 - me[..., None, None]
+        seen[f"{CENTRAL}/members/obs"].scatter_(2, mate, -members.gather(2, mate))
+        before = values_of(learner.forward, rollout).value
+        other = rollout.map(lambda path, tensor: seen.get(path.removeprefix("obs/"), tensor))
+        after = values_of(learner.forward, other).value
+        assert (before != after).all()
+        drawn = [learner.net(learner.targets(each)).distribution.parameters for each in (rollout, other)]
+        assert torch.equal(*drawn)
+
+
+def explained(algorithm):
+    settings = {"gamma": 0.0, "lr": 1e-2, "fragment_length": 32, "minibatch_size": 128, "entropy_coef": 0.0}
+    with trainer_of(algorithm, lanes=8, **settings) as trainer:
+        results = list(trainer.results({"env_steps": 3_000}))
+        return results[-1].policies["main"].learning["explained_variance"]
+
+
+def test_values_of_a_product_of_what_two_see_are_learned_by_a_critic_of_both_alone():
+    assert explained(MAPPOConfig) > 0.9
+    assert explained(PPOConfig) < 0.1  # each alone sees nothing of it
+
+
+@pytest.mark.parametrize("delta", [None, 0.3])
+@pytest.mark.parametrize("settings", PPO_SETTINGS.values(), ids=PPO_SETTINGS.keys())
+@pytest.mark.parametrize(("name", "masked"), cases())
+def test_the_gradient_in_closed_form_is_that_of_the_loss(name, masked, settings, delta):
+    cfg = MAPPOConfig(huber_delta=delta, **{"normalize_advantage": True, **settings})
+    for columns, rows in ((1, 17), (2, 64)):
+        learning = Learning(name, rows, masked=masked, importance=True, seed=rows, columns=columns)
+        wanted, reference = learning.by_autograd(mappo_loss, learning.batch, cfg)
+        distribution, value = learning.outputs(learning.leaves)
+        gradients, metrics = mappo_gradient(Outputs(distribution, value), learning.batch, cfg)
+        for mine, theirs in zip(gradients, wanted, strict=True):
+            assert (mine - theirs).abs().max() <= TOLERANCE[mine.dtype] * theirs.abs().max()
+        assert metrics.keys() == reference.keys()
+        torch.testing.assert_close(metrics["value_loss"], reference["value_loss"])
+
+
+def test_without_the_huber_loss_it_is_the_loss_of_ppo_and_with_it_only_large_errors_count_less():
+    learning = Learning("discrete", 64)
+    of_ppo, metrics = learning.by_autograd(ppo_loss, learning.batch, PPOConfig())
+    same, as_told = learning.by_autograd(mappo_loss, learning.batch, MAPPOConfig(huber_delta=None, normalize_advantage=True))
+    assert all(map(torch.equal, of_ppo, same))
+    assert {name: value.mean() for name, value in metrics.items() if name != "clip_fraction"} == {
+        name: value.mean() for name, value in as_told.items() if name != "clip_fraction"
+    }
+    less, _ = learning.by_autograd(mappo_loss, learning.batch, MAPPOConfig(huber_delta=1.0, normalize_advantage=True))
+    error = learning.leaves[-1] - learning.batch.value_target
+    large = error.abs() > 1.0
+    assert large.any()
+    assert torch.equal(less[0], of_ppo[0])
+    torch.testing.assert_close(less[-1][~large], of_ppo[-1][~large])
+    torch.testing.assert_close(less[-1][large], of_ppo[-1][large] / error[large].abs())
+
+
+@pytest.mark.parametrize("name", ["discrete", "box", "composite"])
+def test_who_did_not_act_is_no_lesson_for_the_policy_but_one_for_the_critic(name):
+    learning = Learning(name, 24, importance=True)
+    acted = torch.ones(24, 1, dtype=torch.uint8)
+    acted[::3] = 0
+    cfg = MAPPOConfig(normalize_advantage=True)
+    learning.batch.obs[ACTED] = acted
+    gone = acted.squeeze(1) == 0
+    found, metrics = learning.by_autograd(mappo_loss, learning.batch, cfg)
+    assert (found[0][gone] == 0).all()
+    assert (found[0][~gone] != 0).any()
+    assert (found[-1][gone] != 0).any()
+    assert len(metrics["entropy"]) == 16
+    rest = Learning(name, 24, importance=True)
+    rest.batch = rest.batch.at((~gone).nonzero().squeeze(1))
+    rest.leaves = [leaf if leaf.dim() == 1 else leaf[~gone] for leaf in rest.leaves]
+    alone, _ = rest.by_autograd(ppo_loss, rest.batch, PPOConfig())
+    for mine, theirs in zip(found[:-1], alone[:-1], strict=True):
+        torch.testing.assert_close(mine if mine.dim() == 1 else mine[~gone], theirs)
+    distribution, value = learning.outputs(learning.leaves)
+    assert mappo_gradient(Outputs(distribution, value), learning.batch, cfg) is None
+    assert mappo_kernel(None, learning.batch, MAPPOConfig(huber_delta=None)) is None
+    learning.batch.obs[ACTED] = torch.zeros_like(acted)
+    nobody, metrics = mappo_loss(Outputs(distribution, value), learning.batch, cfg)
+    assert torch.isfinite(nobody)
+    assert metrics.keys() == {"value_loss"}
+
+
+def test_rows_of_who_has_gone_are_valued_and_their_advantages_do_not_count():
+    with trainer_of(env={"leaves": True}) as trainer:
+        learner, rollout = trainer.learners["main"], rollout_of(trainer)
+        acted = rollout.obs[ACTED].squeeze(-1) > 0
+        assert 0 < int((~acted).sum()) < acted.numel()
+        data = learner.targets(rollout)
+        rows = acting(data)
+        advantage = data.advantage[rows]
+        assert advantage.mean().abs() < 1e-5
+        assert abs(advantage.std(correction=0) - 1) < 1e-5
+        assert (rollout.reward[~acted] == 0).all()
+        for _ in range(3):
+            result = trainer.train_iteration()
+        assert all(np.isfinite(value) for value in result.policies["main"].learning.values() if value is not None)
+
+
+@pytest.mark.parametrize("kind", ["none", "lstm"])
+def test_a_run_with_rows_that_do_not_act_goes_on_as_if_it_had_not_stopped(kind, tmp_path):
+    def make():
+        model = {"hidden": (8,), "memory": {"kind": kind, "size": 8, "sequence_length": 4}}
+        return trainer_of(env={"leaves": True}, model=model)
+
+    def weights(trainer):
+        return {name: value.clone() for name, value in trainer.learners["main"].net.state_dict().items()}
+
+    with make() as whole:
+        for _ in range(4):
+            whole.train_iteration()
+        wanted = weights(whole)
+    with make() as first:
+        for _ in range(2):
+            first.train_iteration()
+        first.save(tmp_path / "half")
+    with Trainer.load(tmp_path / "half") as second:
+        for _ in range(2):
+            second.train_iteration()
+        found = weights(second)
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
+def test_who_learns_beside_it_by_another_algorithm_keeps_nothing_of_the_group():
+    policies = {"one": MAPPOConfig(fragment_length=8), "two": PPOConfig(fragment_length=8)}
+    mapping = {"left": "one", "right": "two"}
+    with Trainer(Pair, policies=policies, policy_mapping=mapping, seed=0, sampling={"num_envs": 2}) as trainer:
+        trainer.train_iteration()
+        seen = {name: {leaf.path for leaf in policy.obs_spec.leaves} for name, policy in trainer.policies.items()}
+    assert seen["two"] == {"obs"}
+    assert {f"{CENTRAL}/members/obs", *WHO} < seen["one"]
+
+
+def test_policies_of_groups_act_on_what_their_agents_see():
+    with trainer_of(env={"state": True}) as trainer:
+        trainer.train_iteration()
+        policy = trainer.policies["main"]
+        assert policy.predict({"own": np.array([1.0], np.float32)}) in (0, 1)
+    with trainer_of() as trainer:
+        assert trainer.policies["main"].predict(np.array([1.0], np.float32)) in (0, 1)
+
+
+@pytest.mark.parametrize("sees", ["state", "members"])
+def test_the_two_step_game_is_played_for_the_best(sees):
+    settings = {"algorithm.critic_sees": sees, "algorithm.fragment_length": 32, "algorithm.minibatch_size": 1024}
+    with Trainer("rookery.tasks:MatrixGame", "mappo", num_envs=16, seed=0, config=settings) as trainer:
+        trainer.train({"env_steps": 12_000})
+        assert trainer.evaluate(10).return_mean == 8.0
+
+
+def test_the_gradient_of_ppo_is_known_to_be_the_closed_form():
+    learning = Learning("discrete", 16)
+    distribution, value = learning.outputs(learning.leaves)
+    cfg = MAPPOConfig(huber_delta=None, normalize_advantage=True)
+    mine, _ = mappo_gradient(Outputs(distribution, value), learning.batch, cfg)
+    theirs, _ = ppo_gradient(Outputs(distribution, value), learning.batch, PPOConfig())
+    assert all(map(torch.equal, mine, theirs))
