@@ -18,9 +18,9 @@ from rookery.training.matches import (
     remarks,
     scripted_entrant,
     side_returns,
-    sides_of,
     standings_of,
 )
+from rookery.training.self_play import sides_of
 
 PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
 
@@ -110,7 +110,9 @@ def test_a_policy_plays_the_agents_that_the_run_maps_to_it(board_run):
     env, kind = boards(), boards().kinds[0]
     policy = board_run.policies["main"]
     rule = {"x": "cross", "o": "nought"}
-    run = SimpleNamespace(policies={"cross": policy, "nought": policy}, mapping=SimpleNamespace(rule=rule))
+    nobody = SimpleNamespace(snapshots={}, exploiters={})
+    policies = {"cross": policy, "nought": policy}
+    run = SimpleNamespace(policies=policies, mapping=SimpleNamespace(rule=rule), self_play=nobody)
     assert set(entrant_of_run(run, env, "cross", "cross").policies) == {"x"}
     assert set(entrant_of_run(run, env, None, "all").policies) == {"x", "o"}
     crosses = [entrant_of_run(run, env, "cross", name) for name in ("one", "two")]

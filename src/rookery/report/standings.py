@@ -149,6 +149,8 @@ def draw_standings(standings: Sequence[Standing], title: str, target: Path) -> N
 
 def _draw_ratings(axes: Axes, standings: Sequence[Standing]) -> None:
     """Points with error bars over the numbers of snapshots, a line for each player that is none."""
+    from matplotlib.ticker import MaxNLocator
+
     families: dict[str, list[tuple[int, Standing]]] = {}
     for one in standings:
         found = re.fullmatch(r"(.*)@(\d+)", one.name)
@@ -175,7 +177,7 @@ def _draw_ratings(axes: Axes, standings: Sequence[Standing]) -> None:
     dress(axes)
     if families:
         axes.set_xlabel("snapshot (the last: as it is now)", color="#444444")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     else:
         axes.set_xticks([])
     axes.set_ylabel("rating, Elo points, 95 % intervals", color="#444444")
@@ -207,4 +209,4 @@ def _draw_matrix(axes: Axes, standings: Sequence[Standing]) -> None:
     assert axes.figure is not None
     bar = axes.figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02, ticks=[0, 0.5, 1])
     bar.ax.set_yticklabels(["0", "50", "100"], fontsize=8, color="#444444")
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)

@@ -668,7 +668,17 @@ class WorkerPolicy(Stateful):
     saved: ClassVar[tuple[str, ...]] = ("number", "policy", "store", "memory", "kind", "taken", "row_of_slot")
     follows: ClassVar[bool] = True
     """Whether it takes over the weights of that policy whenever these are handed out."""
-    fixed: ClassVar[tuple[str, ...]] = ("name", "of", "noise", "staging", "actor", "decided", "acted", "_source", "_tensors")
+    fixed: ClassVar[tuple[str, ...]] = (
+        "name",
+        "of",
+        "noise",
+        "staging",
+        "actor",
+        "decided",
+        "acted",
+        "_source",
+        "_tensors",
+    )
 
     def __init__(
         self,

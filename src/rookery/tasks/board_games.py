@@ -150,7 +150,7 @@ class BoardGame(BatchedAgents):
 
     def _is_over(self, lane: int) -> bool:
         """Returns whether somebody has a line, or the board of a lane is full."""
-        return bool(self._line(lane).any()) or int(self._plies[lane]) == len(self._bits)
+        return bool(self._line(lane).any() or self._plies[lane] == len(self._bits))
 
     def _places(self) -> list[list[int]]:
         rows, columns = self.shape

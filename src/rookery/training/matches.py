@@ -23,6 +23,7 @@ from rookery.rollout.mapping import SNAPSHOT, EpisodeInfo, PolicyMapping
 from rookery.training.endless import BoundedEpisodes
 from rookery.training.ratings import Ratings, score_of
 from rookery.training.run import Run
+from rookery.training.self_play import sides_of
 
 POOL_MEAN = 1200.0
 """Mean rating of a pool in which no player is fixed."""
@@ -71,14 +72,6 @@ class Game:
     length: int
 
 
-def sides_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
-    """Gives the agents of each side: the environment's groups, and each agent that is in none by itself."""
-    groups: Mapping[str, tuple[str, ...]] = getattr(env, "groups", {})
-    grouped = {agent for agents in groups.values() for agent in agents}
-    alone = {agent: (agent,) for kind in env.kinds for agent in kind.agents if agent not in grouped}
-    return {**groups, **alone}
-
-
 def check_sides(env: VectorEnv) -> dict[str, tuple[str, ...]]:
     """Gives the sides of an environment in which somebody can win against somebody else.
 
@@ -98,9 +91,12 @@ def check_sides(env: VectorEnv) -> dict[str, tuple[str, ...]]:
 
 def players_of_run(run: Run) -> dict[str, Policy]:
     """Gives all policies of a run by name, each after its snapshots: ``main@1``, ``main@2``, ``main``."""
-    taken = getattr(run, "self_play", None)
-    kept = {} if taken is None else taken.snapshots
-    return {name: kept.get(name) or run.policies[name] for name in (*kept, *run.policies)}
+    kept = run.self_play.snapshots
+    found: dict[str, Policy] = {}
+    for name, policy in run.policies.items():
+        found |= {f"{name}{SNAPSHOT}{number}": snapshot for number, snapshot in sorted(kept.get(name, {}).items())}
+        found[name] = policy
+    return found
 
 
 def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> Entrant:
@@ -125,6 +121,8 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
         known = list(players)
         raise ConfigError(f"{called}: there is no policy {name!r}; there are {', '.join(known)}{nearest(name, known)}")
     base = None if name is None else name.partition(SNAPSHOT)[0]
+    if base is not None:
+        base = run.self_play.exploiters.get(base, base)
     found: dict[str, Policy] = {}
     for kind in env.kinds:
         for agent in kind.agents:
@@ -325,9 +323,8 @@ class Matches:
 
 def side_returns(result: EpisodeResult, sides: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """Gives what each side has earned in an episode, what its group earned included."""
-    groups: Mapping[str, float] = getattr(result, "groups", {})
     return {
-        side: sum(result.agents.get(agent, 0.0) for agent in agents) + groups.get(side, 0.0)
+        side: sum(result.agents.get(agent, 0.0) for agent in agents) + result.groups.get(side, 0.0)
         for side, agents in sides.items()
     }
 
