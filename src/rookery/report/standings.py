@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SURE = 1.96
 """Standard errors on either side within which a rating lies in 95 % of repetitions."""
 
+MOST_TICKS = 12
+"""Numbers of snapshots below the curve of ratings, about."""
+
 MOST_WRITTEN = 16
 """Players up to which the scores of a matrix are written into its cells."""
 
@@ -149,8 +152,6 @@ def draw_standings(standings: Sequence[Standing], title: str, target: Path) -> N
 
 def _draw_ratings(axes: Axes, standings: Sequence[Standing]) -> None:
     """Points with error bars over the numbers of snapshots, a line for each player that is none."""
-    from matplotlib.ticker import MaxNLocator
-
     families: dict[str, list[tuple[int, Standing]]] = {}
     for one in standings:
         found = re.fullmatch(r"(.*)@(\d+)", one.name)
@@ -176,8 +177,10 @@ def _draw_ratings(axes: Axes, standings: Sequence[Standing]) -> None:
                       textcoords="offset points", ha="right", fontsize=8, color=color)  # fmt: skip
     dress(axes)
     if families:
-        axes.set_xlabel("snapshot (the last: as it is now)", color="#444444")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        numbers = sorted({number for points in families.values() for number, _ in points if number <= last})
+        shown = numbers[:: max(1, len(numbers) // MOST_TICKS)]
+        axes.set_xticks([*shown, last + 1], [*map(str, shown), "now"])
+        axes.set_xlabel("snapshot", color="#444444")
     else:
         axes.set_xticks([])
     axes.set_ylabel("rating, Elo points, 95 % intervals", color="#444444")
@@ -197,7 +200,7 @@ def _draw_matrix(axes: Axes, standings: Sequence[Standing]) -> None:
     if len(names) <= MOST_WRITTEN:
         for (row, column), score in np.ndenumerate(scores):
             if not np.isnan(score):
-                color = "white" if abs(score - 0.5) > 0.35 else "#222222"
+                color = "white" if abs(score - 0.5) > 0.29 else "#222222"
                 axes.text(column, row, f"{100 * score:.0f}", ha="center", va="center", fontsize=8, color=color)
     every = max(1, len(names) // 24)
     shown = range(0, len(names), every)
