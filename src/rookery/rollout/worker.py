@@ -173,6 +173,7 @@ class RolloutWorker(Stateful):
         super().load_state_dict({**state, "finished": []})
         self.finished = finished
         self.layout = self.env.layout if self.tables else -1
+        self._find_firsts()
         self.policies = {one.name: one for one in sorted(self.policies.values(), key=lambda one: one.number)}
         if self.listeners is not None and self.now is not None:
             for lane in range(self.env.num_lanes):  # lanes that nobody listened to, or lost their episode, begin anew
@@ -568,6 +569,10 @@ class RolloutWorker(Stateful):
                     held = np.flatnonzero(table.policy_of == policy.number)
                     policy.row_of_slot[table.slot_of[held]] = held
         self.layout = self.env.layout
+        self._find_firsts()
+
+    def _find_firsts(self) -> None:
+        """Finds the first member of each group, at which what the group got is read."""
         members = enumerate(groups_of(self.env).values())
         firsts = [(group, agents[0]) for group, agents in members]
         self._firsts = [

@@ -39,7 +39,7 @@ from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.replay_sources import replay_values
 from rookery.training.room import check_copies, check_policies
-from rookery.training.self_play import exploiter_layers
+from rookery.training.self_play import exploiter_layers, exploiters_of
 from rookery.training.settings import (
     SECTIONS,
     SHORTHANDS,
@@ -190,7 +190,8 @@ def prepare(
         cfg = second.config.env
         one_by_one = twin_without(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
         notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))
-    names = list(second.config.policies) or ["main"]
+    exploiters = exploiters_of(second.config.self_play)
+    names = [name for name in second.config.policies if name not in exploiters] or ["main"]
     if not second.config.policies:
         layers.append(Layer("default", {"policies.main": {}}))
     layers += exploiter_layers(second)
@@ -203,7 +204,7 @@ def prepare(
         layers += decided
         notes += told
         second = resolve(RunConfig, layers, ALGORITHMS) if decided else second
-    space_layers = _space_layers(second, env, mapping, names)
+    space_layers = _space_layers(second, env, mapping, [*names, *exploiters])
     resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
     notes += unused_settings(resolved, kinds)

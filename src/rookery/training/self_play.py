@@ -192,7 +192,7 @@ class SelfPlay(Stateful):
         self.streams = streams
         self.sides: dict[str, tuple[str, ...]] = {}
         self.teams = list(settings)
-        self.exploiters = {name + EXPLOITER: name for name, cfg in settings.items() if cfg.opponents == "league"}
+        self.exploiters = exploiters_of(settings)
         self.contenders = {name: Contender(cfg) for name, cfg in settings.items()}
         self.contenders |= {name: Contender(settings[of]) for name, of in self.exploiters.items()}
         self.snapshots: dict[str, dict[int, Policy]] = {name: {} for name in self.contenders}
@@ -495,6 +495,11 @@ def scripted(like: Policy, name: str, player: str) -> ScriptedPolicy:
 def next_at(decisions: int, every: int) -> int:
     """Gives the next multiple of a number."""
     return (decisions // every + 1) * every
+
+
+def exploiters_of(settings: Mapping[str, SelfPlayConfig]) -> dict[str, str]:
+    """Gives the exploiters that there are, each with the policy that it learns to beat."""
+    return {name + EXPLOITER: name for name, cfg in settings.items() if cfg.opponents == "league"}
 
 
 def exploiter_layers(resolved: Resolved[Any]) -> list[Layer]:
