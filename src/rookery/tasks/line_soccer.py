@@ -68,7 +68,7 @@ class LineSoccer(BatchedAgents):
             max_steps: Number of steps that an episode may have.
             time_cost: What an episode of so many steps costs each player, of its own.
             progress: What a player gets, of its own, for the ball's way from the middle to the goal of the other team;
-                it pays for the way back. Makes learning from the beginning easier, and changes no winner if less than 1.
+                it pays for the way back. The winner is the same with and without.
 
         Raises:
             ValueError: If a setting is out of range, or only one of `strikers` and `goalies` is given.
@@ -85,7 +85,9 @@ class LineSoccer(BatchedAgents):
         self.teams = (int(strikers), int(goalies)) if strikers else (int(players), int(players))
         self.max_steps, self.time_cost, self.progress = int(max_steps), float(time_cost), float(progress)
         self._holds = bool(strikers)
-        blue, red = (tuple(f"{team}_{k}" for k in range(n)) for team, n in zip(("blue", "red"), self.teams, strict=True))
+        blue, red = (
+            tuple(f"{team}_{k}" for k in range(n)) for team, n in zip(("blue", "red"), self.teams, strict=True)
+        )
         num, largest = len(blue) + len(red), max(self.teams)
         self._size = OTHERS + 2 * (2 * largest - 1)
         super().__init__(
@@ -98,7 +100,9 @@ class LineSoccer(BatchedAgents):
             group_rewards=True,
         )
         self._view = np.repeat([1.0, -1.0], self.teams)[:, None]  # red sees the pitch turned round
-        self._place, self._ball, self._speed = (np.zeros(shape) for shape in ((num_lanes, num, 2), *[(num_lanes, 2)] * 2))
+        self._place, self._ball, self._speed = (
+            np.zeros(shape) for shape in ((num_lanes, num, 2), *[(num_lanes, 2)] * 2)
+        )
         self._seen = self._rows.obs["obs"].reshape(num_lanes, num, self._size)
         # whom each player sees where in its observation: mates first, then opponents
         team = np.repeat([0, 1], self.teams)
@@ -108,7 +112,7 @@ class LineSoccer(BatchedAgents):
             for first, kind in ((0, team == team[player]), (largest - 1, team != team[player]))
             for slot, other in enumerate((k for k in np.flatnonzero(kind) if k != player), first)
         ]
-        self._who, self._whom, self._where_seen = (np.array(column) for column in zip(*self._pairs, strict=True))
+        self._seer, self._shown_agent, self._shown_at = (np.array(column) for column in zip(*self._pairs, strict=True))
 
     def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         length = np.maximum(np.sqrt((actions * actions).sum(axis=2, keepdims=True)), 1.0)
@@ -161,12 +165,12 @@ class LineSoccer(BatchedAgents):
         seen[:, :, BALL] = (self._ball[:, None] - place) * view / 2
         seen[:, :, BALL_SPEED] = np.clip(self._speed[:, None] * view / KICK, -1.0, 1.0)
         seen[:, :, TIME] = (1.0 - self._steps / self.max_steps)[:, None]
-        ways = (place[:, self._whom] - place[:, self._who]) * view[self._who] / 2
-        seen[:, self._who, self._where_seen] = ways[..., 0]
-        seen[:, self._who, self._where_seen + 1] = ways[..., 1]
+        ways = (place[:, self._shown_agent] - place[:, self._seer]) * view[self._seer] / 2
+        seen[:, self._seer, self._shown_at] = ways[..., 0]
+        seen[:, self._seer, self._shown_at + 1] = ways[..., 1]
 
     def text(self, lane: int) -> str:
-        """Returns the pitch of a lane in letters: B and R are players, o the ball, the goal lines on the left and right."""
+        """Returns the pitch of a lane in letters: B and R are players, o is the ball; goal lines are left and right."""
         width, height = 41, 11
 
         def cell(place: np.ndarray) -> tuple[int, int]:
@@ -186,6 +190,8 @@ class LineSoccer(BatchedAgents):
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
 
-        players = [(float(x), float(y), view > 0) for (x, y), view in zip(self._place[lane], self._view[:, 0], strict=True)]
+        players = [
+            (float(x), float(y), view > 0) for (x, y), view in zip(self._place[lane], self._view[:, 0], strict=True)
+        ]
         ball, steps = (float(self._ball[lane, 0]), float(self._ball[lane, 1])), self._timestep(lane)
         return game_drawing.draw_pitch(players, ball, HALF, REACH, steps, self.max_steps)
