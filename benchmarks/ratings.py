@@ -3,9 +3,9 @@ benchmarks/results/ratings.md.
 
 A run of tic-tac-toe plays itself and takes snapshots. Then these, chance and a perfect player meet, everybody
 everybody, again and again with other seeds, as `rookery elo --seed` does, and each time ratings and their standard
-errors are computed. Told is how far ratings lie apart from one measurement to the next, what the standard errors said of
-that, and how often the 95 % interval of one measurement holds the rating that all others together give. The control are
-intervals of half the length. Last, the same with no fixed player, where ratings are distances to the mean of all.
+errors are computed. Told is how far ratings lie apart from one measurement to the next, what the standard errors said
+of that, and how often the 95 % interval of one measurement holds the rating that all others together give. The control
+are intervals of half the length. Last, the same with no fixed player, where ratings are distances to the mean of all.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ from rookery.training.matches import Game, Matches, entrant_of_run, scripted_ent
 from rookery.training.prepare import make_copies
 
 FILE = Path(__file__).parent / "results" / "ratings.md"
+
+NOTE = (
+    "Errors are those of chances that depend on ratings alone. Here x, who begins, wins more often than o; sides are "
+    "exchanged evenly, so results vary less than such chances would, and intervals are longer than they need be."
+)
 
 ANCHOR = "random"
 PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
@@ -62,7 +67,7 @@ def table(names: list[str], repeats: list[list[Game]], anchors: dict[str, float]
         rest = [game for other, some in enumerate(repeats) if other != number for game in some]
         others[number] = [one.rating for one in standings_of(rest, names, anchors)]
     lines = [
-        "| player | rating, mean | its standard deviation | standard error said | 95 % intervals that hold | half as long |",
+        "| player | rating, mean | its standard deviation | error that was said | 95 % intervals hold | half as long |",
         "|---|---|---|---|---|---|",
     ]
     free = [column for column, name in enumerate(names) if name not in anchors]
@@ -99,7 +104,7 @@ def main() -> None:
     lines += [f"Tic-tac-toe, {asked.steps:,} env steps of self-play (PPO), {asked.repeats} measurements of "
               f"{asked.games} games a pair: {total:,} games, {total / seconds:,.0f} a second.", ""]  # fmt: skip
     lines += [f"## With {ANCHOR} fixed at 1200", "", *table(names, repeats, {ANCHOR: 1200.0}), ""]
-    lines += ["## Without a fixed player", "", *table(names, repeats, {}), "", machine()]
+    lines += ["## Without a fixed player", "", *table(names, repeats, {}), "", NOTE, "", machine()]
     FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 
