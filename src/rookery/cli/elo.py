@@ -82,7 +82,7 @@ def elo(
             fixed = anchors_of(anchor or [f"{next(iter(others))}={start}"], names)
             matches = Matches(trainer, env, entrants, None, games, deterministic=deterministic, seed=seed)
             played = matches.play(show_games if sys.stderr.isatty() and not as_json else ignore)
-            notes = remarks(played, matches.cut)
+            notes = remarks(played, matches.cut, rated if deterministic else ())
         standings = standings_of(played, names, fixed)
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), "standings": [asdict(one) for one in standings]}, indent=1))

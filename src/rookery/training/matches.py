@@ -362,12 +362,13 @@ def standings_of(games: Sequence[Game], names: Sequence[str], anchors: Mapping[s
     ]
 
 
-def remarks(games: Sequence[Game], cut: int) -> list[str]:
-    """What makes ratings of these games mean less than they seem to, a line each.
+def remarks(games: Sequence[Game], cut: int, certain: Sequence[str]) -> list[str]:
+    """Gives what makes ratings of these games mean less than they seem to, a line each.
 
     Args:
         games: All games.
         cut: How many of them were given up at the limit of steps.
+        certain: Players that leave nothing to chance.
     """
     found = []
     if games and all(game.score == 0.5 for game in games):
@@ -380,12 +381,14 @@ def remarks(games: Sequence[Game], cut: int) -> list[str]:
         found.append(f"{cut:,} games had not ended at evaluation.max_episode_steps and count as they stood")
     alike: dict[tuple[str, str, tuple[str, ...]], list[Game]] = {}
     for game in games:
-        alike.setdefault((game.a, game.b, game.sides), []).append(game)
+        if game.a in certain and game.b in certain:
+            alike.setdefault((game.a, game.b, game.sides), []).append(game)
     repeated = [some[0] for some in alike.values() if len(some) > 2 and all(game == some[0] for game in some)]
     if repeated:
         one = repeated[0]
         found.append(
-            f"{len(repeated)} of {len(alike)} pairings went alike in every game, as {one.a} against {one.b}: where "
-            "nothing is left to chance, many games are one, and error bars too short; let policies draw their actions"
+            f"{len(repeated)} of {len(alike)} pairings of likeliest actions went alike in every game, as {one.a} and "
+            f"{one.b}: where nothing is left to chance, many games are one, and error bars are too short; let policies "
+            "draw their actions"
         )
     return found
