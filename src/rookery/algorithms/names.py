@@ -5,6 +5,7 @@ class.
 ALGORITHMS = {
     "ppo": "rookery.algorithms.ppo:PPOConfig",
     "mappo": "rookery.algorithms.mappo:MAPPOConfig",
+    "poca": "rookery.algorithms.poca:POCAConfig",
     "a2c": "rookery.algorithms.a2c:A2CConfig",
     "reinforce": "rookery.algorithms.reinforce:ReinforceConfig",
     "dqn": "rookery.algorithms.dqn:DQNConfig",

@@ -17,6 +17,7 @@ from rookery.core.errors import EnvError
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
+from rookery.envs.groups import groups_of
 
 DATA = "data"
 """Name of what stands for an environment where spaces come from data, and there never was one."""
@@ -32,6 +33,7 @@ class AbsentEnv(VectorBase):
     def __init__(self, described: Mapping[str, Any]) -> None:
         kinds = tuple(_kind(kind) for kind in described["kinds"])
         super().__init__(kinds, described["num_lanes"], described["name"], described["exact"])
+        self.groups = {group: tuple(agents) for group, agents in described.get("groups", {}).items()}
         self._state: dict[str, Any] = {}
 
     def reset(self, seeds: SeedPlan) -> Step:
@@ -68,7 +70,8 @@ class AbsentEnv(VectorBase):
 
 def describe(env: VectorEnv) -> dict[str, Any]:
     """What an `AbsentEnv` must know of an environment, for JSON."""
-    return description(env.name, env.num_lanes, env.exact, env.kinds)
+    groups = {group: list(agents) for group, agents in groups_of(env).items()}
+    return {**description(env.name, env.num_lanes, env.exact, env.kinds), **({"groups": groups} if groups else {})}
 
 
 def description(name: str, num_lanes: int, exact: bool, agents: Sequence[Kind]) -> dict[str, Any]:

@@ -41,9 +41,6 @@ MOMENT = "moment"
 WHO = f"{CENTRAL}/{ME}", f"{CENTRAL}/{ACTED}"
 """Paths that observations have wherever groups are shown."""
 
-GROUP_REWARD = "group_reward"
-"""Key of an agent's `info`: what its group got in the step, beside what the agent got."""
-
 
 def groups_of(env: VectorEnv) -> Mapping[str, tuple[str, ...]]:
     """Agents of each group that an environment names; empty if it names none."""

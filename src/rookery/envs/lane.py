@@ -23,6 +23,9 @@ from rookery.envs.samplers import Value
 RESTING = "resting"
 """Key of `info`: true while the agent need not act, as of a machine that cools down (docs/how-to/replay-memory.md)."""
 
+GROUP_REWARD = "group_reward"
+"""Key of `info`: what an agent's group got in the step, beside what the agent got (docs/how-to/groups.md)."""
+
 Agent = Hashable
 
 Spaces = tuple[Space[Any], Space[Any]]
@@ -60,6 +63,7 @@ class LaneStep:
         masks: Action masks that came in `info` rather than in the observation.
         ended: The whole episode is over; `obs` is empty.
         infos: What the environment said besides, by agent.
+        group_reward: What agents say that their group got in this step, beside what they got themselves.
     """
 
     obs: dict[Agent, Any]
@@ -70,6 +74,7 @@ class LaneStep:
     masks: Mapping[Agent, Any] = field(default_factory=dict)
     ended: bool = False
     infos: Mapping[Agent, Any] = field(default_factory=dict)
+    group_reward: Mapping[Agent, Any] = field(default_factory=dict)
 
     def resting(self) -> list[Agent]:
         """Those of `obs` who need not act, because their info says that they rest."""
@@ -86,6 +91,7 @@ class Lane(ABC):
         agents: Those it announces, in its order; others may appear.
         max_entities: Room for the elements of a ``Sequence`` that agents observe; None: each must say it itself.
         hook: How the environment is given parameters.
+        names_groups: Whether the environment names groups of agents.
         report: Is told of each Breach after which there is a way to go on; `refuse` unless somebody collects them.
     """
 
@@ -94,6 +100,7 @@ class Lane(ABC):
         self.agents = tuple(agents)
         self.max_entities: int | None = None
         self.hook = ParameterHook()
+        self.names_groups = bool(said_groups(env))
         self.report: Callable[[Breach], None] = refuse
 
     @abstractmethod
@@ -113,7 +120,14 @@ class Lane(ABC):
 
     def step(self, actions: dict[Agent, Any]) -> LaneStep:
         """Steps once, with an action for each agent of the last `LaneStep.obs`; raises as `reset` does."""
-        return self.read(self.env.step(self.argument(actions)))
+        shown = self.read(self.env.step(self.argument(actions)))
+        if self.names_groups:
+            shown.group_reward = self.group_rewards(shown)
+        return shown
+
+    def group_rewards(self, shown: LaneStep) -> Mapping[Agent, Any]:
+        """What agents say in their infos that their group got in a step."""
+        return rewards_of_groups(shown.infos)
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
         """What the environment's own `step` takes for these actions."""
@@ -153,6 +167,20 @@ def info_masks(infos: Any) -> dict[Agent, Any]:
     if not isinstance(infos, Mapping):
         return {}
     return {agent: info[MASK] for agent, info in infos.items() if isinstance(info, Mapping) and MASK in info}
+
+
+def said_groups(env: Any) -> Mapping[Any, Any]:
+    """The attribute `groups` of an environment, if it is a dict; nothing if it is something else, of its own."""
+    said = getattr(env, "groups", None)
+    return said if isinstance(said, Mapping) else {}
+
+
+def rewards_of_groups(infos: Any) -> dict[Agent, Any]:
+    """The rewards of groups in a dict of infos by agent."""
+    if not isinstance(infos, Mapping):
+        return {}
+    said = [(agent, info) for agent, info in infos.items() if isinstance(info, Mapping)]
+    return {agent: info[GROUP_REWARD] for agent, info in said if GROUP_REWARD in info}
 
 
 def rests(info: Any) -> bool:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rookery.envs.lane import Agent, Breach, Lane, LaneStep, Spaces, five_dicts, info_masks, obs_and_infos, set_for
+from rookery.envs.lane import (
+    Agent,
+    Breach,
+    Lane,
+    LaneStep,
+    Spaces,
+    five_dicts,
+    info_masks,
+    obs_and_infos,
+    rewards_of_groups,
+    set_for,
+)
 from rookery.envs.samplers import Value
 
 
@@ -66,8 +77,9 @@ class ParallelLane(_PettingZooLane):
 class AECLane(_PettingZooLane):
     """A PettingZoo AEC environment as a lane: one environment step is one agent's action.
 
-    Rewards are read from `env.rewards` after each action, for all agents at once, so each is counted once. Agents that
-    ended are stepped out with None before the next one acts.
+    Rewards are read from `env.rewards` after each action, for all agents at once, so each is counted once; rewards of
+    groups from `env.infos` at the same moment, from which the environment has to take them again. Agents that ended are
+    stepped out with None before the next one acts.
     """
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
@@ -88,6 +100,7 @@ class AECLane(_PettingZooLane):
             Breach: If an agent vanished without an end, or an ended one cannot be stepped out.
         """
         env = self.env
+        self._said = rewards_of_groups(env.infos) if self.names_groups else {}
         # some environments never clear `rewards`; an agent that ended earlier must not be paid again
         reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
         terminated = set_for(self._alive, env.terminations, "terminations")
@@ -109,6 +122,10 @@ class AECLane(_PettingZooLane):
         shown = self._on_turn(masks)
         shown.reward, shown.terminated, shown.truncated, shown.final = reward, terminated, truncated, final
         return shown
+
+    def group_rewards(self, shown: LaneStep) -> Mapping[Agent, Any]:
+        """What agents said before those that have ended were stepped out."""
+        return self._said
 
     def _on_turn(self, masks: dict[Agent, Any]) -> LaneStep:
         env = self.env

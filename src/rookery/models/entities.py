@@ -111,15 +111,30 @@ class EntityEncoder(nn.Module):
         """
         pairs = [embed(obs[path], own) for path, embed in zip(self.paths, self.embeddings, strict=True)]
         embedded, present = pairs[0] if len(pairs) == 1 else (torch.cat(parts, 1) for parts in zip(*pairs, strict=True))
-        num, count, size = embedded.shape
-        x = functional.layer_norm(embedded, (size,))
-        heads = self.query_key_value(x).view(num, count, 3, self.heads, size // self.heads)
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        bias = torch.where(present, 0.0, ABSENT)[:, None, None]
-        attended = functional.scaled_dot_product_attention(query, key, value, bias)
-        x = functional.layer_norm(x + self.output(attended.transpose(1, 2).reshape(num, count, size)), (size,))
-        share = present / present.sum(1, keepdim=True).clamp(min=1)
-        return (x * share.unsqueeze(-1)).sum(1)
+        return attended_mean(embedded, present, self.query_key_value, self.output, self.heads)
+
+
+def attended_mean(
+    embedded: Tensor, present: Tensor, query_key_value: nn.Module, output: nn.Module, num_heads: int
+) -> Tensor:
+    """Lets those present attend to each other, with a residual; gives the mean over them ``[N, size]``, 0 of nobody.
+
+    Args:
+        embedded: ``[N, C, size]``, finite where nobody is, too.
+        present: ``[N, C]`` bool.
+        query_key_value: A layer from `size` to three times that.
+        output: A layer from `size` to `size`.
+        num_heads: Heads, which share `size`.
+    """
+    num, count, size = embedded.shape
+    x = functional.layer_norm(embedded, (size,))
+    heads = query_key_value(x).view(num, count, 3, num_heads, size // num_heads)
+    query, key, value = heads.permute(2, 0, 3, 1, 4)
+    bias = torch.where(present, 0.0, ABSENT)[:, None, None]
+    attended = functional.scaled_dot_product_attention(query, key, value, bias)
+    x = functional.layer_norm(x + output(attended.transpose(1, 2).reshape(num, count, size)), (size,))
+    share = present / present.sum(1, keepdim=True).clamp(min=1)
+    return (x * share.unsqueeze(-1)).sum(1)
 
 
 def _columns_in_use(present: Tensor) -> int:

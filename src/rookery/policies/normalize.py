@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
 from rookery.core.spaces import ObsSpec
+from rookery.envs.groups import WHO
 
 VARIANCE_FLOOR = 1e-8  # added to the variance, so that a number that never changed is not divided by zero
 
@@ -109,7 +110,13 @@ class ObsNormalizer(nn.Module):
         return float(first.count)
 
     def update(self, obs: TensorTree) -> None:
-        """Takes in valid rows ``[N, ...]`` of raw observations, by leaf path."""
+        """Takes in valid rows ``[N, ...]`` of raw observations, by leaf path, but for those of agents that have gone from
+        their group, who see nothing.
+        """
+        acted = obs.get(WHO[1])
+        if acted is not None and not bool(acted.all()):
+            rows = acted.squeeze(1).nonzero().squeeze(1)
+            obs = {path: obs[path].index_select(0, rows) for path in self.paths}
         for path, statistics in zip(self.paths, self.statistics, strict=True):
             assert isinstance(statistics, RunningMeanStd)
             statistics.update(obs[path])

@@ -110,7 +110,7 @@ def check_policies(resolved: Resolved[RunConfig], kinds: Mapping[str, Kind], slo
             problems.append(_rollout_problem(resolved, name, rows, size, free))
         if isinstance(cfg.model, ModelConfig) and cfg.model.module is None and cfg.model.hidden:
             path, widths = f"policies.{name}.model.hidden", cfg.model.hidden
-            weights = sum(before * after for before, after in pairwise((_inputs(kind.obs), *widths)))
+            weights = sum(before * after for before, after in pairwise((_inputs(kind.obs.own), *widths)))
             if weights * WEIGHT > free:
                 problems.append(
                     f"{_source(resolved, path)}: {path} = {list(widths)}: {weights:,} weights take "

@@ -105,7 +105,7 @@ class ShareServer:
         """Writes into its part of another slab from now on."""
         memory = SharedMemory(size, os.fdopen(file, "r+b", buffering=0))
         self._version = agents.version
-        self._share.attach(Slab.over(memory, agents.kinds, num_lanes).part(lanes), agents)
+        self._share.attach(Slab.over(memory, agents.kinds, num_lanes, bool(agents.groups)).part(lanes), agents)
 
     def reset(self, seeds: SeedPlan) -> None:
         """Starts episode 0 in every lane."""

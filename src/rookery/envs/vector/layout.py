@@ -10,7 +10,9 @@ from rookery.core.entity_set import bounded
 from rookery.core.errors import SpaceError
 from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
 from rookery.envs.base import Kind
-from rookery.envs.lane import Agent, Breach, Lane, LaneStep, info_masks
+from rookery.envs.groups import checked_groups
+from rookery.envs.gym_env import GymLane
+from rookery.envs.lane import Agent, Breach, Lane, LaneStep, info_masks, said_groups
 
 
 class Layout:
@@ -24,6 +26,7 @@ class Layout:
         masks_in_info: Whether action masks come in `info`.
         masked: The agents whose masks do, with the mask that allows everything.
         notes: Lines a user should read once.
+        groups: Names of the agents that win and lose together, by the name of their group.
         version: Counts changes.
     """
 
@@ -35,7 +38,15 @@ class Layout:
         self.masks_in_info = False
         self.masked: dict[Agent, np.ndarray] = {}
         self.notes: tuple[str, ...] = ()
+        self.groups: dict[str, tuple[str, ...]] = {}
         self.version = 0
+
+    def read_groups(self, lane: Lane) -> None:
+        """Takes over the groups that a copy names; raises an EnvError if they are not of its agents."""
+        said, agents = said_groups(lane.env), [str(agent) for agent in self.place]
+        if isinstance(lane, GymLane) or {str(group) for group in said} <= {*agents}:
+            return  # groups that act as one agent are agents
+        self.groups = checked_groups(said, agents, self.name)
 
     def survey(self, lane: Lane) -> None:
         """Finds out from one copy which agents there are and what they see.

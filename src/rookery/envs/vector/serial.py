@@ -111,7 +111,9 @@ class SerialEnv(VectorBase):
                 self.agents.survey(self._lanes[0])
             except Exception as error:
                 raise self._located(0, error) from cause_of(error)
-        self.attach(Slab.allocate(self.agents.kinds, num_lanes))
+            self.agents.read_groups(self._lanes[0])
+            self.groups = self.agents.groups
+        self.attach(Slab.allocate(self.agents.kinds, num_lanes, bool(self.agents.groups)))
 
     def attach(self, slab: Slab, agents: Layout | None = None) -> None:
         """Moves to another slab, with all that is shown, and to the layout it is made for, if that is a new one."""
@@ -133,7 +135,7 @@ class SerialEnv(VectorBase):
         """Gives a place to an agent that nobody spoke of before."""
         self._writer.flush()
         self.agents.announce(self._lanes[lane], agent)
-        self.attach(Slab.allocate(self.agents.kinds, self.num_lanes))
+        self.attach(Slab.allocate(self.agents.kinds, self.num_lanes, bool(self.agents.groups)))
 
     # -- playing -----------------------------------------------------------------------------------
 

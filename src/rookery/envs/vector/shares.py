@@ -96,7 +96,7 @@ class SharesEnv(VectorBase):
         helpers: Sequence[Helper],
         num_lanes: int,
         tolerance: Tolerance,
-        make_slab: Callable[[Sequence[Kind], int], Slab],
+        make_slab: Callable[[Sequence[Kind], int, bool], Slab],
     ) -> None:
         """Puts the shares together.
 
@@ -112,7 +112,7 @@ class SharesEnv(VectorBase):
         """
         self._keep_infos: KeepInfos = "none"
         super().__init__(first.kinds, num_lanes, first.name, exact=True)
-        self.parameters = first.parameters
+        self.parameters, self.groups = first.parameters, first.groups
         self._first, self._helpers, self._tolerance, self._make_slab = first, list(helpers), tolerance, make_slab
         self._first_lanes = range(first.num_lanes)
         self._plan: SeedPlan | None = None
@@ -142,7 +142,7 @@ class SharesEnv(VectorBase):
 
     def _lay_out(self) -> None:
         """Gives all shares memory for the present layout."""
-        slab = self._slab = self._make_slab(self.agents.kinds, self.num_lanes)
+        slab = self._slab = self._make_slab(self.agents.kinds, self.num_lanes, bool(self.agents.groups))
         self._first.attach(slab.part(self._first_lanes), deepcopy(self.agents))
         for helper in self._helpers:
             helper.move(slab, self.agents)

@@ -85,21 +85,27 @@ class Slab:
             setattr(self, name, array)
 
     @classmethod
-    def allocate(cls, kinds: Sequence[Kind], num_lanes: int) -> Slab:
-        """A slab on the heap in which nothing has happened and nobody waits."""
-        slab = cls._make(kinds, num_lanes, lambda shape, dtype: np.zeros(shape, dtype))
+    def allocate(cls, kinds: Sequence[Kind], num_lanes: int, grouped: bool = False) -> Slab:
+        """A slab on the heap in which nothing has happened and nobody waits.
+
+        Args:
+            kinds: The kinds of agents.
+            num_lanes: Copies.
+            grouped: Whether there is room for what groups earn.
+        """
+        slab = cls._make(kinds, num_lanes, lambda shape, dtype: np.zeros(shape, dtype), grouped)
         slab.allow_all(kinds)
         return slab
 
     @classmethod
-    def shared(cls, kinds: Sequence[Kind], num_lanes: int) -> Slab:
+    def shared(cls, kinds: Sequence[Kind], num_lanes: int, grouped: bool = False) -> Slab:
         """A slab like that of `allocate`, in `memory` that other processes can map."""
-        slab = cls.over(SharedMemory(cls._size(kinds, num_lanes)), kinds, num_lanes)
+        slab = cls.over(SharedMemory(cls._size(kinds, num_lanes, grouped)), kinds, num_lanes, grouped)
         slab.allow_all(kinds)
         return slab
 
     @classmethod
-    def over(cls, memory: SharedMemory, kinds: Sequence[Kind], num_lanes: int) -> Slab:
+    def over(cls, memory: SharedMemory, kinds: Sequence[Kind], num_lanes: int, grouped: bool = False) -> Slab:
         """The slab in `memory`, as it stands there; in zeroed memory only `allow_all` is missing from a new one."""
         used = 0
 
@@ -108,12 +114,12 @@ class Slab:
             start, used = used, used + _aligned(shape, dtype)
             return np.frombuffer(memory.map, dtype, math.prod(shape), start).reshape(shape)
 
-        slab = cls._make(kinds, num_lanes, take)
+        slab = cls._make(kinds, num_lanes, take, grouped)
         slab.memory = memory
         return slab
 
     @staticmethod
-    def _size(kinds: Sequence[Kind], num_lanes: int) -> int:
+    def _size(kinds: Sequence[Kind], num_lanes: int, grouped: bool) -> int:
         """Bytes that `over` needs."""
         used = 0
 
@@ -122,11 +128,11 @@ class Slab:
             used += _aligned(shape, dtype)
             return np.zeros((1,) * len(shape), dtype)
 
-        Slab._make(kinds, num_lanes, count)
+        Slab._make(kinds, num_lanes, count, grouped)
         return max(used, 1)
 
     @classmethod
-    def _make(cls, kinds: Sequence[Kind], num_lanes: int, array: Callable[..., np.ndarray]) -> Slab:
+    def _make(cls, kinds: Sequence[Kind], num_lanes: int, array: Callable[..., np.ndarray], grouped: bool) -> Slab:
         blocks = []
         for kind in kinds:
             size = num_lanes * len(kind.agents)
@@ -136,6 +142,7 @@ class Slab:
             terminated, truncated, waiting, resting = (array((size,), np.bool_) for _ in range(4))
             reward, nothing = array((size,), np.float64), kind.obs.allocate(0)
             rows = Rows(obs, reward, terminated, truncated, waiting, resting, final_obs=nothing)
+            rows.group_reward = array((size,), np.float64) if grouped else None
             actions = tuple(array((size, *shape), dtype) for shape, dtype in _action_arrays(kind.action))
             blocks.append(Block(rows, array((size,), np.uint8), final_obs, actions))
         return cls(num_lanes, blocks, {name: array((num_lanes,), dtype) for name, dtype in PER_LANE.items()})
@@ -159,6 +166,7 @@ class Slab:
                 obs, rows.reward[mine], rows.terminated[mine], rows.truncated[mine], rows.waiting[mine],
                 rows.resting[mine], final_obs=nothing,
             )  # fmt: skip
+            part.group_reward = None if rows.group_reward is None else rows.group_reward[mine]
             finals = {path: array[mine] for path, array in block.final_obs.items()}
             blocks.append(Block(part, block.finals[mine], finals, tuple(array[mine] for array in block.actions)))
         own = slice(lanes.start, lanes.stop)
@@ -174,6 +182,8 @@ class Slab:
                 mine = self.blocks[k]
                 pairs = [(getattr(block.rows, n), getattr(mine.rows, n))
                          for n in ("reward", "terminated", "truncated", "waiting", "resting")]  # fmt: skip
+                if block.rows.group_reward is not None and mine.rows.group_reward is not None:
+                    pairs += [(block.rows.group_reward, mine.rows.group_reward)]
                 pairs += [(block.finals, mine.finals)]
                 pairs += [(block.rows.obs[path], mine.rows.obs[path]) for path in mine.rows.obs]
                 pairs += [(block.final_obs[path], mine.final_obs[path]) for path in mine.rows.obs]

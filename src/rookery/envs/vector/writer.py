@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from rookery.core.errors import SpaceError
 from rookery.core.spaces import ObsSpec, Tree
 from rookery.envs.base import Rows
 from rookery.envs.gym_env import AGENT
-from rookery.envs.lane import Agent, Breach, LaneStep
+from rookery.envs.lane import GROUP_REWARD, Agent, Breach, LaneStep
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.slab import FRESH, GIVEN_UP, STALE, Slab
 
@@ -24,6 +24,16 @@ class LaneBreach(Exception):
         super().__init__(breach.problem)
         self.lane = lane
         self.breach = breach
+
+
+def finite(reward: Any, name: str, agent: Agent) -> float:
+    """A reward as a number; raises a Breach if it is no finite one."""
+    value = np.asarray(reward)
+    if value.size != 1 or value.dtype.kind not in "fiub":
+        raise Breach(f"{name} is {reward!r}, expected a finite number", agent)
+    if not np.isfinite(value).all():
+        raise Breach(f"non-finite {name} {value.item()}, expected a finite number", agent)
+    return float(value.item())
 
 
 class RowWriter:
@@ -59,6 +69,9 @@ class RowWriter:
         self._specs = [kind.obs for kind in agents.kinds]
         self._paid: list[tuple[list[int], list[Any]]] = [([], []) for _ in agents.kinds]  # rows and their rewards
         self._acting: list[list[int]] = [[] for _ in agents.kinds]  # rows that will wait
+        names = {str(agent): agent for agent in agents.place}
+        self._groups = [(group, [names[name] for name in members]) for group, members in agents.groups.items()]
+        self._group_of = {agent: number for number, (_, members) in enumerate(self._groups) for agent in members}
         first = [(spec.leaves[0], len(spec.leaves) == 1) for spec in self._specs]
         self.known = [leaf.dtype if alone and leaf.kind == "box" else None for leaf, alone in first]
         arrays = [block.rows.obs[leaf.path] for (leaf, _), block in zip(first, slab.blocks, strict=True)]
@@ -91,7 +104,35 @@ class RowWriter:
                 self._close(k, row, FRESH)
             else:  # the row still holds what the agent saw last
                 self.keep_final(k, row, STALE)
+        if shown.group_reward:
+            self._pay_groups(lane, shown.group_reward)
         self.observe(lane, shown)
+
+    def _pay_groups(self, lane: int, said: Mapping[Agent, Any]) -> None:
+        """Writes what groups got, as one or several of their members say, for all members.
+
+        Raises:
+            Breach: If an agent is in no group, says no finite number, or another one than a mate.
+        """
+        by: dict[int, Agent] = {}
+        for agent, reward in said.items():
+            if (number := self._group_of.get(agent)) is None:
+                raise Breach(f"info has {GROUP_REWARD}, but none of the environment's groups has this agent", agent)
+            earned = finite(reward, GROUP_REWARD, agent)
+            group, members = self._groups[number]
+            (k, row) = self.place_of(lane, members[0])
+            shown = self._slab.blocks[k].rows.group_reward
+            if number in by and shown is not None and shown[row] != earned:
+                raise Breach(
+                    f"{GROUP_REWARD} is {earned:g}, and {str(by[number])!r} says {shown[row]:g} in the same step; both "
+                    f"are of group {group!r}, whose members must say the same, or one of them alone",
+                    agent,
+                )
+            by[number] = agent
+            for member in members:
+                k, row = self.place_of(lane, member)
+                if (shown := self._slab.blocks[k].rows.group_reward) is not None:
+                    shown[row] = earned
 
     def observe(self, lane: int, shown: LaneStep) -> None:
         """Writes the observations of the agents that must act, and lets them wait, or rest.
@@ -175,12 +216,7 @@ class RowWriter:
     def pay(self, rows: Rows, row: int, reward: Any, agent: Agent = AGENT) -> None:
         """Writes one reward, checked; raises a Breach if it is no finite number."""
         if not (isinstance(reward, float) and math.isfinite(reward)):  # what most environments pay needs no array
-            value = np.asarray(reward)
-            if value.size != 1 or value.dtype.kind not in "fiub":
-                raise Breach(f"reward is {reward!r}, expected a finite number", agent)
-            if not np.isfinite(value).all():
-                raise Breach(f"non-finite reward {value.item()}, expected a finite number", agent)
-            reward = value.item()
+            reward = finite(reward, "reward", agent)
         rows.reward[row] = reward
 
     def keep_final(self, k: int, row: int, which: int) -> None:
@@ -212,12 +248,16 @@ class RowWriter:
                 block.final_obs[path][mine] = array[mine]
             block.rows.reward[mine], block.rows.waiting[mine], block.rows.resting[mine] = 0.0, False, False
             block.rows.terminated[mine], block.rows.truncated[mine] = False, True
+            if block.rows.group_reward is not None:
+                block.rows.group_reward[mine] = 0.0
             block.finals[mine] = GIVEN_UP
 
     def wipe(self) -> None:
         """Forgets the rewards and ends of the last step."""
         for block in self._slab.blocks:
             block.rows.reward.fill(0.0)
+            if block.rows.group_reward is not None:
+                block.rows.group_reward.fill(0.0)
         if self.any_end:
             self._slab.wipe_ends()
             self.any_end = False

@@ -1,0 +1,229 @@
+"""A critic of a group: attention over its living members, and a baseline that does not know the row's own action.
+
+After Cohen et al. 2021 (arXiv:2111.05992), section 4. What members see stands under ``central`` in the observations
+(`envs/groups.py`). Each is encoded by one network for all of its kind; those who are not there have no weight at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rookery.algorithms.actor_critic import ActorCritic
+from rookery.core.batch import TensorTree
+from rookery.core.device import device_of
+from rookery.core.errors import ConfigError
+from rookery.core.spaces import CENTRAL, MASK, Leaf, ObsSpec
+from rookery.envs.groups import ALIVE, ME, MEMBERS
+from rookery.models.build import ModelConfig, build_trunk
+from rookery.models.entities import attended_mean
+from rookery.models.heads import Outputs, ValueHead
+from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
+from rookery.policies.policy import Policy
+from rookery.signals.signal import action_width
+
+
+@dataclass(frozen=True)
+class GroupOutputs(Outputs):
+    """What the networks say about N rows.
+
+    Attributes:
+        baseline: ``[N, S]`` values that do not know the row's own action, but those of the others.
+    """
+
+    baseline: Tensor
+
+
+class MemberSet(nn.Module):
+    """Encodes members of one kind, from what they see, and from that and what they do.
+
+    Args:
+        policy: The policy that learns.
+        prefix: What paths of the members' leaves begin with.
+        model: Layers of the encoder.
+        size: Width of the codes.
+        num_actions: Numbers of an action.
+        generator: Draws the weights.
+
+    Attributes:
+        number: G, members at most.
+        is_own: Whether they see the same as the policy's own rows; then they are normalized alike.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        prefix: str,
+        model: ModelConfig,
+        size: int,
+        num_actions: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.prefix = prefix
+        before = f"{prefix}/{MEMBERS}/"
+        leaves = [leaf for leaf in policy.critic_spec.leaves if leaf.path.startswith(before)]
+        self.number = leaves[0].shape[0]
+        self.paths = tuple(leaf.path.removeprefix(before) for leaf in leaves)
+        raw = {leaf.path: leaf for leaf in policy.own_spec.leaves}
+        stacked = {leaf.path.removeprefix(before): leaf for leaf in policy.obs_spec.leaves if leaf.path in
+                   {one.path for one in leaves}}  # fmt: skip
+        self.is_own = all(path in raw and stacked[path].shape[1:] == raw[path].shape for path in self.paths)
+        alike = {leaf.path: leaf for leaf in policy.critic_spec.own.leaves}
+        single = [
+            alike[path] if self.is_own else _of_one(leaf, path) for path, leaf in zip(self.paths, leaves, strict=True)
+        ]
+        spec = ObsSpec(policy.own_spec.space if self.is_own else policy.obs_spec.space, tuple(single))
+        self.trunk = build_trunk(
+            spec, model if self.is_own else model.replace(module=None, module_config={}), generator=generator
+        )
+        width = self.trunk.num_features
+        assert isinstance(width, int)
+        self.sees = linear(width, size, gain=HIDDEN_GAIN, generator=generator)
+        self.acts = linear(width + num_actions + 1, size, gain=HIDDEN_GAIN, generator=generator)
+
+    def forward(self, obs: TensorTree, action: Tensor, acted: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes ``[N, G, size]`` of what members see, and of what they see and do.
+
+        Args:
+            obs: ``[N, ...]`` as `POCA.seen` gives them.
+            action: ``[N, G, A]`` as numbers; zeros where it is not known.
+            acted: ``[N, G]`` bool, where it is.
+        """
+        seen = {path: obs[f"{self.prefix}/{MEMBERS}/{path}"].flatten(0, 1) for path in self.paths}
+        features: Tensor = self.trunk(seen)
+        features = features.view(-1, self.number, features.shape[1])
+        both = torch.cat((features, action, acted.unsqueeze(-1).to(features.dtype)), -1)
+        return self.sees(features), self.acts(both)
+
+
+class GroupCritic(nn.Module):
+    """Attention over the members of a row's group, and what it says of all of them.
+
+    Args:
+        policy: The policy that learns.
+        model: Layers of the encoders.
+        size: Width of the attention.
+        heads: Heads of it.
+        generator: Draws the weights.
+
+    Raises:
+        ConfigError: If observations do not show members, or the heads cannot share the width evenly.
+    """
+
+    def __init__(self, policy: Policy, model: ModelConfig, size: int, heads: int, generator: torch.Generator) -> None:
+        super().__init__()
+        ends = f"/{ALIVE}"
+        central = [leaf.path for leaf in policy.obs_spec.leaves if leaf.is_central]
+        prefixes = [path.removesuffix(ends) for path in central if path.endswith(ends)]
+        if not prefixes or f"{CENTRAL}/{ME}" not in central:
+            raise ConfigError(
+                f"policy {policy.name!r}: its observations do not show what the members of a group see; environments "
+                "get that from the trainer, or from rookery.envs.groups.GroupEnv"
+            )
+        if size % heads:
+            raise ConfigError(f"algorithm.attention_heads is {heads}, which does not divide attention_size = {size}")
+        self.heads, self.num_features = heads, size
+        self.num_actions = action_width(policy.action_spec)
+        self.sets = nn.ModuleList(
+            MemberSet(policy, prefix, model, size, self.num_actions, generator) for prefix in prefixes
+        )
+        self.number: int = sum(group.number for group in self.groups)
+        self.me = nn.Parameter(torch.randn(size, generator=generator) * 0.1)
+        self.query_key_value = linear(size, 3 * size, gain=1.0, generator=generator)
+        self.output = linear(size, size, gain=1.0, generator=generator)
+        self.last = linear(size + 1, size, gain=HIDDEN_GAIN, generator=generator)
+        self._activate = ACTIVATIONS[model.activation]
+
+    @property
+    def groups(self) -> list[MemberSet]:
+        """The sets of members."""
+        return [group for group in self.sets if isinstance(group, MemberSet)]
+
+    def forward(self, obs: TensorTree, action: Tensor | None, acted: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Features ``[N, size]`` of what all members see; and of that and what all others do.
+
+        Args:
+            obs: ``[N, ...]`` as `POCA.seen` gives them.
+            action: ``[N, G, A]`` what each member does, as numbers; the row's own is not looked at. None = unknown.
+            acted: ``[N, G]`` bool, of whom that is known.
+        """
+        me = obs[f"{CENTRAL}/{ME}"]
+        num = len(me)
+        action = self.me.new_zeros(num, self.number, self.num_actions) if action is None else action
+        acted = torch.zeros(num, self.number, dtype=torch.bool, device=me.device) if acted is None else acted
+        sees, acts, alive, first = [], [], [], 0
+        for group in self.groups:
+            mine = slice(first, first + group.number)
+            codes = group(obs, action[:, mine], acted[:, mine])
+            sees.append(codes[0])
+            acts.append(codes[1])
+            alive.append(obs[f"{group.prefix}/{ALIVE}"] > 0)
+            first += group.number
+        there = torch.cat(alive, 1).unsqueeze(-1)
+        own = functional.one_hot(me, self.number).unsqueeze(-1) > 0
+        plain = torch.cat(sees, 1)
+        seen = torch.where(own, plain + self.me, plain)
+        done = torch.where(own, seen, torch.cat(acts, 1))
+        value, baseline = self._attend(torch.cat((seen, done)), torch.cat((there, there))).chunk(2)
+        return value, baseline
+
+    def _attend(self, codes: Tensor, there: Tensor) -> Tensor:
+        present = there.squeeze(-1)
+        mean = attended_mean(torch.where(there, codes, 0.0), present, self.query_key_value, self.output, self.heads)
+        share = present.to(mean.dtype).mean(1, keepdim=True)
+        return self._activate(self.last(torch.cat((mean, share), 1)))
+
+
+class GroupActorCritic(ActorCritic):
+    """Puts a critic of the group beside the policy; both values and baselines are one layer on its features.
+
+    Args:
+        policy: The policy that learns.
+        model: Settings of the networks.
+        size: Width of the attention.
+        heads: Heads of it.
+        generator: Draws the weights of the critic.
+        columns: S, reward signals whose values are learned.
+
+    Raises:
+        ConfigError: If the policy's model gives values itself, or observations do not show members.
+    """
+
+    critic_trunk: GroupCritic
+
+    def __init__(
+        self, policy: Policy, model: ModelConfig, size: int, heads: int, generator: torch.Generator, columns: int
+    ) -> None:
+        nn.Module.__init__(self)  # there is one critic, and it is not the other
+        if model.gives == "outputs":
+            raise ConfigError(
+                "algorithm.model.gives = outputs: poca has a critic of its own; let the model give features"
+            )
+        self.policy, self.model = policy, model
+        self._remembers = self._recalls = self.remembers = False
+        self.critic_trunk = GroupCritic(policy, model, size, heads, generator)
+        self.value_head = ValueHead(size, generator=generator, columns=columns)
+        self.to(device_of(policy))
+
+    def forward(self, batch: object) -> GroupOutputs:
+        """Computes the distribution, the values and the baselines of each row of a `POCAMinibatch`."""
+        obs: TensorTree = batch.obs  # type: ignore[attr-defined]
+        distribution = self.policy.head(self.policy.trunk(obs), obs.get(MASK))
+        value, baseline = self.critic_trunk(obs, batch.mates_action, batch.mates_acted)  # type: ignore[attr-defined]
+        return GroupOutputs(distribution, self.value_head(value), self.value_head(baseline))
+
+    def value(self, obs: TensorTree) -> Tensor:
+        """Gives values ``[N, S]`` alone."""
+        value: Tensor = self.value_head(self.critic_trunk(obs, None, None)[0])
+        return value
+
+
+def _of_one(leaf: Leaf, path: str) -> Leaf:
+    """A leaf of one member, from that of all of them."""
+    kind = "discrete" if leaf.kind == "multi_discrete" and len(leaf.shape) == 1 else leaf.kind
+    size = len(leaf.sizes) // leaf.shape[0]
+    return replace(leaf, path=path, kind=kind, shape=leaf.shape[1:], sizes=leaf.sizes[:size])

@@ -1,0 +1,226 @@
+"""MA-POCA (Cohen et al. 2021, arXiv:2111.05992): who has gone is credited with what its group earns later.
+
+The details that decide are in docs/algorithms/poca.md. Rows are members of groups, as `envs/groups.py:GroupEnv` shows
+them: one that ended before its group stays until the group ends. Such rows do not act, but they have a value and earn
+what the group earns, so that what was done before them gets its share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rookery.algorithms.actor_critic import beyond_episodes, following_values
+from rookery.algorithms.group_critic import GroupActorCritic, GroupOutputs
+from rookery.algorithms.ppo import PPO, PPOConfig, ppo_loss
+from rookery.core.batch import Minibatch, Rollout, TensorTree, flat
+from rookery.core.errors import ConfigError
+from rookery.core.metrics import Metrics
+from rookery.core.ops import following, gae
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import NonNegative, PositiveInt, Structural
+from rookery.core.spaces import CENTRAL
+from rookery.envs.groups import ACTED, ME, MEMBERS, MOMENT
+from rookery.models.heads import Outputs
+from rookery.models.recall import rows_of
+from rookery.policies.policy import Policy
+from rookery.signals.signal import action_features
+
+
+@dataclass(frozen=True)
+class POCAConfig(PPOConfig):
+    """Settings of MA-POCA: those of PPO, but for `kl_coef`, and the critic."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.poca:POCA"
+    sees_group = True
+    sees_moment = True
+
+    minibatch_size: PositiveInt = 512
+    """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
+    attention_size: Structural[PositiveInt] = 64
+    """Width of the critic's attention over the members of a group."""
+    attention_heads: Structural[PositiveInt] = 4
+    """Heads of that attention; `attention_size` is split among them."""
+    baseline_coef: NonNegative = 0.5
+    """Weight of the baseline's loss beside that of the values, within `value_coef`."""
+    leave_group_at_end: bool = False
+    """Whether who ends before its group gets nothing of what the group earns later, as with PPO."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class POCAMinibatch(Minibatch):
+    """A minibatch of rows of groups.
+
+    Attributes:
+        baseline: ``[N, S]`` what the baselines were before this update.
+        acted: ``[N]`` bool, whether the row did something; else its agent had ended before its group.
+        mates_action: ``[N, G, A]`` what each member of the group did at the same moment, as numbers; zeros where that
+            is not known.
+        mates_acted: ``[N, G]`` bool, of whom it is known.
+    """
+
+    baseline: Tensor
+    acted: Tensor
+    mates_action: Tensor
+    mates_acted: Tensor
+
+
+def poca_loss(outputs: GroupOutputs, batch: POCAMinibatch, cfg: POCAConfig) -> tuple[Tensor, Metrics]:
+    """`ppo_loss` of the rows that acted, with the errors of values, of all rows, and of baselines."""
+    rows = batch.acted.nonzero().squeeze(1)
+    loss, metrics = outputs.value.new_zeros(()), Metrics()
+    if len(rows):
+        played = batch if len(rows) == len(batch) else _those(batch, rows)
+        distribution = outputs.distribution
+        if played is not batch:
+            distribution = distribution.like(distribution.parameters.index_select(0, rows))
+        loss, metrics = ppo_loss(Outputs(distribution, played.value_target), played, cfg)  # no error, no gradient
+    value_loss = _error(outputs.value, batch.value, batch.value_target, cfg)
+    baseline_loss = value_loss.new_zeros(())
+    if len(rows):
+        parts = outputs.baseline, batch.baseline, batch.value_target
+        new, old, target = (part.index_select(0, rows) for part in parts)
+        baseline_loss = _error(new, old, target, cfg)
+    metrics |= {"value_loss": value_loss.detach(), "baseline_loss": baseline_loss.detach()}
+    return loss + cfg.value_coef * (value_loss + cfg.baseline_coef * baseline_loss), metrics
+
+
+def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
+    """What `ppo_loss` looks at, of some rows."""
+    names = ("action", "logp", "advantage", "value_target", "value")
+    return Minibatch(obs={}, **{name: getattr(batch, name).index_select(0, rows) for name in names})
+
+
+def _error(value: Tensor, old: Tensor, target: Tensor, cfg: POCAConfig) -> Tensor:
+    """The mean squared error of values ``[N, S]``, summed over columns; where they moved too far, without gradient."""
+    if cfg.value_clip is not None:
+        value = old + (value - old).clamp(-cfg.value_clip, cfg.value_clip)
+    return functional.mse_loss(value, target) * value.shape[1]
+
+
+class POCA(PPO):
+    """The algorithm: PPO's update of a policy whose critic is a group's, and whose advantages are counterfactual."""
+
+    cfg: POCAConfig
+    net: GroupActorCritic
+    corrects_staleness = False
+    learns_memory = False
+    loss = staticmethod(poca_loss)  # type: ignore[assignment]
+
+    def __init__(self, policy: Policy, cfg: POCAConfig, streams: Streams, name: str) -> None:
+        if cfg.kl_coef:
+            raise ConfigError(
+                f"policies.{name}.kl_coef = {cfg.kl_coef}: poca has no penalty on the divergence; set it to 0, and "
+                "target_kl to end updates early"
+            )
+        super().__init__(policy, cfg, streams, name)
+
+    def make_net(self) -> GroupActorCritic:
+        """Builds the networks; a subclass may build others."""
+        generator = torch.Generator().manual_seed(self.streams.integer(Role.INIT, self.name, 1))
+        cfg = self.cfg
+        return GroupActorCritic(
+            self.policy, cfg.model, cfg.attention_size, cfg.attention_heads, generator, len(self.columns)
+        )
+
+    def seen(self, obs: TensorTree) -> TensorTree:
+        """Gives observations ``[N, ...]`` as the networks take them: members are normalized as the policy's own."""
+        policy, normalizer = self.policy, self.policy.normalizer
+        seen = policy.normalize(obs)
+        if normalizer is not None:
+            own = dict(zip(normalizer.paths, normalizer.statistics, strict=True))
+            for group in self.net.critic_trunk.groups:
+                for path in group.paths if group.is_own else ():
+                    if path in own:
+                        there = f"{group.prefix}/{MEMBERS}/{path}"
+                        seen[there] = own[path](obs[there]).clamp(-normalizer.clip, normalizer.clip)
+        return seen
+
+    @torch.no_grad()
+    def targets(self, rollout: Rollout) -> POCAMinibatch:
+        """Computes lambda-returns ``[N, S]`` from the values, and advantages ``[N]`` over the baselines."""
+        cfg, net, shape = self.cfg, self.net, rollout.reward.shape
+        flags = f"{CENTRAL}/{ACTED}"
+        acted = rollout.obs[flags].squeeze(-1) > 0
+        if cfg.leave_group_at_end:
+            after = following(acted, rollout.last_obs[flags].squeeze(-1) > 0)
+            after[rollout.length - 1, torch.arange(shape[1])] = rollout.last_obs[flags].squeeze(-1) > 0
+            left = acted & ~after & ~rollout.terminated & ~rollout.truncated
+            rollout = replace(rollout, terminated=rollout.terminated | left)
+        reward = self.rewards(rollout) / self.value_scale.unit
+        reward[..., 1:] *= acted.unsqueeze(-1)  # nobody is curious who has gone
+        obs = self.seen({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
+        final = net.value(self.seen(rollout.final_obs)) if len(rollout.boot_index) else None
+        value, last = net.value(obs).view(*shape, -1), net.value(self.seen(rollout.last_obs))
+        next_value = following_values(rollout, value, last, final)
+        ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
+        columns = self.columns
+        if len(columns) > 1:
+            next_value, ended = beyond_episodes(rollout, value, next_value, ended, columns)
+        gamma = value.new_tensor([column.gamma for column in columns])
+        target = value + gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=cfg.gae_lambda)
+
+        valid = rollout.valid & acted if cfg.leave_group_at_end else rollout.valid
+        rows = valid.flatten().nonzero().squeeze(1)
+        acts = flat(acted, rows)
+        played = flat(rollout.action, rows)
+        mates_action, mates_acted = self.mates(rows_of(rollout_leaves(rollout), rows), played, acts)
+        seen = rows_of({path: leaf for path, leaf in obs.items() if path != f"{CENTRAL}/{MOMENT}"}, rows)
+        baseline = net.value_head(net.critic_trunk(seen, mates_action, mates_acted)[1])
+        data = POCAMinibatch(
+            obs=seen,
+            action=played,
+            logp=flat(rollout.logp, rows),
+            advantage=(flat(target, rows) - baseline) @ value.new_tensor([column.strength for column in columns]),
+            value_target=flat(target, rows),
+            value=flat(value, rows),
+            baseline=baseline,
+            acted=acts,
+            mates_action=mates_action,
+            mates_acted=mates_acted,
+        )
+        data = self.renewed(data)
+        return standardized(data) if cfg.normalize_advantage == "batch" else data
+
+    def mates(self, ids: TensorTree, action: Tensor, acted: Tensor) -> tuple[Tensor, Tensor]:
+        """Finds what the members of each row's group did at the same moment, ``[N, G, A]``, and who did, ``[N, G]``.
+
+        Args:
+            ids: Of each row, ``[N]``: the group's moment, and which member it is.
+            action: ``[N, ...]`` what it did.
+            acted: ``[N]`` whether it did anything.
+        """
+        moments, moment = torch.unique(ids[MOMENT], return_inverse=True)
+        size = len(moments), self.net.critic_trunk.number
+        doing = torch.zeros(size, dtype=torch.bool, device=action.device)
+        numbers = torch.zeros(*size, self.net.critic_trunk.num_actions, device=action.device)
+        at = moment[acted], ids[ME][acted]
+        doing[at] = True
+        numbers[at] = action_features(action[acted], self.policy.action_spec)
+        return numbers[moment], doing[moment]
+
+    def renewed(self, data: POCAMinibatch) -> POCAMinibatch:
+        """Moves unit and mean of the values as PPO does; baselines stand on the same layer, and move with them."""
+        bias, unit = self.net.value_head.linear.bias, self.value_scale.unit
+        before = bias.clone()
+        data = self.value_scale.renewed(data, self.net.value_head)  # type: ignore[assignment]
+        change = unit / self.value_scale.unit
+        return replace(data, baseline=data.baseline * change + (bias - before * change))
+
+
+def rollout_leaves(rollout: Rollout) -> TensorTree:
+    """Gives who each row is and when, ``[T * F]``."""
+    return {name: rollout.obs[f"{CENTRAL}/{name}"].flatten(0, 1) for name in (MOMENT, ME)}
+
+
+def standardized(data: POCAMinibatch) -> POCAMinibatch:
+    """Gives the advantages of the rows that acted mean 0 and standard deviation 1."""
+    played = data.advantage[data.acted]
+    if len(played) < 2:
+        return data
+    deviation, mean = torch.std_mean(played, correction=0)
+    return replace(data, advantage=(data.advantage - mean) / deviation.clamp(min=1e-4))
