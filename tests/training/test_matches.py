@@ -18,9 +18,9 @@ from rookery.training.matches import (
     remarks,
     scripted_entrant,
     side_returns,
-    sides_of,
     standings_of,
 )
+from rookery.training.self_play import sides_of
 
 PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
 
@@ -88,17 +88,22 @@ def test_who_never_loses_is_found_to_and_beginning_is_worth_something(board_run)
 def test_two_who_never_lose_draw_and_that_is_said(board_run):
     _, games = played(board_run, "one=" + PERFECT, "two=" + PERFECT, games=10)
     assert {game.score for game in games} == {0.5}
-    assert "all 10 games were drawn" in remarks(games, 0)[0]
+    assert "all 10 games were drawn" in remarks(games, 0, ())[0]
     assert [round(one.rating) for one in standings_of(games, ["one", "two"], {})] == [1200, 1200]
 
 
 def test_games_in_which_nothing_is_left_to_chance_are_said_to_be_one(board_run):
+    def told(deterministic):
+        env = boards()
+        twins = [entrant_of_run(board_run, env, "main", name) for name in ("one", "two")]
+        games = Matches(board_run, env, twins, None, 20, deterministic=deterministic, seed=0).play()
+        return remarks(games, 0, ["one", "two"])
+
+    assert "2 of 2 pairings of likeliest actions went alike" in told(True)[0]
+    assert told(False) == []
     _, games = played(board_run, "main", f"first={__name__}:first_free", games=8, deterministic=True)
-    (line,) = remarks(games, 0)
-    assert "2 of 2 pairings went alike" in line
-    _, drawn = played(board_run, "main", f"first={__name__}:first_free", games=8)
-    assert remarks(drawn, 0) == []
-    assert "3 games had not ended" in remarks(drawn, 3)[0]
+    assert remarks(games, 0, ["main"]) == []  # nobody knows whether a function draws
+    assert "3 games had not ended" in remarks(games, 3, ())[0]
 
 
 def test_chance_is_chance_where_likeliest_actions_are_played(board_run):
@@ -110,7 +115,9 @@ def test_a_policy_plays_the_agents_that_the_run_maps_to_it(board_run):
     env, kind = boards(), boards().kinds[0]
     policy = board_run.policies["main"]
     rule = {"x": "cross", "o": "nought"}
-    run = SimpleNamespace(policies={"cross": policy, "nought": policy}, mapping=SimpleNamespace(rule=rule))
+    nobody = SimpleNamespace(snapshots={}, exploiters={})
+    policies = {"cross": policy, "nought": policy}
+    run = SimpleNamespace(policies=policies, mapping=SimpleNamespace(rule=rule), self_play=nobody)
     assert set(entrant_of_run(run, env, "cross", "cross").policies) == {"x"}
     assert set(entrant_of_run(run, env, None, "all").policies) == {"x", "o"}
     crosses = [entrant_of_run(run, env, "cross", name) for name in ("one", "two")]

@@ -130,30 +130,45 @@ def test_who_wins_all_games_has_a_finite_rating_of_a_large_error():
     assert pool("a", "b", b=1200.0).fit()["a"] == pytest.approx((1200.0, 1000.0))  # no game: what is assumed
 
 
-def simulated(seed, games=60, drawing=0.7):
-    """Games of players of known strength, with chances as Davidson has them."""
+def simulated(seed, games=60, drawn=0.8):
+    """Games of players of known strength: the mean score is what ratings say, and some of the games are drawn."""
     rng = np.random.default_rng(seed)
     truth = {"random": 1000.0, "b": 1080.0, "c": 1150.0, "d": 1300.0, "e": 1420.0}
     ratings = pool(*truth, random=1000.0)
     for a, b in combinations(truth, 2):
-        one, other = (10 ** ((truth[name] - 1200) / 400) for name in (a, b))
-        weights = np.array([one, other, drawing * math.sqrt(one * other)])
-        for score in rng.choice([1.0, 0.0, 0.5], games, p=weights / weights.sum()):
+        share = expected_score(truth[a], truth[b])
+        draw = 2 * drawn * share * (1 - share)
+        for score in rng.choice([1.0, 0.0, 0.5], games, p=[share - draw / 2, 1 - share - draw / 2, draw]):
             ratings.played(a, b, float(score))
     return truth, ratings
 
 
-def covered(width):
+def covered(width, drawn):
     hits = []
     for seed in range(60):
-        truth, ratings = simulated(seed)
+        truth, ratings = simulated(seed, drawn=drawn)
         hits += [abs(rating - truth[name]) <= width * error for name, (rating, error) in ratings.fit().items() if error]
     return np.mean(hits)
 
 
-def test_error_bars_cover_repeated_measurements():
-    assert 0.9 <= covered(1.96) <= 0.985
-    assert covered(0.98) < 0.8  # control: bars of half the length do not, and no bar is so long that all would
+@pytest.mark.parametrize("drawn", [0.0, 0.8])
+def test_error_bars_cover_repeated_measurements(drawn):
+    assert 0.9 <= covered(1.96, drawn) <= 0.985
+    assert covered(0.98, drawn) < 0.8  # control: bars of half the length do not, and no bar is so long that all would
+
+
+def test_a_fit_and_elo_speak_of_the_same_points():
+    # of 100 games 10 are won and 90 drawn: 55 % of the points, 400 log10(55 / 45) = 34.9
+    ratings = pool("a", "b", b=1000.0)
+    for score in [1.0] * 10 + [0.5] * 90:
+        ratings.played("a", "b", score)
+    rating, error = ratings.fit()["a"]
+    assert rating == pytest.approx(1034.9, abs=0.2)
+    assert expected_score(rating, 1000.0) == pytest.approx(0.55, abs=0.001)
+    # scores vary by 0.1 x 0.45^2 + 0.9 x 0.05^2 = 0.0225 a game, not by 0.2475: the error is as of 100 such games
+    share = 400 / math.log(10) / 0.2475
+    assert error == pytest.approx(share * math.sqrt(0.0225 / 100), rel=0.25)
+    assert error < 0.5 * share * math.sqrt(0.2475 / 100)
 
 
 def test_a_fit_forgets_the_order_of_games_and_elo_does_not():

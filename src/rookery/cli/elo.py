@@ -49,7 +49,7 @@ def elo(
     ] = None,
     anchor: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=RATING", help="Whose rating is fixed, and at what.", show_default="random=0"),
+        typer.Option(metavar="NAME=RATING", help="Whose rating is fixed, at what.", show_default="as in training"),
     ] = None,
     snapshots: Annotated[int, typer.Option(min=1, help="Snapshots of a policy that play, spread evenly.")] = 10,
     deterministic: Likeliest = False,
@@ -71,16 +71,18 @@ def elo(
     from rookery.training.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
-    others = {CHANCE: CHANCE, **named("--players", players or [], "perfect=my.module:player")}
+    given = named("--players", players or [], "perfect=my.module:player")
     with Trainer.load(saved, trust_code=trust_code, console="quiet") as trainer:
         rated = rated_players(trainer, snapshots, str(saved.parent.parent))
+        others = others_of(trainer, given)
         with closing(make_copies(trainer.config, trainer.config.sampling.num_envs)) as env:
             entrants = entrants_of(trainer, env, rated, others, seed)
             names = [entrant.name for entrant in entrants]
-            fixed = anchors_of(anchor or [f"{CHANCE}=0"], names)
+            start = trainer.self_play.ratings.initial
+            fixed = anchors_of(anchor or [f"{next(iter(others))}={start}"], names)
             matches = Matches(trainer, env, entrants, None, games, deterministic=deterministic, seed=seed)
             played = matches.play(show_games if sys.stderr.isatty() and not as_json else ignore)
-            notes = remarks(played, matches.cut)
+            notes = remarks(played, matches.cut, rated if deterministic else ())
         standings = standings_of(played, names, fixed)
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), "standings": [asdict(one) for one in standings]}, indent=1))
@@ -131,7 +133,8 @@ def rated_players(trainer: Trainer, most: int, run: str) -> list[str]:
     Raises:
         ConfigError: If the run has no snapshots; says how a run gets them.
     """
-    from rookery.training.matches import SNAPSHOT, players_of_run
+    from rookery.rollout.mapping import SNAPSHOT
+    from rookery.training.matches import players_of_run
 
     snapshots: dict[str, list[str]] = {}
     for name in players_of_run(trainer):
@@ -150,6 +153,20 @@ def rated_players(trainer: Trainer, most: int, run: str) -> list[str]:
         places = sorted({round(number * step) for number in range(min(most, len(names)))})
         found += [*(names[place] for place in places), policy]
     return found
+
+
+def others_of(trainer: Trainer, given: dict[str, str]) -> dict[str, str]:
+    """Who plays beside the run's policies: its anchors, the first of them first, chance, and whoever is given.
+
+    Raises:
+        ConfigError: If somebody who is given has the name of an anchor.
+    """
+    known = dict(trainer.self_play.anchors)
+    if CHANCE not in known.values():
+        known[CHANCE] = CHANCE
+    if twice := [name for name in given if name in known and given[name] != known[name]]:
+        raise ConfigError(f"--players {twice[0]}=...: {twice[0]} is {known[twice[0]]} already; give it another name")
+    return {**known, **given}
 
 
 def entrants_of(trainer: Trainer, env: Any, rated: Sequence[str], others: dict[str, str], seed: int) -> list[Entrant]:

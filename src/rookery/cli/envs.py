@@ -34,12 +34,15 @@ def list_envs() -> None:
     from rookery.core.layers import import_object
     from rookery.envs.catalog import family_of, missing_families
     from rookery.envs.classic import TWINS
-    from rookery.envs.make import OURS
+    from rookery.envs.make import OURS, is_vector
     from rookery.training.presets import ENV_PRESETS, NAMED_PRESETS
 
     missing = missing_families()
     ours = {name: path for name, path in OURS.items() if family_of(name) not in missing}
-    twins = {*TWINS, *(name for name, path in ours.items() if getattr(import_object(path), "batched", None))}
+    twins = {
+        *TWINS,
+        *(name for name, path in ours.items() if getattr(import_object(path), "batched", None) or is_vector(path)),
+    }
     presets = {name: sizes for name, sizes in sizes_of(ENV_PRESETS).items() if family_of(name) not in missing}
     names = [*presets, *sorted({*twins, *ours} - presets.keys())]
     rows = [(name, "batched" if name in twins else "serial", presets.get(name, "none")) for name in names]

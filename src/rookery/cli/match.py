@@ -69,7 +69,7 @@ def match(
         pair = (mine.name, theirs.name)
         matches = Matches(a, env, [mine, theirs], [pair], games, deterministic=deterministic, seed=seed)
         played = matches.play(show_games if sys.stderr.isatty() and not as_json else ignore)
-        notes = remarks(played, matches.cut)
+        notes = remarks(played, matches.cut, pair if deterministic and other is not None else ())
     standing = standings_of(played, pair, {theirs.name: 0.0})[0]
     if as_json:
         length = sum(game.length for game in played) / max(1, len(played))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -23,7 +23,7 @@ class BatchedAgents(BatchedEnv):
     observation has a mask, actions that it does not allow are refused.
     """
 
-    saved = ("_alive", "_steps")
+    saved: ClassVar[tuple[str, ...]] = ("_alive", "_steps")
 
     def __init__(
         self,

@@ -57,6 +57,12 @@ OURS = {
     "DeepSea": "rookery.tasks.deep_sea:DeepSea",
     "KeyDoor": "rookery.tasks.key_door:KeyDoor",
     "WallCurriculum": "rookery.tasks.wall_curriculum:WallCurriculum",
+    "TicTacToe": "rookery.tasks.board_games:TicTacToe",
+    "ConnectFour": "rookery.tasks.board_games:ConnectFour",
+    "LineSoccer": "rookery.tasks.line_soccer:LineSoccer",
+    "CarryTogether": "rookery.tasks.carry_together:CarryTogether",
+    "Sacrifice": "rookery.tasks.sacrifice:Sacrifice",
+    "MatrixGame": "rookery.tasks.matrix_game:MatrixGame",
 }
 """Import paths of the environments that come with Rookery, by short name."""
 

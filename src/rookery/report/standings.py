@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SURE = 1.96
 """Standard errors on either side within which a rating lies in 95 % of repetitions."""
 
+MOST_TICKS = 12
+"""Numbers of snapshots below the curve of ratings, about."""
+
 MOST_WRITTEN = 16
 """Players up to which the scores of a matrix are written into its cells."""
 
@@ -174,8 +177,10 @@ def _draw_ratings(axes: Axes, standings: Sequence[Standing]) -> None:
                       textcoords="offset points", ha="right", fontsize=8, color=color)  # fmt: skip
     dress(axes)
     if families:
-        axes.set_xlabel("snapshot (the last: as it is now)", color="#444444")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        numbers = sorted({number for points in families.values() for number, _ in points if number <= last})
+        shown = numbers[:: max(1, len(numbers) // MOST_TICKS)]
+        axes.set_xticks([*shown, last + 1], [*map(str, shown), "now"])
+        axes.set_xlabel("snapshot", color="#444444")
     else:
         axes.set_xticks([])
     axes.set_ylabel("rating, Elo points, 95 % intervals", color="#444444")
@@ -195,7 +200,7 @@ def _draw_matrix(axes: Axes, standings: Sequence[Standing]) -> None:
     if len(names) <= MOST_WRITTEN:
         for (row, column), score in np.ndenumerate(scores):
             if not np.isnan(score):
-                color = "white" if abs(score - 0.5) > 0.35 else "#222222"
+                color = "white" if abs(score - 0.5) > 0.29 else "#222222"
                 axes.text(column, row, f"{100 * score:.0f}", ha="center", va="center", fontsize=8, color=color)
     every = max(1, len(names) // 24)
     shown = range(0, len(names), every)
@@ -207,4 +212,4 @@ def _draw_matrix(axes: Axes, standings: Sequence[Standing]) -> None:
     assert axes.figure is not None
     bar = axes.figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02, ticks=[0, 0.5, 1])
     bar.ax.set_yticklabels(["0", "50", "100"], fontsize=8, color="#444444")
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)

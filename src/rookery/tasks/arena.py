@@ -317,6 +317,13 @@ class BatchedArena(BatchedEnv):
         visited = self._visited[lane * tiles : (lane + 1) * tiles]
         return self.settings.draw(self._own_tile[:, lane], visited, self.timestep, self._returns[lane].tolist())
 
+    def text(self, lane: int) -> str:
+        """Returns a lane in letters: agent1 ``1``, agent2 ``2``, tiles that agent1 has visited ``+``."""
+        width, tiles = self.settings.width, self.settings.num_tiles
+        cells = np.where(self._visited[lane * tiles : (lane + 1) * tiles], "+", ".")
+        cells[self._own_tile[:, lane]] = "1", "2"
+        return "\n".join(" ".join(row) for row in cells.reshape(-1, width))
+
 
 def _move_table(width: int, height: int) -> np.ndarray:
     """Returns where a move leads on an empty grid: ``4 * tile`` of the new tile, by ``4 * tile + action``."""

@@ -116,7 +116,7 @@ class BoardGame(BatchedAgents):
                 self._stones[lane, ply & 1] |= self.bit_of(move, taken)
 
     def _on_turn(self) -> np.ndarray:
-        return np.arange(2) == (self._plies & 1)[:, None]
+        return np.asarray(np.arange(2) == (self._plies & 1)[:, None])
 
     def _observe(self) -> None:
         planes = (self._stones[:, :, None] >> self._bits) & 1
@@ -132,11 +132,10 @@ class BoardGame(BatchedAgents):
     def _line(self, lane: int) -> np.ndarray:
         """Returns which places of a lane's board belong to a full line, ``[rows, columns]`` bool."""
         found = np.zeros(len(self._bits), dtype=bool)
-        for stones in self._stones[lane].tolist():
-            if self.wins(np.int64(stones)):  # a stone is of a line if there is none without it
-                mine = np.array([bool(stones >> int(bit) & 1) for bit in self._bits])
-                without = np.array([bool(self.wins(np.int64(stones & ~(1 << int(bit))))) for bit in self._bits])
-                found |= mine & ~without
+        each = np.left_shift(np.int64(1), self._bits)
+        for stones in self._stones[lane]:
+            if self.wins(stones):  # a stone is of the line if there is none without it
+                found |= (stones & each > 0) & ~self.wins(stones & ~each)
         return found.reshape(self.shape)
 
     def text(self, lane: int) -> str:
@@ -192,11 +191,11 @@ class TicTacToe(BoardGame):
 
     def bit_of(self, moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
         """Returns the stone that each move sets, as a bit."""
-        return np.left_shift(np.int64(1), moves)
+        return np.asarray(np.left_shift(np.int64(1), moves))
 
     def wins(self, stones: np.ndarray) -> np.ndarray:
         """Returns whether stones have a line of three."""
-        return WINNING[stones]
+        return np.asarray(WINNING[stones])
 
     def allowed(self, taken: np.ndarray) -> np.ndarray:
         """Returns which places are free, ``[..., 9]`` bool."""
@@ -240,7 +239,9 @@ class ConnectFour(BoardGame):
 def dropped(moves: np.ndarray, taken: np.ndarray) -> np.ndarray:
     """Returns the stones of connect four, as bits, that fall into columns ``[...]`` with room, onto those `taken`."""
     lowest = np.left_shift(np.int64(1), moves * (ROWS + 1))
-    return (taken + lowest) & ~taken & (lowest * ((1 << ROWS + 1) - 1))  # what is carried out of full places
+    return np.asarray(
+        (taken + lowest) & ~taken & (lowest * ((1 << ROWS + 1) - 1))
+    )  # what is carried out of full places
 
 
 def has_four(stones: np.ndarray) -> np.ndarray:

@@ -91,6 +91,13 @@ class DeepSea(TabularTask):
         cells = visited.reshape(self.size, self.size)
         return drawing.draw_deep_sea(cells, divmod(state, self.size), total, steps)
 
+    def letters(self, state: int) -> str:
+        """Returns the sea in letters: the diver ``@``, the treasure ``$``; no way leads to cells that are empty."""
+        cells = [["." if column <= row else " " for column in range(self.size)] for row in range(self.size)]
+        cells[-1][-1] = "$"
+        cells[state // self.size][state % self.size] = "@"
+        return "\n".join(" ".join(row).rstrip() for row in cells)
+
 
 class BatchedDeepSea(BatchedTabular):
     """Many `DeepSea` in one: a `VectorEnv` of one agent, one row a lane."""

@@ -80,6 +80,20 @@ class KeyDoor(TabularTask):
         limit = self.rules.max_steps or 1
         return drawing.draw_key_door(cells, divmod(cell, self.size), bool(has_key), total, steps, limit)
 
+    def letters(self, state: int) -> str:
+        """Returns the house in letters: explorer ``@``, walls ``#``, key ``k``, door ``+``, goal ``G``."""
+        has_key, cell = divmod(state, self.size**2)
+        cells = [
+            ["#" if row and column == self.size // 2 else "." for column in range(self.size)]
+            for row in range(self.size)
+        ]
+        cells[-1][-1] = "G"
+        if not has_key:
+            cells[0][self.size // 2], cells[-1][0] = "+", "k"
+        cells[cell // self.size][cell % self.size] = "@"
+        rows = [" ".join(row) for row in cells]
+        return "\n".join([*rows, "the key is taken" if has_key else "the key is not taken"])
+
 
 class BatchedKeyDoor(BatchedTabular):
     """Many `KeyDoor` in one: a `VectorEnv` of one agent, one row a lane."""

@@ -1,12 +1,12 @@
 """Line soccer: two teams of discs and a ball between two goal lines, many pitches at once.
 
 Each player says in which direction, and how fast, it runs. A player that touches the ball kicks it away from itself.
-The ball slows down, comes back from the side lines, and from the goal lines beside the goals. A goal ends the episode:
-the team that scored gets 1, the other -1, as the reward of the group. Two against two, where `max_steps` cut the
-episode off, or so many strikers against so many goalies, who win if the strikers have not scored until then.
+The ball slows down, and comes back from the side lines. Beyond a goal line, wherever, it is a goal, which ends the
+episode: the team that scored gets 1, the other -1, as the reward of the group. Two play against two, where `max_steps`
+cut the episode off, or so many strikers against so many goalies, who win if nobody has scored until then.
 
 All that a player sees and does is in the view of its own team, which plays from left to right: so one policy can play
-both. The pitch is 2 long and 1 wide, its middle is (0, 0).
+both. The pitch is 2 long and 0.8 wide, its middle is (0, 0).
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ from gymnasium import spaces
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 
-SPEED = 0.05
+SPEED = 0.06
 """Way of a player in a step, at most."""
 
-KICK, FRICTION = 0.09, 0.92
+KICK, FRICTION = 0.08, 0.93
 """Speed of the ball after a kick, and what is left of it after a step."""
 
-REACH = 0.08
+REACH = 0.1
 """Distance from a player's middle at which it kicks the ball."""
 
-HALF = np.array([1.0, 0.5])
+HALF = np.array([1.0, 0.4])
 """Half of the pitch's length and width."""
-
-MOUTH = 0.22
-"""Half of the width of a goal."""
 
 PLACE, BALL, BALL_SPEED, TIME, OTHERS = slice(0, 2), slice(2, 4), slice(4, 6), 6, 7
 """Entries of an observation: own place; way to the ball; its speed; the share of the time that is left; and from here
@@ -59,6 +56,7 @@ class LineSoccer(BatchedAgents):
         goalies: int = 0,
         max_steps: int = 200,
         time_cost: float = 0.0,
+        progress: float = 0.0,
     ) -> None:
         """Makes pitches.
 
@@ -69,6 +67,8 @@ class LineSoccer(BatchedAgents):
             goalies: Number of players of red, if there are strikers: who win if time runs out.
             max_steps: Number of steps that an episode may have.
             time_cost: What an episode of so many steps costs each player, of its own.
+            progress: What a player gets, of its own, for the ball's way from the middle to the goal of the other team;
+                it pays for the way back. The winner is the same with and without.
 
         Raises:
             ValueError: If a setting is out of range, or only one of `strikers` and `goalies` is given.
@@ -80,8 +80,11 @@ class LineSoccer(BatchedAgents):
             raise ValueError(f"LineSoccer: {given} but no {missing}: one team is missing; say how many {missing}, too")
         if not time_cost >= 0.0:
             raise ValueError(f"LineSoccer: time_cost is {time_cost!r}, it must be at least 0")
+        if not 0.0 <= progress < 1.0:
+            raise ValueError(f"LineSoccer: progress is {progress!r}, it must be at least 0 and less than 1")
         self.teams = (int(strikers), int(goalies)) if strikers else (int(players), int(players))
-        self.max_steps, self.time_cost, self._holds = int(max_steps), float(time_cost), bool(strikers)
+        self.max_steps, self.time_cost, self.progress = int(max_steps), float(time_cost), float(progress)
+        self._holds = bool(strikers)
         blue, red = (
             tuple(f"{team}_{k}" for k in range(n)) for team, n in zip(("blue", "red"), self.teams, strict=True)
         )
@@ -109,7 +112,7 @@ class LineSoccer(BatchedAgents):
             for first, kind in ((0, team == team[player]), (largest - 1, team != team[player]))
             for slot, other in enumerate((k for k in np.flatnonzero(kind) if k != player), first)
         ]
-        self._who, self._whom, self._where_seen = (np.array(column) for column in zip(*self._pairs, strict=True))
+        self._seer, self._shown_agent, self._shown_at = (np.array(column) for column in zip(*self._pairs, strict=True))
 
     def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         length = np.maximum(np.sqrt((actions * actions).sum(axis=2, keepdims=True)), 1.0)
@@ -123,23 +126,25 @@ class LineSoccer(BatchedAgents):
             ahead = np.where(distance[..., None] > 1e-6, way / np.maximum(distance, 1e-6)[..., None], self._forward())
             kicked = (ahead * touches[..., None]).sum(axis=1)
             force = np.sqrt((kicked * kicked).sum(axis=1, keepdims=True))
-            kicked *= KICK / np.maximum(force, 1.0)  # two who kick against each other take force from each other
+            kicked *= KICK / np.maximum(force, 1e-3)  # between two who kick against each other it slips out sideways
             np.copyto(self._speed, kicked, where=touches.any(axis=1)[:, None])
+        before = self._ball[:, 0].copy()
         self._ball += self._speed
         self._speed *= FRICTION
 
-        outside = np.abs(self._ball) > HALF
-        goal = outside[:, 0] & (np.abs(self._ball[:, 1]) < MOUTH)
-        bounces = outside & ~goal[:, None]
+        along, height = self._ball.T  # views
+        bounces = np.abs(height) > HALF[1]
         if bounces.any():
-            np.copyto(self._ball, np.sign(self._ball) * 2 * HALF - self._ball, where=bounces)
-            np.copyto(self._speed, -self._speed, where=bounces)
-
+            np.copyto(height, np.sign(height) * 2 * HALF[1] - height, where=bounces)
+            np.copyto(self._speed[:, 1], -self._speed[:, 1], where=bounces)
+        goal = np.abs(along) > HALF[0]
         over = self._steps >= self.max_steps
-        winner = np.where(goal, np.sign(self._ball[:, 0]), -1.0 * (over & self._holds))
+        winner = np.where(goal, np.sign(along), -1.0 * (over & self._holds))
         self._group_reward[...] = winner[:, None] * self._view[:, 0]
         if self.time_cost:
-            self._reward[...] = -self.time_cost / self.max_steps
+            self._reward -= self.time_cost / self.max_steps
+        if self.progress:
+            self._reward += self.progress * (np.clip(along, -1.0, 1.0) - before)[:, None] * self._view[:, 0]
         return (goal | over, np.zeros_like(over)) if self._holds else (goal, over)
 
     def _forward(self) -> np.ndarray:
@@ -151,7 +156,7 @@ class LineSoccer(BatchedAgents):
         for lane in lanes.tolist():
             rng = self._rng(lane)
             self._ball[lane] = 0.0, rng.uniform(-0.3, 0.3)
-            own = rng.uniform((-0.9, -0.4), (-0.2, 0.4), (self._place.shape[1], 2))
+            own = rng.uniform((-0.9, -0.35), (-0.2, 0.35), (self._place.shape[1], 2))
             self._place[lane] = own * self._view  # each team in its own half
 
     def _observe(self) -> None:
@@ -160,12 +165,12 @@ class LineSoccer(BatchedAgents):
         seen[:, :, BALL] = (self._ball[:, None] - place) * view / 2
         seen[:, :, BALL_SPEED] = np.clip(self._speed[:, None] * view / KICK, -1.0, 1.0)
         seen[:, :, TIME] = (1.0 - self._steps / self.max_steps)[:, None]
-        ways = (place[:, self._whom] - place[:, self._who]) * view[self._who] / 2
-        seen[:, self._who, self._where_seen] = ways[..., 0]
-        seen[:, self._who, self._where_seen + 1] = ways[..., 1]
+        ways = (place[:, self._shown_agent] - place[:, self._seer]) * view[self._seer] / 2
+        seen[:, self._seer, self._shown_at] = ways[..., 0]
+        seen[:, self._seer, self._shown_at + 1] = ways[..., 1]
 
     def text(self, lane: int) -> str:
-        """Returns the pitch of a lane in letters: B and R are players, o the ball, goals are open."""
+        """Returns the pitch of a lane in letters: B and R are players, o is the ball; goal lines are left and right."""
         width, height = 41, 11
 
         def cell(place: np.ndarray) -> tuple[int, int]:
@@ -178,11 +183,8 @@ class LineSoccer(BatchedAgents):
             cells[row][column] = "B" if view > 0 else "R"
         row, column = cell(self._ball[lane])
         cells[row][column] = "o"
-        middle = (height - 1) / 2
-        post = [" " if abs(k - middle) / middle * HALF[1] < MOUTH else "|" for k in range(height)]
-        lines = [f"{edge}{''.join(row)}{edge}" for edge, row in zip(post, cells, strict=True)]
-        side = "+" + "-" * width + "+"
-        return "\n".join([side, *lines, side])
+        side = "-" * (width + 2)
+        return "\n".join([side, *(f"|{''.join(row)}|" for row in cells), side])
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
@@ -192,4 +194,4 @@ class LineSoccer(BatchedAgents):
             (float(x), float(y), view > 0) for (x, y), view in zip(self._place[lane], self._view[:, 0], strict=True)
         ]
         ball, steps = (float(self._ball[lane, 0]), float(self._ball[lane, 1])), self._timestep(lane)
-        return game_drawing.draw_pitch(players, ball, MOUTH, REACH, steps, self.max_steps)
+        return game_drawing.draw_pitch(players, ball, HALF, REACH, steps, self.max_steps)

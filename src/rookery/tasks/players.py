@@ -53,7 +53,7 @@ def line_soccer_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
     around = behind + np.stack([np.zeros(len(seen)), np.where(to_ball[:, 1] > 0, -1.0, 1.0) * 0.12], axis=1)
     fetch = np.where((to_ball[:, 0] < 0)[:, None], around, behind)  # not through the ball, into the own goal
     attack = np.where(is_behind[:, None], ball, fetch)
-    guard = ball * (0.5, 0.6) - (line_soccer.HALF[0] * 0.5, 0.0)
+    guard = ball * (0.5, 0.3) - (line_soccer.HALF[0] * 0.5, 0.0)
     way = np.where(nearest[:, None], attack, guard) - own
     way /= np.maximum(np.linalg.norm(way, axis=1, keepdims=True), line_soccer.SPEED)
     return np.clip(way + rng.normal(0.0, 0.1, way.shape), -1.0, 1.0).astype(np.float32)

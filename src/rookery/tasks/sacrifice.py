@@ -92,9 +92,9 @@ class Sacrifice(BatchedAgents):
         for agent, cell, alive in zip(AGENTS, self._cell[lane].tolist(), self._alive[lane].tolist(), strict=True):
             if alive:
                 where[cell] = where.get(cell, "") + agent
-        shown = [where.get(cell, mark) for cell, mark in enumerate(cells)]
+        shown = [f"{where.get(cell, mark):<3}" for cell, mark in enumerate(cells)]
         shown.insert(DOOR, " " if self._open[lane] else "|")
-        return " ".join(shown)
+        return " ".join(shown).rstrip()
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""

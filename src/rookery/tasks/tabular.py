@@ -96,6 +96,10 @@ class TabularTask(gymnasium.Env[Any, Any], ABC):
             steps: Steps of this episode so far.
         """
 
+    @abstractmethod
+    def letters(self, state: int) -> str:
+        """Returns a state in letters, for a terminal."""
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; nothing of it is drawn, so that a seed changes nothing."""
         super().reset(seed=seed)
@@ -195,3 +199,7 @@ class BatchedTabular(BatchedEnv):
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
         state, total = int(self._place[lane]), float(self._total[lane])
         return self._one.picture(state, self._visited[lane], total, self._timestep(lane))
+
+    def text(self, lane: int) -> str:
+        """Returns a lane in letters; see `TabularTask.letters`."""
+        return self._one.letters(int(self._place[lane]))

@@ -23,6 +23,7 @@ from rookery.rollout.mapping import SNAPSHOT, EpisodeInfo, PolicyMapping
 from rookery.training.endless import BoundedEpisodes
 from rookery.training.ratings import Ratings, score_of
 from rookery.training.run import Run
+from rookery.training.self_play import sides_of
 
 POOL_MEAN = 1200.0
 """Mean rating of a pool in which no player is fixed."""
@@ -71,14 +72,6 @@ class Game:
     length: int
 
 
-def sides_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
-    """Gives the agents of each side: the environment's groups, and each agent that is in none by itself."""
-    groups: Mapping[str, tuple[str, ...]] = getattr(env, "groups", {})
-    grouped = {agent for agents in groups.values() for agent in agents}
-    alone = {agent: (agent,) for kind in env.kinds for agent in kind.agents if agent not in grouped}
-    return {**groups, **alone}
-
-
 def check_sides(env: VectorEnv) -> dict[str, tuple[str, ...]]:
     """Gives the sides of an environment in which somebody can win against somebody else.
 
@@ -98,9 +91,12 @@ def check_sides(env: VectorEnv) -> dict[str, tuple[str, ...]]:
 
 def players_of_run(run: Run) -> dict[str, Policy]:
     """Gives all policies of a run by name, each after its snapshots: ``main@1``, ``main@2``, ``main``."""
-    taken = getattr(run, "self_play", None)
-    kept = {} if taken is None else taken.snapshots
-    return {name: kept.get(name) or run.policies[name] for name in (*kept, *run.policies)}
+    kept = run.self_play.snapshots
+    found: dict[str, Policy] = {}
+    for name, policy in run.policies.items():
+        found |= {f"{name}{SNAPSHOT}{number}": snapshot for number, snapshot in sorted(kept.get(name, {}).items())}
+        found[name] = policy
+    return found
 
 
 def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> Entrant:
@@ -125,6 +121,8 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
         known = list(players)
         raise ConfigError(f"{called}: there is no policy {name!r}; there are {', '.join(known)}{nearest(name, known)}")
     base = None if name is None else name.partition(SNAPSHOT)[0]
+    if base is not None:
+        base = run.self_play.exploiters.get(base, base)
     found: dict[str, Policy] = {}
     for kind in env.kinds:
         for agent in kind.agents:
@@ -325,9 +323,8 @@ class Matches:
 
 def side_returns(result: EpisodeResult, sides: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """Gives what each side has earned in an episode, what its group earned included."""
-    groups: Mapping[str, float] = getattr(result, "groups", {})
     return {
-        side: sum(result.agents.get(agent, 0.0) for agent in agents) + groups.get(side, 0.0)
+        side: sum(result.agents.get(agent, 0.0) for agent in agents) + result.groups.get(side, 0.0)
         for side, agents in sides.items()
     }
 
@@ -365,12 +362,13 @@ def standings_of(games: Sequence[Game], names: Sequence[str], anchors: Mapping[s
     ]
 
 
-def remarks(games: Sequence[Game], cut: int) -> list[str]:
-    """What makes ratings of these games mean less than they seem to, a line each.
+def remarks(games: Sequence[Game], cut: int, certain: Sequence[str]) -> list[str]:
+    """Gives what makes ratings of these games mean less than they seem to, a line each.
 
     Args:
         games: All games.
         cut: How many of them were given up at the limit of steps.
+        certain: Players that leave nothing to chance.
     """
     found = []
     if games and all(game.score == 0.5 for game in games):
@@ -383,12 +381,14 @@ def remarks(games: Sequence[Game], cut: int) -> list[str]:
         found.append(f"{cut:,} games had not ended at evaluation.max_episode_steps and count as they stood")
     alike: dict[tuple[str, str, tuple[str, ...]], list[Game]] = {}
     for game in games:
-        alike.setdefault((game.a, game.b, game.sides), []).append(game)
+        if game.a in certain and game.b in certain:
+            alike.setdefault((game.a, game.b, game.sides), []).append(game)
     repeated = [some[0] for some in alike.values() if len(some) > 2 and all(game == some[0] for game in some)]
     if repeated:
         one = repeated[0]
         found.append(
-            f"{len(repeated)} of {len(alike)} pairings went alike in every game, as {one.a} against {one.b}: where "
-            "nothing is left to chance, many games are one, and error bars too short; let policies draw their actions"
+            f"{len(repeated)} of {len(alike)} pairings of likeliest actions went alike in every game, as {one.a} and "
+            f"{one.b}: where nothing is left to chance, many games are one, and error bars are too short; let policies "
+            "draw their actions"
         )
     return found

@@ -2,8 +2,9 @@
 
 `Ratings.played` moves ratings after every game, as Elo has it (*The Rating of Chessplayers*, 1978, 1.6): the winner
 takes ``k * (score - expected)`` points from the loser. `Ratings.fit` finds the ratings under which all games so far
-were most likely, with draws as in Davidson, *On extending the Bradley-Terry model to accommodate ties* (1970, eq. 2.2),
-and says how far off they may be.
+were most likely (Bradley and Terry 1952, *Rank analysis of incomplete block designs*, eq. 1, where a draw is half a
+game won and half a game lost), and says how far off they may be. Both speak of the same points: where ratings say that
+a player makes a share of the points, Elo's change is 0 on average.
 """
 
 from __future__ import annotations
@@ -22,9 +23,6 @@ SCALE = 400.0 / math.log(10.0)
 
 PRIOR_POINTS = 1000.0
 """Standard deviation, in Elo points, of what is assumed of a player before its first game."""
-
-PRIOR_LOG_DRAW = 3.0
-"""The same of the logarithm of the draw parameter."""
 
 MOST_STEPS = 100
 """Newton steps of a fit at most; it takes about ten."""
@@ -201,12 +199,12 @@ class Ratings(Stateful):
     def fit(self) -> dict[str, tuple[float, float]]:
         """Gives the rating of each player under which all games were most likely, and its standard error, in points.
 
-        The chances that `a` wins against `b`, loses and draws are in proportion to ``p_a``, ``p_b`` and
-        ``nu * sqrt(p_a * p_b)``, with the strength ``p = 10 ** (rating / 400)`` and `nu` fitted too. Fixed players keep
-        their ratings, and have the error 0. Without any, the mean of all is `initial`, and errors are those of the
-        distance to that mean. A normal prior of 1000 points around the mean of the fixed players (or of all) keeps
-        players finite that have won or lost all their games. Errors come from the curvature of the likelihood: a
-        rating lies within 1.96 of them in 95 % of repetitions, as far as chances follow that model.
+        A player makes ``1 / (1 + 10 ** (-d / 400))`` of the points against one that is rated `d` lower. Fixed players
+        keep their ratings, and have the error 0. Without any, the mean of all is `initial`, and errors are those of
+        the distance to that mean. A normal prior of 1000 points around the mean of the fixed players (or of all) keeps
+        players finite that have won or lost all their games. Errors come from the curvature of the likelihood and from
+        how much scores vary about what ratings say (less where games are drawn): a rating lies within 1.96 of them in
+        95 % of repetitions.
         """
         names = list(self._rating)
         if not names:
@@ -221,8 +219,8 @@ class Ratings(Stateful):
         return {name: (float(points[i]), float(spread[i] * SCALE)) for i, name in enumerate(names)}
 
     def _table(self, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs ``[P, 2]`` that have met, by the numbers of the players, and their games ``[P, 3]``: won by the first,
-        by the second, drawn.
+        """Pairs ``[P, 2]`` that have met, by the numbers of the players, and their games ``[P, 3]``: won, lost and
+        drawn by the first.
         """
         pairs, outcomes = [], []
         for (i, a), (j, b) in combinations(enumerate(names), 2):
@@ -250,63 +248,60 @@ def most_likely(
 
     Args:
         pairs: ``[P, 2]`` who played.
-        outcomes: ``[P, 3]`` games that the first won, the second won, and that were drawn.
+        outcomes: ``[P, 3]`` games that the first won, lost and drew.
         start: ``[N]`` log strengths, those of fixed players as they are, of others the mean of what is assumed of them.
         free: ``[N]`` bool, who is not fixed. If all are, errors are those of the distance to the mean of all.
     """
-    num, rows = len(start), np.arange(len(pairs))
-    features = np.zeros((len(pairs), 3, num + 1))  # what the log odds of the outcomes are linear in; the draw's last
-    features[rows, 0, pairs[:, 0]] = features[rows, 1, pairs[:, 1]] = 1.0
-    features[rows, 2, pairs[:, 0]] = features[rows, 2, pairs[:, 1]] = 0.5
-    features[:, 2, num] = 1.0
-    any_drawn = bool(outcomes[:, 2].sum())
-    moving = np.flatnonzero(np.append(free, any_drawn))
-    centre = np.append(start, 0.0)
-    weight = np.append(np.full(num, (SCALE / PRIOR_POINTS) ** 2), PRIOR_LOG_DRAW**-2)[moving]
-    impossible = np.array([0.0, 0.0, 0.0 if any_drawn else -np.inf])
-    games = outcomes.sum(axis=1)
+    num, rows, moving = len(start), np.arange(len(pairs)), np.flatnonzero(free)
+    sign = np.zeros((len(pairs), num))
+    sign[rows, pairs[:, 0]], sign[rows, pairs[:, 1]] = 1.0, -1.0
+    seen = sign[:, moving]
+    games, points = outcomes.sum(axis=1), outcomes[:, 0] + 0.5 * outcomes[:, 2]
+    prior = (SCALE / PRIOR_POINTS) ** 2
 
-    def chances(at: np.ndarray) -> tuple[np.ndarray, float]:
-        """Chances ``[P, 3]`` of the outcomes, and the logarithm of how likely everything was."""
-        log_odds = features @ at + impossible
-        top = log_odds.max(axis=1, keepdims=True)
-        total = np.log(np.exp(log_odds - top).sum(axis=1, keepdims=True)) + top
-        told = np.where(outcomes > 0, outcomes * np.where(outcomes > 0, log_odds - total, 0.0), 0.0)
-        apart = (at - centre)[moving]
-        return np.exp(log_odds - total), float(told.sum() - 0.5 * (weight * apart**2).sum())
+    def expected(at: np.ndarray) -> tuple[np.ndarray, float]:
+        """Shares of the points ``[P]`` that the first of each pair makes, and how likely everything was, as a log."""
+        apart = sign @ at
+        likely = -(points * np.logaddexp(0.0, -apart)).sum() - ((games - points) * np.logaddexp(0.0, apart)).sum()
+        return 1.0 / (1.0 + np.exp(-apart)), float(likely - 0.5 * prior * ((at - start)[moving] ** 2).sum())
 
-    at = centre.copy()
-    features_moving = features[:, :, moving]
+    def curvature(share: np.ndarray) -> np.ndarray:
+        """Second derivatives ``[K, K]`` of minus that, the prior left out."""
+        bent: np.ndarray = (seen * (games * share * (1.0 - share))[:, None]).T @ seen
+        return bent
+
+    at = start.copy()
+    own = prior * np.eye(len(moving))
     for _ in range(MOST_STEPS):
-        chance, likely = chances(at)
-        slope = np.einsum("po,pok->k", outcomes - games[:, None] * chance, features_moving)
-        slope -= weight * (at - centre)[moving]
-        step = np.linalg.solve(_curvature(chance, games, features_moving, weight), slope)
+        share, likely = expected(at)
+        slope = seen.T @ (points - games * share) - prior * (at - start)[moving]
+        step = np.linalg.solve(curvature(share) + own, slope)
         size = 1.0
         while size > CLOSE_ENOUGH:
             ahead = at.copy()
             ahead[moving] += size * step
-            if chances(ahead)[1] >= likely:
+            if expected(ahead)[1] >= likely:
                 break
             size /= 2
         at[moving] += size * step
         if np.abs(size * step).max(initial=0.0) < CLOSE_ENOUGH:
             break
-    spread = np.zeros(num + 1)
+    share, spread = expected(at)[0], np.zeros(num)
     if len(moving):
-        covariance = np.linalg.inv(_curvature(chances(at)[0], games, features_moving, weight))
+        covariance = np.linalg.inv(curvature(share) / _dispersion(outcomes, share) + own)
         if free.all():
-            from_mean = np.eye(len(moving))
-            from_mean[:num, :num] -= 1.0 / num
+            from_mean = np.eye(num) - 1.0 / num
             covariance = from_mean @ covariance @ from_mean.T
         spread[moving] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    return at[:num], spread[:num]
+    return at, spread
 
 
-def _curvature(chance: np.ndarray, games: np.ndarray, features: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Second derivatives ``[K, K]`` of the negative log likelihood: the covariance of the features of each game."""
-    mean = np.einsum("po,pok->pk", chance, features)
-    apart = (features - mean[:, None]) * np.sqrt(chance * games[:, None])[:, :, None]
-    flat = apart.reshape(-1, features.shape[2])
-    curvature: np.ndarray = flat.T @ flat + np.diag(weight)
-    return curvature
+def _dispersion(outcomes: np.ndarray, share: np.ndarray) -> float:
+    """How much scores vary about their expectation, as a part of how much those of games without draws would.
+
+    One more unit on either side keeps it off 0 where all games were drawn: that there are others is not ruled out.
+    """
+    scores = np.array([1.0, 0.0, 0.5])
+    varied = (outcomes * (scores - share[:, None]) ** 2).sum()
+    would = (outcomes.sum(axis=1) * share * (1.0 - share)).sum()
+    return float((varied + 1.0) / (would + 1.0))
