@@ -137,19 +137,16 @@ def test_each_member_learns_the_best_answer_to_what_the_other_was_seen_doing():
     """
     here = spaces.Box(-1.0, 1.0, (1,), np.float32)
     specs = team((here, here), (here, here))
-    one = learner(MADDPGConfig(**{**SMALL, "lr": 3e-3, "tau": 0.05}), specs)
-    rng = np.random.default_rng(0)
-
-    def sample(*args, **kwargs):
-        rows = drawn(specs, rows=64, seed=int(rng.integers(1 << 30)), alive=1.0)
-        reward = -(rows.action.sum(1) - 0.5).square()
-        return type(rows)(**{**vars(rows), "reward": reward, "discount": torch.zeros(64)})
-
-    one.replay.sample = sample
-    one.learn(400)
+    one = learner(MADDPGConfig(**{**SMALL, "lr": 1e-2, "model": {"hidden": (32,)}}), specs)
+    cfg, rows = one.now(), drawn(specs, rows=200, alive=1.0)
+    rows = type(rows)(**{**vars(rows), "reward": -(rows.action.sum(1) - 0.5).square(), "discount": torch.zeros(200)})
+    for _ in range(200):
+        one.learn_critic(rows, cfg)
+    for _ in range(60):
+        one.learn_actors(rows, cfg)
     with torch.no_grad():
-        action, _ = one.policy.act(drawn(specs, alive=1.0).obs, None, deterministic=True)
-    assert torch.allclose(action.mean(0), torch.tensor(0.5), atol=0.15)
+        action, _ = one.policy.act(rows.obs, None, deterministic=True)
+    assert torch.allclose(action.mean(0), torch.tensor(0.5), atol=0.2), action.mean(0)
 
 
 def test_flags_and_a_critic_without_a_target_are_refused():
