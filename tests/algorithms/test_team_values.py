@@ -281,3 +281,16 @@ def test_members_that_act_by_numbers_and_agents_that_are_no_team_are_refused():
         learner(QMIXConfig(**SMALL), team((NUMBERS, TWO), (NUMBERS, REACH)))
     with pytest.raises(SpaceError, match=r"teams: \{blue: \[a, b\]\}"):
         learner(QMIXConfig(**SMALL), (obs_spec(NUMBERS, TWO), action_spec(TWO)))
+
+
+def test_what_is_for_critics_alone_reaches_the_mixer_and_no_member():
+    from gymnasium import spaces
+
+    seen = spaces.Dict({"own": NUMBERS, "central": spaces.Dict({"all": spaces.Box(-9, 9, (3,))})})
+    specs = team((seen, TWO), (seen, TWO))
+    one = stirred(learner(QMIXConfig(**SMALL), specs))
+    rows = drawn(specs)
+    batch = QBatch(rows.obs, rows.action, rows.reward)
+    other = QBatch({**rows.obs, "central/all": rows.obs["central/all"] + 1.0}, rows.action, rows.reward)
+    assert (values(one.net, batch.obs) == values(one.net, other.obs)).all()
+    assert not torch.allclose(one.net(batch), one.net(other))
