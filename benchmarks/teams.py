@@ -28,7 +28,7 @@ from rookery.algorithms.vdn import VDNConfig
 
 FILE = Path(__file__).parent / "results" / "teams.md"
 
-ENV: Any = "MatrixGame"
+ENV: Any = "rookery.tasks:MatrixGame"
 
 VALUES: dict[str, Any] = {
     "lr": 1e-3,
@@ -57,7 +57,7 @@ LEARNERS: dict[str, tuple[AlgorithmConfig, str]] = {
 def earned(cfg: AlgorithmConfig, seed: int, steps: int) -> tuple[float, float]:
     """Trains once; returns what the team earns without exploration, and the seconds that took."""
     begin = perf_counter()
-    with Trainer(ENV, cfg, teams={"team": ["a", "b"]}, seed=seed, num_envs=16) as trainer:
+    with Trainer(ENV, cfg, teams={"team": ["a", "b"]}, seed=seed, num_envs=16, helpers=0) as trainer:
         trainer.train({"env_steps": steps})
         return float(trainer.evaluate(episodes=20).return_mean), perf_counter() - begin
 

@@ -23,6 +23,12 @@ _HOME = {
     "DQN": "rookery.algorithms.dqn",
     "PQNConfig": "rookery.algorithms.pqn",
     "PQN": "rookery.algorithms.pqn",
+    "VDNConfig": "rookery.algorithms.vdn",
+    "VDN": "rookery.algorithms.vdn",
+    "QMIXConfig": "rookery.algorithms.qmix",
+    "QMIX": "rookery.algorithms.qmix",
+    "MADDPGConfig": "rookery.algorithms.maddpg",
+    "MADDPG": "rookery.algorithms.maddpg",
     "SACConfig": "rookery.algorithms.sac",
     "SAC": "rookery.algorithms.sac",
     "TD3Config": "rookery.algorithms.td3",
@@ -68,18 +74,24 @@ if TYPE_CHECKING:
     from rookery.algorithms.ddpg import DDPGConfig as DDPGConfig
     from rookery.algorithms.dqn import DQN as DQN
     from rookery.algorithms.dqn import DQNConfig as DQNConfig
+    from rookery.algorithms.maddpg import MADDPG as MADDPG
+    from rookery.algorithms.maddpg import MADDPGConfig as MADDPGConfig
     from rookery.algorithms.mappo import MAPPO as MAPPO
     from rookery.algorithms.mappo import MAPPOConfig as MAPPOConfig
     from rookery.algorithms.ppo import PPO as PPO
     from rookery.algorithms.ppo import PPOConfig as PPOConfig
     from rookery.algorithms.pqn import PQN as PQN
     from rookery.algorithms.pqn import PQNConfig as PQNConfig
+    from rookery.algorithms.qmix import QMIX as QMIX
+    from rookery.algorithms.qmix import QMIXConfig as QMIXConfig
     from rookery.algorithms.reinforce import Reinforce as Reinforce
     from rookery.algorithms.reinforce import ReinforceConfig as ReinforceConfig
     from rookery.algorithms.sac import SAC as SAC
     from rookery.algorithms.sac import SACConfig as SACConfig
     from rookery.algorithms.td3 import TD3 as TD3
     from rookery.algorithms.td3 import TD3Config as TD3Config
+    from rookery.algorithms.vdn import VDN as VDN
+    from rookery.algorithms.vdn import VDNConfig as VDNConfig
     from rookery.core.entity_set import EntitySet as EntitySet
     from rookery.core.errors import ConfigError as ConfigError
     from rookery.core.errors import EnvError as EnvError

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from counting import CountingAEC
 from gymnasium import spaces
-from team_envs import Squad, TwoStepGame
 
 from rookery import Trainer
 from rookery.core.errors import ConfigError, EnvError
@@ -13,6 +12,7 @@ from rookery.core.teams import ALIVE, members_of
 from rookery.envs.base import Kind, Rows, Step, VectorBase, VectorEnv
 from rookery.envs.make import make_env
 from rookery.envs.teams import TeamEnv
+from team_envs import Squad, TwoStepGame
 
 LANES = 4
 WALKERS = ("a", "b", "c")

@@ -10,8 +10,11 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery import A2CConfig, DQNConfig, Linear, MultiAgentArena, PPOConfig, ReinforceConfig, SACConfig, Trainer
+from rookery.algorithms.maddpg import MADDPGConfig
+from rookery.algorithms.qmix import QMIXConfig
 from rookery.algorithms.td3 import TD3Config
 from rookery.core.encoding import encode
+from team_envs import Squad
 
 FAST = PPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
 BRIEF = PPOConfig(fragment_length=8, epochs=1, minibatch_size=32, batch_size=64)
@@ -259,6 +262,22 @@ WINDS = {
 }
 """Lessons that follow each other within a few iterations, beside a parameter that is drawn."""
 
+MIXING = QMIXConfig(
+    batch_size=8,
+    learning_starts=60,
+    train_every=24,
+    updates_per_step=0.2,
+    replay={"capacity": 300},
+    model={"hidden": (8,), "memory": {"kind": "gru", "size": 8, "sequence_length": 6, "previous_action": True}},
+)
+ACTING = MADDPGConfig(**SOFT, model={"hidden": (8,)})
+WALKERS = {
+    "env": Squad,
+    "teams": {"blue": ("a", "b", "c")},
+    "policy_mapping": {"blue": "blue", "guard": "guard"},
+    "config": {"sampling.iteration_steps": 60},
+}
+
 LONG = {"config": {"sampling.iteration_steps": 60}}
 """Iterations as short as those of the others."""
 
@@ -360,6 +379,8 @@ CASES = {
         "policies": {"a": REPLAYING, "b": FAST},
         "policy_mapping": either,
     },
+    "qmix, members that fall": {**WALKERS, "policies": {"blue": MIXING, "guard": REPLAYING}},
+    "maddpg, members that fall": {**WALKERS, "policies": {"blue": ACTING, "guard": REPLAYING}},
     "resting": {"env": Weary, "cfg": REPLAYING, **LONG},
     "resting, ppo": {"env": Weary},
     "mujoco": {"env": "InvertedPendulum-v5", "needs": "mujoco"},

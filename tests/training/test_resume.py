@@ -99,6 +99,7 @@ STOPPED_ANYWHERE = [
     "sac",
     "ppo and dqn",
     "dqn, late agents",
+    "qmix, members that fall",
     "resting",
     "mujoco",
     "self-play",
@@ -109,8 +110,8 @@ STOPPED_ANYWHERE = [
 
 HALF_WAY = [
     "a frozen policy", "a2c", "by its own word", "composite actions", "drawn parameters", "frozen lake",
-    "lessons, batched", "lessons, played ahead", "ppo with a penalty", "reinforce", "td3", "teams in turn",
-    "self-play, memory", "self-play, played ahead",
+    "lessons, batched", "lessons, played ahead", "maddpg, members that fall", "ppo with a penalty", "reinforce", "td3",
+    "teams in turn", "self-play, memory", "self-play, played ahead",
 ]  # fmt: skip
 """In ``make test``, with others for the other steps."""
 
@@ -156,8 +157,8 @@ def interrupted_at(trainer, step, ending=False):
     "name",
     slow_except(
         "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
-        "dqn, prioritized, by actions", "resting", "ppo and dqn", "lessons, by actions", "lessons, with resets",
-        "league",
+        "dqn, prioritized, by actions", "qmix, members that fall", "resting", "ppo and dqn", "lessons, by actions",
+        "lessons, with resets", "league",
         of=STOPPED_ANYWHERE,
     ),
 )  # fmt: skip

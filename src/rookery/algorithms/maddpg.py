@@ -52,6 +52,7 @@ class MADDPGConfig(AlgorithmConfig, CriticSettings):
     """Settings of MADDPG."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.maddpg:MADDPG"
+    sees_central: ClassVar[bool] = True
 
     lr: Scheduled[PositiveFloat] = 1e-3
     gamma: Fraction = 0.95

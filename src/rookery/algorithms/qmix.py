@@ -23,6 +23,7 @@ class QMIXConfig(VDNConfig):
     """Settings of QMIX."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.qmix:QMIX"
+    sees_central: ClassVar[bool] = True
 
     mixing_size: Structural[PositiveInt] = 32
     """Units between the two layers of the mixer."""

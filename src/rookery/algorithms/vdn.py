@@ -108,8 +108,13 @@ class TeamValue(Estimate):
 
 
 class VDN(DQN):
-    """Learns the values of what the members of a team do from what the team earns; see `DQN`."""
+    """Learns the values of what the members of a team do from what the team earns; see `DQN`.
 
+    Attributes:
+        mixer: What makes the team's value of the members' values; the rest of the network is the policy's own.
+    """
+
+    saved = ("mixer",)
     cfg: VDNConfig
     net: MixedNetwork
     target_net: MixedNetwork
@@ -123,8 +128,8 @@ class VDN(DQN):
         """Makes the network that learns: the policy's own, and a mixer."""
         assert isinstance(head, TeamQHead)
         generator = torch.Generator().manual_seed(self.streams.integer(Role.INIT, self.name, 1))
-        mixer = self.make_mixer(head, generator).to(head.epsilon.device)
-        return MixedNetwork(head, self.policy.trunk, self.policy.memory, self.cfg.model, mixer)
+        self.mixer = self.make_mixer(head, generator).to(head.epsilon.device)
+        return MixedNetwork(head, self.policy.trunk, self.policy.memory, self.cfg.model, self.mixer)
 
     def make_mixer(self, head: TeamQHead, generator: torch.Generator) -> nn.Module:
         """Makes what mixes the members' values, with first weights from `generator`."""
