@@ -30,6 +30,7 @@ OFF_POLICY = {"train_every", "exploration.kind", *REPLAY}
 
 OF_AN_ALGORITHM = {
     "ppo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
+    "mappo": {"fragment_length", "scale_rewards", "normalize_values", "critic_sees", IMITATION},
     "a2c": {"fragment_length", "scale_rewards", "normalize_values"},
     "reinforce": set(),
     "dqn": {"dueling", "dueling_hidden", "values", *OFF_POLICY},

@@ -109,7 +109,8 @@ def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
     names = ["action", "logp", "advantage", "value_target", "value", "importance"]
     names += ["old", "kl_coef"] if isinstance(batch, PenaltyMinibatch) else []
     parts: dict[str, Any] = {name: getattr(batch, name) for name in names}
-    return replace(batch, **{name: part if part is None else part.index_select(0, rows) for name, part in parts.items()})
+    parts = {name: part if part is None else part.index_select(0, rows) for name, part in parts.items()}
+    return replace(batch, **parts)
 
 
 def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> OutputGradients | None:
