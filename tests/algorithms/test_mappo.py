@@ -7,10 +7,11 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 from test_loss_gradients import PPO_SETTINGS, TOLERANCE, Learning, cases
 
-from rookery import ConfigError, MAPPOConfig, PPOConfig, Trainer
+from rookery import ConfigError, EnvError, MAPPOConfig, PPOConfig, Trainer
 from rookery.algorithms.actor_critic import values_of
 from rookery.algorithms.mappo import acting, mappo_gradient, mappo_kernel, mappo_loss
 from rookery.algorithms.ppo import ppo_gradient, ppo_loss
+from rookery.core.errors import SpaceError
 from rookery.core.spaces import CENTRAL
 from rookery.models.heads import Outputs
 
@@ -284,3 +285,42 @@ def test_the_gradient_of_ppo_is_known_to_be_the_closed_form():
     mine, _ = mappo_gradient(Outputs(distribution, value), learning.batch, cfg)
     theirs, _ = ppo_gradient(Outputs(distribution, value), learning.batch, PPOConfig())
     assert all(map(torch.equal, mine, theirs))
+
+
+class Apart(Pair):
+    """Both see nothing that tells them apart, and must do different things."""
+
+    def step(self, actions):
+        shown, _, *ends = super().step(actions)
+        reward = float(actions["left"] == 0 and actions["right"] == 1)
+        return shown, dict.fromkeys(ends[0], reward), *ends
+
+
+def score(member_id):
+    cfg = MAPPOConfig(fragment_length=16, member_id=member_id, entropy_coef=0.0)
+    with Trainer(Apart, cfg, seed=0, num_envs=16) as trainer:
+        trainer.train({"env_steps": 6_000})
+        policy = trainer.policies["main"]
+        if member_id:
+            seen = [{"obs": np.zeros(1, np.float32), "member_id": number} for number in (0, 1)]
+            assert [policy.predict(obs) for obs in seen] == [0, 1]
+            with pytest.raises(SpaceError, match="member_id: missing"):
+                policy.predict(np.zeros(1, np.float32))
+        return trainer.evaluate(20).return_mean / 8
+
+
+def test_members_that_share_a_policy_can_be_told_who_they_are():
+    assert score(True) == 1.0
+    assert score(False) < 0.6  # both do the same, if what they see is the same
+
+
+def test_a_member_id_of_the_environments_own_is_not_written_over():
+    class Knows(Pair):
+        def observation_space(self, agent):
+            return spaces.Dict(member_id=spaces.Discrete(2))
+
+        def seen(self):
+            return {agent: {"member_id": 0} for agent in self.agents}
+
+    with pytest.raises(EnvError, match="hold 'member_id' already"):
+        Trainer(Knows, MAPPOConfig(member_id=True), seed=0, num_envs=2)

@@ -7,6 +7,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.core.seeding import Role, Streams
 from rookery.envs.absent import AbsentEnv, describe
+from rookery.envs.check import check_env
 from rookery.envs.groups import GroupEnv, groups_of
 from rookery.envs.make import make_env, random_answers
 from rookery.tasks import Sacrifice
@@ -361,3 +362,18 @@ def test_turns_keep_what_a_mate_saw_last_and_the_reward_of_who_has_gone():
     assert rows.group_reward.tolist() == [0, 0]
     go_on(env, shown)
     assert rows.terminated.tolist() == [True, True]
+
+
+def found(**config):
+    return {finding.text: finding for finding in check_env(Squad, config, (), episodes=2, max_steps=50, seed=0)}
+
+
+def test_the_check_tells_groups_and_finds_what_is_wrong_with_them():
+    texts = found()
+    assert "group 'crew': a, b, c win and lose together" in texts
+    assert any("group rewards from 10 to 10" in text for text in texts)
+    assert not [text for text, finding in texts.items() if finding.severity == "error"]
+    wrong = "group_reward is 2, and 'a' of the same group says 1: members must say the same, or one of them alone"
+    assert found(says={"a": 1, "b": 2})[wrong].severity == "error"
+    assert any("the agent is in no group" in text for text in found(says={"c": 1}, loners=("c",)))
+    assert any("group_reward is 'x', expected a finite number" in text for text in found(says={"c": "x"}))

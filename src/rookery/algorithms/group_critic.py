@@ -167,8 +167,8 @@ class GroupCritic(nn.Module):
         own = functional.one_hot(me, self.number).unsqueeze(-1) > 0
         plain = torch.cat(sees, 1)
         seen = torch.where(own, plain + self.me, plain)
-        done = torch.where(own, seen, torch.cat(acts, 1))
-        value, baseline = self._attend(torch.cat((seen, done)), torch.cat((there, there))).chunk(2)
+        doing = torch.where(own, seen, torch.cat(acts, 1))
+        value, baseline = self._attend(torch.cat((seen, doing)), torch.cat((there, there))).chunk(2)
         return value, baseline
 
     def _attend(self, codes: Tensor, there: Tensor) -> Tensor:

@@ -50,6 +50,16 @@ class MAPPOConfig(PPOConfig):
     ``members`` = what all members of the group see, ``both``; ``auto`` = the state if there is one, else the members.
     """
 
+    member_id: Structural[bool] = False
+    """Whether policies see which member of its group a row is, as ``member_id``; `predict` must then be given it too. For
+    members that share a policy and have to do different things.
+    """
+
+    @property
+    def tells_member(self) -> bool:
+        """Whether policies see which member of its group a row is."""
+        return self.member_id
+
     def stored(self, obs: ObsSpec) -> ObsSpec:
         """Gives the part of the observations that is kept and learned from.
 

@@ -57,7 +57,7 @@ class POCAMinibatch(Minibatch):
 
     Attributes:
         baseline: ``[N, S]`` what the baselines were before this update.
-        acted: ``[N]`` bool, whether the row did something; else its agent had ended before its group.
+        acted: ``[N]`` bool, whether the row did something; else it is of a member that has gone.
         mates_action: ``[N, G, A]`` what each member of the group did at the same moment, as numbers; zeros where that
             is not known.
         mates_acted: ``[N, G]`` bool, of whom it is known.

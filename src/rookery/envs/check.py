@@ -20,8 +20,9 @@ from rookery.core.errors import EnvError, SpaceError
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
 from rookery.envs.base import VectorEnv
+from rookery.envs.groups import checked_groups, groups_of
 from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import Agent, Breach, LaneStep
+from rookery.envs.lane import GROUP_REWARD, Agent, Breach, LaneStep, said_groups
 from rookery.envs.make import env_name, is_vector, lane_maker, make_env, random_actions, random_answers
 from rookery.envs.probe import Finding, Findings, Probe
 from rookery.envs.snapshot import can_capture
@@ -90,6 +91,8 @@ class _Check:
         self.ends: list[str] = []
         self.first_obs: set[str] = set()
         self.rewards: list[float] = []
+        self.groups: dict[str, tuple[str, ...]] = {}
+        self.group_rewards: list[float] = []
         self.kept: list[tuple[Agent, Any, str]] = []
 
     def run(self) -> None:
@@ -97,6 +100,7 @@ class _Check:
         copy = self.probe()
         for agent in copy.lane.agents:
             self.spec(copy, agent)
+        self.about_groups(copy)
         transcript: list[Moment] = []
         for number in range(self.episodes):
             moments = self.play(copy, number, number)
@@ -204,6 +208,38 @@ class _Check:
                 self.error(f"reward is {value.item()}, expected a finite number", agent)
             else:
                 self.rewards.append(float(value.item()))
+        self.look_at_groups(probe, shown)
+
+    def about_groups(self, probe: Probe) -> None:
+        """Checks the groups that the environment names."""
+        said, agents = said_groups(probe.env), [str(agent) for agent in probe.lane.agents]
+        if isinstance(probe.lane, GymLane) or {str(group) for group in said} <= {*agents}:
+            return
+        try:
+            self.groups = checked_groups(said, agents, env_name(self.env))
+        except EnvError as error:
+            self.error(str(error), sort="groups")
+        for group, members in self.groups.items():
+            self.findings.add("note", f"group {group!r}: {', '.join(members)} win and lose together")
+
+    def look_at_groups(self, probe: Probe, shown: LaneStep) -> None:
+        """Checks what groups are said to have got in a step."""
+        said: dict[str, tuple[Agent, float]] = {}
+        for agent, reward in ({} if isinstance(probe.lane, GymLane) else probe.lane.group_rewards(shown)).items():
+            group = next((name for name, members in self.groups.items() if str(agent) in members), None)
+            value = np.asarray(reward)
+            if group is None:
+                hint = "name it in the attribute groups = {name: [agents]} of the environment"
+                self.error(f"info has {GROUP_REWARD}, but the agent is in no group: {hint}", agent, sort="group")
+            elif value.size != 1 or value.dtype.kind not in "fiub" or not np.isfinite(value).all():
+                self.error(f"{GROUP_REWARD} is {reward!r}, expected a finite number", agent, sort="group reward")
+            elif group in said and said[group][1] != value.item():
+                mate, theirs = said[group]
+                text = f"{GROUP_REWARD} is {value.item():g}, and {str(mate)!r} of the same group says {theirs:g}"
+                self.error(f"{text}: members must say the same, or one of them alone", agent, sort="group rewards")
+            else:
+                said[group] = agent, float(value.item())
+        self.group_rewards += [reward for _, reward in said.values()]
 
     def look_at_obs(
         self, agent: Agent, obs: Any, layout: ObsSpec, actions: ActionSpec, mask: Any, *, final: bool
@@ -258,7 +294,7 @@ class _Check:
         for agent in probe.lane.agents:
             if agent not in self.met and self.specs.get(agent) is not None:
                 self.warn("is announced but never had to act", agent)
-        if self.rewards and not any(self.rewards):
+        if self.rewards and not any(self.rewards) and not any(self.group_rewards):
             self.warn(f"all {len(self.rewards):,} rewards were 0: random play meets none, learning may not either")
         if len(self.first_obs) == 1 and self.episodes > 1 and lengths:
             add("note", "every episode begins with the same observation, whatever the seed")
@@ -269,6 +305,8 @@ class _Check:
             facts.append(f"episodes of {low} steps" if low == high else f"episodes of {low} to {high} steps")
         if self.rewards:
             facts.append(f"rewards from {min(self.rewards):g} to {max(self.rewards):g}")
+        if self.group_rewards:
+            facts.append(f"group rewards from {min(self.group_rewards):g} to {max(self.group_rewards):g}")
         add("note", ", ".join(facts))
         for agent, specs in self.specs.items():
             if specs is not None and agent in self.met:
@@ -329,6 +367,8 @@ def _check_batched(pair: Sequence[VectorEnv], name: str, findings: Findings, max
     if not ended:
         findings.add("warning", f"no episode ended within {steps:,} steps of {lanes} copies")
     agents = sum(len(kind.agents) for kind in pair[0].kinds)
+    for group, members in groups_of(pair[0]).items():
+        findings.add("note", f"group {group!r}: {', '.join(members)} win and lose together")
     findings.add("note", f"{name} plays many copies in one call, {agents} agent{'' if agents == 1 else 's'} each")
 
 

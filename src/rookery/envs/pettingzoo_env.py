@@ -84,6 +84,7 @@ class AECLane(_PettingZooLane):
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode."""
+        self._said: Mapping[Agent, Any] = {}
         self.begin(seed, parameters)
         self._alive = list(self.env.agents)
         return self._on_turn({})
@@ -100,7 +101,7 @@ class AECLane(_PettingZooLane):
             Breach: If an agent vanished without an end, or an ended one cannot be stepped out.
         """
         env = self.env
-        self._said = rewards_of_groups(env.infos) if self.names_groups else {}
+        self._said = rewards_of_groups(env.infos)
         # some environments never clear `rewards`; an agent that ended earlier must not be paid again
         reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
         terminated = set_for(self._alive, env.terminations, "terminations")

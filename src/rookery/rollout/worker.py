@@ -168,7 +168,7 @@ class RolloutWorker(Stateful):
         super().load_state_dict({**state, "finished": []})
         self.finished = finished
         self.layout = self.env.layout if self.tables else -1
-        self._find_firsts()
+        self._place_groups()
         self.policies = {one.name: one for one in sorted(self.policies.values(), key=lambda one: one.number)}
         if self.listeners is not None and self.now is not None:
             for lane in range(self.env.num_lanes):  # lanes that nobody listened to, or lost their episode, begin anew
@@ -535,11 +535,12 @@ class RolloutWorker(Stateful):
                     held = np.flatnonzero(table.policy_of == policy.number)
                     policy.row_of_slot[table.slot_of[held]] = held
         self.layout = self.env.layout
-        self._find_firsts()
+        self._place_groups()
 
-    def _find_firsts(self) -> None:
-        """Finds the first member of each group."""
-        firsts = [(group, agents[0]) for group, agents in enumerate(groups_of(self.env).values())]
+    def _place_groups(self) -> None:
+        """Finds out where what each group got is to be read."""
+        members = enumerate(groups_of(self.env).values())
+        firsts = [(group, agents[0]) for group, agents in members]
         self._firsts = [
             [(group, kind.agents.index(agent)) for group, agent in firsts if agent in kind.agents]
             for kind in self.env.kinds
