@@ -487,9 +487,7 @@ def _with_central(obs: ObsSpec, central: dict[str, Any], own: dict[str, Any], na
     else:
         parts = {"obs": obs.space}
     if own.keys() & parts.keys():
-        raise EnvError(
-            f"{name}: observations hold {MEMBER_ID!r} already: policies know who they are; set member_id=false"
-        )
+        raise EnvError(f"{name}: observations hold {MEMBER_ID!r} already, so policies know; set member_id=false")
     before = parts.get(CENTRAL, spaces.Dict({}))
     taken = sorted(before.spaces.keys() & central.keys()) if isinstance(before, spaces.Dict) else [CENTRAL]
     if not isinstance(before, spaces.Dict) or taken:
