@@ -106,9 +106,11 @@ def main() -> None:
     here = f"Python {platform.python_version()}, torch {version('torch')}, mpe2 {version('mpe2')}"
     settings = "\n".join(f"- {name}: {task.settings}" for name, task in TASKS.items())
     FILE.write_text(
-        f"# MAPPO beside PPO\n\nMade by `python benchmarks/teams_mappo.py`; {here}. Mean return of the last 100 training "
-        "episodes; seeds from 0 on. PPO's critic sees what the policy does, MAPPO's the state of the two-step game, and "
-        f"elsewhere what all agents see.\n\n{head}\n|---|---|---|---|---|---|---|\n" + "\n".join(order) + "\n\n"
+        f"# MAPPO beside PPO\n\nMade by `python benchmarks/teams_mappo.py`; {here}. Mean return of the last 100 "
+        "training episodes; seeds from 0 on. In the two-step game critics of both see its state; elsewhere PPO's sees "
+        f"what the policy does, and MAPPO's what all agents do.\n\n{head}\n|---|---|---|---|---|---|---|\n"
+        + "\n".join(order)
+        + "\n\n"
         f"Settings beside the defaults:\n\n{settings}\n",
         encoding="utf-8",
     )

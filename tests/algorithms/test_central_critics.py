@@ -134,9 +134,8 @@ def test_an_update_on_kernels_is_that_of_torch(memory):
 
 
 def explained(trainer):
-    return [
-        result.policies["main"].learning["explained_variance"] for result in trainer.results({"env_steps": 10_000})
-    ][-1]
+    results = list(trainer.results({"env_steps": 10_000}))
+    return results[-1].policies["main"].learning["explained_variance"]
 
 
 def test_only_a_central_critic_can_tell_what_nothing_else_shows():

@@ -9,7 +9,17 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rookery import A2CConfig, DQNConfig, Linear, MultiAgentArena, PPOConfig, ReinforceConfig, SACConfig, Trainer
+from rookery import (
+    A2CConfig,
+    DQNConfig,
+    Linear,
+    MAPPOConfig,
+    MultiAgentArena,
+    PPOConfig,
+    ReinforceConfig,
+    SACConfig,
+    Trainer,
+)
 from rookery.algorithms.maddpg import MADDPGConfig
 from rookery.algorithms.qmix import QMIXConfig
 from rookery.algorithms.td3 import TD3Config
@@ -18,6 +28,7 @@ from team_envs import Squad
 
 FAST = PPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
 BRIEF = PPOConfig(fragment_length=8, epochs=1, minibatch_size=32, batch_size=64)
+GROUPED = MAPPOConfig(fragment_length=24, epochs=2, minibatch_size=48)
 SLOWER = PPOConfig(fragment_length=37, epochs=1, minibatch_size=48)
 
 RECALLING = FAST.replace(
@@ -355,6 +366,7 @@ CASES = {
     "composite actions": {"env": Composite},
     "flags as actions": {"env": Flags},
     "a2c": {"env": "CartPole-v1", "cfg": A2CConfig(scale_rewards=True), "config": {"sampling.iteration_steps": 100}},
+    "mappo, who goes early": {"env": "rookery.tasks:Sacrifice", "cfg": GROUPED},
     "reinforce": {"env": "CartPole-v1", "cfg": ReinforceConfig(), "config": {"sampling.iteration_steps": 200}},
     "ppo with a penalty": {"env": "Pendulum-v1", "cfg": FAST.replace(kl_coef=0.3, lr=Linear(1e-3, 0.0, steps=500))},
     "turns, late agents": {"env": Turns, "policies": {"a": FAST, "b": SLOWER}, "policy_mapping": either},

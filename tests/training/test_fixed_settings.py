@@ -33,6 +33,7 @@ OFF_POLICY = {"train_every", "exploration.kind", *REPLAY}
 
 OF_AN_ALGORITHM = {
     "ppo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
+    "mappo": {"fragment_length", "scale_rewards", "normalize_values", "critic_sees", "member_id", IMITATION},
     "poca": {"fragment_length", "scale_rewards", "normalize_values", "attention_size", "attention_heads", IMITATION},
     "a2c": {"fragment_length", "scale_rewards", "normalize_values"},
     "reinforce": set(),

@@ -54,6 +54,11 @@ class AlgorithmConfig(Settings):
     model: Structural[ModelConfig]
 
     @property
+    def tells_member(self) -> bool:
+        """Whether policies see which member of its group a row is; for algorithms that see groups."""
+        return False
+
+    @property
     def head(self) -> HeadSpec:
         """What stands on the policy's features and makes a distribution over actions of them."""
         return GivenHead() if self.model.gives == "outputs" else DistributionHead()

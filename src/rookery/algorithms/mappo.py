@@ -50,6 +50,16 @@ class MAPPOConfig(PPOConfig):
     ``members`` = what all members of the group see, ``both``; ``auto`` = the state if there is one, else the members.
     """
 
+    member_id: Structural[bool] = False
+    """Whether policies see which member of its group a row is, as ``member_id``; `predict` must then be given it too. For
+    members that share a policy and have to do different things.
+    """
+
+    @property
+    def tells_member(self) -> bool:
+        """Whether policies see which member of its group a row is."""
+        return self.member_id
+
     def stored(self, obs: ObsSpec) -> ObsSpec:
         """Gives the part of the observations that is kept and learned from.
 
@@ -109,7 +119,8 @@ def _those(batch: Minibatch, rows: Tensor) -> Minibatch:
     names = ["action", "logp", "advantage", "value_target", "value", "importance"]
     names += ["old", "kl_coef"] if isinstance(batch, PenaltyMinibatch) else []
     parts: dict[str, Any] = {name: getattr(batch, name) for name in names}
-    return replace(batch, **{name: part if part is None else part.index_select(0, rows) for name, part in parts.items()})
+    parts = {name: part if part is None else part.index_select(0, rows) for name, part in parts.items()}
+    return replace(batch, **parts)
 
 
 def mappo_gradient(outputs: Outputs, batch: Minibatch, cfg: MAPPOConfig) -> OutputGradients | None:

@@ -38,6 +38,9 @@ MOMENT = "moment"
 """Under ``central``, for algorithms that ask for it: a number that the rows of one group have in common at one moment.
 """
 
+MEMBER_ID = "member_id"
+"""For algorithms that ask for it, and then for policies too: which member of its group a row is, as ``central/me``."""
+
 WHO = f"{CENTRAL}/{ME}", f"{CENTRAL}/{ACTED}"
 """Paths that observations have wherever groups are shown."""
 
@@ -136,12 +139,13 @@ class GroupEnv(VectorBase):
     own.
     """
 
-    def __init__(self, env: VectorEnv, moments: bool = False) -> None:
+    def __init__(self, env: VectorEnv, moments: bool = False, ids: bool = False) -> None:
         """Wraps an environment.
 
         Args:
             env: The environment; closed with this one.
             moments: Whether observations get ``central/moment``.
+            ids: Whether policies see which member they are, as ``member_id``.
 
         Raises:
             EnvError: If its observations hold something else under the names that are needed here.
@@ -160,7 +164,7 @@ class GroupEnv(VectorBase):
             self._group_of[group] = number
         self._by_group = np.concatenate([np.array(group) for group in members])
         self._starts = np.cumsum([0, *(len(group) for group in members[:-1])])
-        self._moments = moments
+        self._moments, self._ids = moments, ids
         self._sights: list[list[_Sight]] = []
         self._mine: list[np.ndarray] = []  # for each kind, which member each row is
         kinds = tuple(self._member_kind(number, kind) for number, kind in enumerate(env.kinds))
@@ -208,7 +212,8 @@ class GroupEnv(VectorBase):
         central |= {ME: spaces.Discrete(first), ACTED: spaces.MultiBinary(1)}
         if self._moments:
             central[MOMENT] = spaces.Discrete(2**62)
-        space = _with_central(kind.obs, central, self.env.name)
+        own = {MEMBER_ID: spaces.Discrete(first)} if self._ids else {}
+        space = _with_central(kind.obs, central, own, self.env.name)
         lifted = isinstance(kind.obs.space, spaces.Dict) and MASK in kind.obs.space.spaces
         obs = obs_spec(space, kind.action.space, info_mask=kind.obs.has_mask and not lifted)
         return Kind(kind.agents, obs, kind.action)
@@ -325,7 +330,8 @@ class GroupEnv(VectorBase):
                     target = rows.final_obs[f"{sight.prefix}/{MEMBERS}/{leaf.path}"]
                     target[alive] = others.final_obs[leaf.path][at[alive]]
             rows.final_obs[f"{sight.prefix}/{ALIVE}"][:] = alive
-        rows.final_obs[f"{CENTRAL}/{ME}"][:] = self._mine[number][which]
+        for path in (f"{CENTRAL}/{ME}", MEMBER_ID)[: 1 + self._ids]:
+            rows.final_obs[path][:] = self._mine[number][which]
         rows.final_obs[f"{CENTRAL}/{ACTED}"][:, 0] = here
         if self._moments:
             rows.final_obs[f"{CENTRAL}/{MOMENT}"][:] = self._moment(number)[which]
@@ -370,7 +376,8 @@ class GroupEnv(VectorBase):
                 np.take(self._rows[sight.kind].obs[leaf.path], sight.rows, axis=0, out=target)
                 if gone is not None:
                     target[gone] = 0
-        obs[f"{CENTRAL}/{ME}"][:] = self._mine[number]
+        for path in (f"{CENTRAL}/{ME}", MEMBER_ID)[: 1 + self._ids]:
+            obs[path][:] = self._mine[number]
         np.logical_not(self._fallen[number], out=obs[f"{CENTRAL}/{ACTED}"][:, 0], casting="unsafe")
         if self._moments:
             obs[f"{CENTRAL}/{MOMENT}"][:] = self._moment(number)
@@ -471,14 +478,16 @@ def _stacked(leaf: Leaf, size: int) -> spaces.Space[Any]:
     return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
 
-def _with_central(obs: ObsSpec, central: dict[str, Any], name: str) -> spaces.Dict:
-    """The space of observations with something more for critics alone."""
+def _with_central(obs: ObsSpec, central: dict[str, Any], own: dict[str, Any], name: str) -> spaces.Dict:
+    """The space of observations with something more for critics alone, and for all."""
     if isinstance(obs.space, spaces.Dict):
         parts: dict[str, Any] = dict(obs.space.spaces)
     elif isinstance(obs.space, spaces.Tuple):
         parts = {str(number): part for number, part in enumerate(obs.space.spaces)}
     else:
         parts = {"obs": obs.space}
+    if own.keys() & parts.keys():
+        raise EnvError(f"{name}: observations hold {MEMBER_ID!r} already, so policies know; set member_id=false")
     before = parts.get(CENTRAL, spaces.Dict({}))
     taken = sorted(before.spaces.keys() & central.keys()) if isinstance(before, spaces.Dict) else [CENTRAL]
     if not isinstance(before, spaces.Dict) or taken:
@@ -486,4 +495,4 @@ def _with_central(obs: ObsSpec, central: dict[str, Any], name: str) -> spaces.Di
             f"{name}: observations hold {taken[0]!r} already, where what the members of a group see has to stand; "
             f"{CENTRAL!r} must be a Dict without {', '.join(central)}"
         )
-    return spaces.Dict(OrderedDict({**parts, CENTRAL: spaces.Dict(OrderedDict({**before.spaces, **central}))}))
+    return spaces.Dict(OrderedDict({**parts, **own, CENTRAL: spaces.Dict(OrderedDict({**before.spaces, **central}))}))

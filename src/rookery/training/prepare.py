@@ -251,7 +251,8 @@ def make_copies(
         env = TeamEnv(env, config.teams)
     learning = [entry.algorithm for entry in config.policies.values()] or [config.algorithm]
     if any(settings.sees_group for settings in learning):
-        return GroupEnv(env, moments=any(settings.sees_moment for settings in learning))
+        moments, ids = (any(asked) for asked in zip(*((s.sees_moment, s.tells_member) for s in learning), strict=True))
+        return GroupEnv(env, moments, ids)
     return env
 
 
