@@ -29,8 +29,8 @@ from rookery.training.prepare import make_copies
 FILE = Path(__file__).parent / "results" / "ratings.md"
 
 NOTE = (
-    "Errors are those of chances that depend on ratings alone. Here x, who begins, wins more often than o; sides are "
-    "exchanged evenly, so results vary less than such chances would, and intervals are longer than they need be."
+    "Errors are those of scores that depend on ratings alone. Here x, who begins, wins more often than o; sides are "
+    "exchanged evenly, so results vary less than such scores would, and intervals are longer than they need be."
 )
 
 ANCHOR = "random"

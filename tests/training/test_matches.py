@@ -9,6 +9,7 @@ import pytest
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Streams
+from rookery.envs.groups import GroupEnv
 from rookery.envs.make import make_env
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.matches import (
@@ -132,6 +133,19 @@ def test_a_policy_plays_the_agents_that_the_run_maps_to_it(board_run):
     assert set(entrant_of_run(run, env, "cross", "cross").policies) == set(kind.agents)
     with pytest.raises(ConfigError, match="is decided in every episode; name one of cross, nought"):
         entrant_of_run(run, env, None, "all")
+
+
+def test_what_is_for_critics_alone_changes_no_game(board_run):
+    def games_in(env):
+        players = [
+            entrant_of_run(board_run, env, "main", "main"),
+            scripted_entrant(env, "random", "random", Streams(0)),
+        ]
+        return Matches(board_run, env, players, None, 12, deterministic=False, seed=0).play()
+
+    wider = GroupEnv(boards())
+    assert wider.kinds[0].obs != boards().kinds[0].obs
+    assert games_in(wider) == games_in(boards())
 
 
 def test_a_run_of_another_game_can_play_nobody(board_run):

@@ -125,8 +125,9 @@ def lines_of(standing: Standing, other: str, played: list[Game]) -> dict[str, st
     from rookery.report.standings import SURE
 
     record, score = standing.all, standing.all.score or 0.0
-    spread = sum((game.score - score) ** 2 for game in played) / max(1, len(played) - 1)
-    error = SURE * math.sqrt(spread / max(1, len(played)))
+    # a unit more, in four games more: where all games went alike, others are not ruled out
+    varies = (sum((game.score - score) ** 2 for game in played) + 1.0) / (len(played) + 4)
+    error = SURE * math.sqrt(varies / (len(played) + 4))
     lines = {
         "match": f"{standing.name} against {other}",
         "games": f"{record.games:,}: {record}",

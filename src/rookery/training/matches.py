@@ -8,13 +8,14 @@ games, and nothing of the run changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import combinations
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.interrupt import Interrupt
 from rookery.core.seeding import Role, Streams
-from rookery.envs.base import VectorEnv
+from rookery.envs.base import Kind, VectorEnv
 from rookery.policies.policy import Policy
 from rookery.policies.scripted import ScriptedPolicy, find_player
 from rookery.report.standings import Record, Standing
@@ -124,6 +125,7 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
     if base is not None:
         base = run.self_play.exploiters.get(base, base)
     found: dict[str, Policy] = {}
+    seats: dict[tuple[str, Kind], Policy] = {}
     for kind in env.kinds:
         for agent in kind.agents:
             mapped = policy_of_agent(run, agent)
@@ -134,12 +136,26 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
                 )
             if base is not None and mapped not in (None, base):
                 continue
-            policy = players[name or str(mapped)]
-            if policy.obs_spec == kind.obs and policy.action_spec == kind.action:
-                found[agent] = policy
+            policy = seats.get((name or str(mapped), kind)) or seated_as(players[name or str(mapped)], kind)
+            if policy is not None:
+                found[agent] = seats[name or str(mapped), kind] = policy
     if not found:
         raise ConfigError(misfit(called, run, env, name))
     return Entrant(called, found)
+
+
+def seated_as(policy: Policy, kind: Kind) -> Policy | None:
+    """Gives a policy that can play agents of a kind, with the same weights; None if it is made for other spaces.
+
+    What is for critics alone may differ: it acts without.
+    """
+    if policy.action_spec != kind.action or policy.obs_spec.own != kind.obs.own:
+        return None
+    if policy.obs_spec == kind.obs:
+        return policy
+    seated = copy(policy)
+    seated.obs_spec = kind.obs
+    return seated
 
 
 def policy_of_agent(run: Run, agent: str) -> str | None:
