@@ -326,6 +326,46 @@ CRITIC_KEYS = [
     *refused("l2_reg", "weights are not drawn to 0; use 0", f.DDPG_KIND, fine=(0, 0.0)),
 ]  # fmt: skip
 
+TEAM_KEYS = [
+    *by(f.replay_pace, "rollout_fragment_length train_batch_size", f"{A}train_every {A}updates_per_step {A}batch_size",
+        "A round of rollout_fragment_length steps of every copy, then a gradient step of train_batch_size decisions; "
+        "QMIX draws sequences of them.", f.TEAM_KIND),
+    *ignored("batch_mode", "what is replayed does not depend on where playing paused", f.TEAM_KIND),
+    *by(f.team_replay, "buffer_size", f"{R}capacity", "Decisions kept.", f.TEAM_KIND),
+    to("learning_starts", f"{A}learning_starts", "Decisions before learning begins; until then actions are random.",
+       f.TEAM_KIND),
+    to("grad_norm_clipping", f"{A}max_grad_norm", "Longest gradient; None = any.", f.TEAM_KIND),
+    *refused("worker_side_prioritization", "decisions are drawn all alike; leave it out", f.TEAM_KIND),
+    *by(f.learning_rate, "lr", f"{A}lr", "Learning rate.", ("QMIX",)),
+    *by(f.mixer, "mixer mixing_embed_dim", "algorithm.name algorithm.mixing_size",
+        "qmix, or vdn for a sum; and the width of the mixer.", ("QMIX",)),
+    to("double_q", f"{A}double", "Whether the network that learns chooses the next actions.", ("QMIX",)),
+    *by(f.q_target, "target_network_update_freq", f"{A}target.every_env_steps",
+        "Env steps from one copy of the target network to the next.", ("QMIX",)),
+    *ignored("optim_alpha optim_eps", "QMIX learns by Adam here, and by RMSprop there", ("QMIX",)),
+    *by(f.member_layers, "model.lstm_cell_size", f"{M}hidden {M}activation",
+        "A layer and a GRU of so many units for each member, which share them.", ("QMIX",)),
+    *ignored("model.fcnet_hiddens model.fcnet_activation model.post_fcnet_hiddens model.post_fcnet_activation",
+             "a member has a layer and a GRU of lstm_cell_size units", ("QMIX",)),
+    *ignored("model.fcnet_hiddens model.fcnet_activation model.post_fcnet_hiddens model.post_fcnet_activation lr",
+             "layers and rates of actors and critic are keys of their own", ("MADDPG",)),
+    *refused("model.conv_filters model.conv_activation model.no_final_linear",
+             "pictures go through the network that model.cnn names", f.TEAM_KIND),
+    *ignored("model.vf_share_layers", "there is no value function beside the policy", f.TEAM_KIND),
+    *ignored("agent_id good_policy adv_policy",
+             "all agents are members of one team, whose critic learns the sum of their rewards", ("MADDPG",)),
+    *refused("use_local_critic", "the critic sees what all see and do; use DDPG for agents that learn apart",
+             ("MADDPG",)),
+    *refused("use_state_preprocessor", "networks see observations as they are; leave it out", ("MADDPG",)),
+    *by(f.ddpg_networks, "actor_hiddens actor_hidden_activation critic_hiddens critic_hidden_activation",
+        f"{M}hidden {M}activation", "Layers of actors and critic, which are the same here.", ("MADDPG",)),
+    *by(f.ddpg_rates, "actor_lr critic_lr", f"{A}lr", "Learning rate, one for both.", ("MADDPG",)),
+    to("n_step", f"{A}n_step", "Decisions whose rewards a target counts.", ("MADDPG",)),
+    to("tau", f"{A}tau", "How far targets follow in a gradient step.", ("MADDPG",)),
+    to("actor_feature_reg", f"{A}logit_coef", "Weight of the size of logits in the actors' loss.", ("MADDPG",)),
+    *refused("target_network_update_freq", "targets follow in every gradient step, by tau; use 0", ("MADDPG",)),
+]  # fmt: skip
+
 
 CURIOSITY = {
     "eta": "strength", "lr": "lr", "beta": "forward_share", "feature_dim": "num_features",
@@ -342,6 +382,8 @@ def _exploration() -> list[Row]:
         (f.Q_KIND, f.q_exploration, ("EpsilonGreedy", "SoftQ", "StochasticSampling", "Random", "ParameterNoise"),
          f"{X}kind {X}epsilon {X}temperature"),
         (("SAC",), f.critic_exploration, ("StochasticSampling",), f"{A}learning_starts"),
+        (("QMIX",), f.team_exploration, ("EpsilonGreedy",), f"{X}epsilon"),
+        (("MADDPG",), f.drawn_exploration, ("StochasticSampling",), ""),
         (f.DDPG_KIND, f.critic_exploration, ("GaussianNoise", "OrnsteinUhlenbeckNoise"),
          f"{X}kind {X}theta {X}std {A}learning_starts"),
     )  # fmt: skip
@@ -369,7 +411,7 @@ def _exploration() -> list[Row]:
 
 ROWS: list[Row] = [
     *SAMPLING, *ENVIRONMENT, *LEARNING, *EVALUATION, *REPORTING, *MULTIAGENT, *MODEL, *PPO_AND_A2C, *REPLAY, *DQN_KEYS,
-    *CRITIC_KEYS, *_exploration(),
+    *CRITIC_KEYS, *TEAM_KEYS, *_exploration(),
 ]  # fmt: skip
 """The table."""
 
@@ -472,6 +514,13 @@ def pins(algorithm: str) -> f.Values:
         return values | {
             f"{A}normalize_returns": False, f"{A}entropy_coef": 0.0, f"{A}max_grad_norm": None, f"{A}adam_eps": 1e-8
         }  # fmt: skip
+    if algorithm == "QMIX":
+        return values | {
+            f"{A}n_step": 1, f"{A}dueling": False, f"{A}values.kind": "mean", f"{A}share": True, f"{R}burn_in": 0,
+            f"{A}target.kind": "hard",
+        }  # fmt: skip
+    if algorithm == "MADDPG":
+        return values | {f"{A}adam_eps": 1e-8, f"{A}critic.number": 1, f"{A}share": False, f"{R}burn_in": 0}
     if algorithm == "SimpleQ":
         values |= {
             f"{A}n_step": 1, f"{A}double": False, f"{A}dueling": False, f"{A}dueling_hidden": (),
@@ -489,7 +538,7 @@ def pins(algorithm: str) -> f.Values:
 
 NAMES = {
     "PPO": "ppo", "DDPPO": "ppo", "A2C": "a2c", "A3C": "a2c", "PG": "reinforce", "DQN": "dqn", "SimpleQ": "dqn",
-    "R2D2": "dqn", "SAC": "sac", "DDPG": "ddpg", "TD3": "td3",
+    "R2D2": "dqn", "SAC": "sac", "DDPG": "ddpg", "TD3": "td3", "QMIX": "qmix", "MADDPG": "maddpg",
 }  # fmt: skip
 """Our algorithms by the names of 2021."""
 
@@ -497,6 +546,9 @@ LINES = {
     "A3C": "A3C is A2C here: gradients of one moment, and none of older weights",
     "DDPPO": "DDPPO is PPO here: one learner with the batch of all workers",
     "A2C": "A2C learns by RMSprop here, and by Adam there",
+    "QMIX": "QMIX learns sequences of up to 16 decisions here, and whole episodes there",
+    "MADDPG": "MADDPG has one critic of the sum of all rewards here, and one for each agent there; its agents are the "
+    "members of one policy",
     "R2D2": "R2D2 is DQN on sequences, from what was remembered when they were played",
 }
 """What is to be said of an algorithm that is here by another name, or in another form."""

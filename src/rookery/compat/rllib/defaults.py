@@ -420,6 +420,66 @@ TD3: Config = {
     "use_state_preprocessor": False,
 }
 
+QMIX: Config = {
+    "mixer": "qmix",
+    "mixing_embed_dim": 32,
+    "double_q": True,
+    "optim_alpha": 0.99,
+    "optim_eps": 0.00001,
+    "evaluation_interval": None,
+    "evaluation_num_episodes": 10,
+    "evaluation_config": {"explore": False},
+    "exploration_config": {
+        "type": "EpsilonGreedy",
+        "initial_epsilon": 1.0,
+        "final_epsilon": 0.02,
+        "epsilon_timesteps": 10000,
+    },
+    "timesteps_per_iteration": 1000,
+    "target_network_update_freq": 500,
+    "buffer_size": 10000,
+    "lr": 0.0005,
+    "grad_norm_clipping": 10,
+    "learning_starts": 1000,
+    "rollout_fragment_length": 4,
+    "train_batch_size": 32,
+    "num_workers": 0,
+    "worker_side_prioritization": False,
+    "min_iter_time_s": 1,
+    "model": {"lstm_cell_size": 64, "max_seq_len": 999999},
+}
+
+MADDPG: Config = {
+    "agent_id": None,
+    "use_local_critic": False,
+    "evaluation_interval": None,
+    "evaluation_num_episodes": 10,
+    "use_state_preprocessor": False,
+    "actor_hiddens": [64, 64],
+    "actor_hidden_activation": "relu",
+    "critic_hiddens": [64, 64],
+    "critic_hidden_activation": "relu",
+    "n_step": 1,
+    "good_policy": "maddpg",
+    "adv_policy": "maddpg",
+    "gamma": 0.95,
+    "buffer_size": 1_000_000,
+    "critic_lr": 1e-2,
+    "actor_lr": 1e-2,
+    "target_network_update_freq": 0,
+    "tau": 0.01,
+    "actor_feature_reg": 0.001,
+    "grad_norm_clipping": 0.5,
+    "learning_starts": 1024 * 25,
+    "rollout_fragment_length": 100,
+    "train_batch_size": 1024,
+    "num_workers": 1,
+    "num_gpus_per_worker": 0,
+    "worker_side_prioritization": False,
+    "min_iter_time_s": 0,
+    "timesteps_per_iteration": 1000,
+}
+
 CHANGES: dict[str, tuple[Config, ...]] = {
     "PPO": (PPO,),
     "DDPPO": (PPO, DDPPO),
@@ -432,6 +492,8 @@ CHANGES: dict[str, tuple[Config, ...]] = {
     "SAC": (SAC,),
     "DDPG": (DDPG,),
     "TD3": (DDPG, TD3),
+    "QMIX": (QMIX,),
+    "MADDPG": (MADDPG,),
 }
 """What each algorithm changes of `COMMON`, the first change first."""
 

@@ -79,6 +79,7 @@ class EnvMaker:
         made: The script's own objects that were made in this process.
         spaces: Spaces that a configuration gives to policies.
         mapping: Agent to policy, where there are several.
+        members: Gives the script's environment as members of teams act in it; None where there are no teams.
         worker_index: Number of the worker that environments are told; None = 1, or 0 where no workers are asked for.
     """
 
@@ -87,6 +88,7 @@ class EnvMaker:
         self.name = env_name(env)
         self.config, self.num_workers = dict(config), num_workers
         self.worker_index: int | None = None
+        self.members: Callable[[Any], Any] | None = None
         self.made: list[Any] = []
         self.rewritten = rewritten
         self.rewrite: Rewrite | None = None
@@ -110,7 +112,8 @@ class EnvMaker:
             if self.rewritten:
                 raise ConfigError("rllib config: multiagent.observation_fn: a VectorEnv has no agents; leave it out")
             return made
-        given = as_stepped(made) if isinstance(made, ExternalEnv) else adapted(made, self.spaces_of)
+        acted = made if self.members is None else self.members(made)
+        given = as_stepped(acted) if isinstance(acted, ExternalEnv) else adapted(acted, self.spaces_of)
         if self.rewritten:
             given = Observed(given, self, len(self.made) - 1)
         self._own[id(given)] = made

@@ -19,6 +19,7 @@ from rookery.compat.rllib.default_networks import FUNCTIONS
 from rookery.compat.rllib.defaults import DEPRECATED_VALUE
 from rookery.compat.rllib.episode_ends import EndlessTask, Horizon
 from rookery.compat.rllib.policy_exploration import own_exploration
+from rookery.compat.rllib.teams import TEAM_KIND
 from rookery.core.errors import nearest
 from rookery.core.processor import usable_cores
 from rookery.core.schedules import Linear, Piecewise
@@ -35,6 +36,9 @@ Q_KIND = ("DQN", "SimpleQ", "R2D2")
 DDPG_KIND = ("DDPG", "TD3")
 OFF_POLICY = (*Q_KIND, "SAC", *DDPG_KIND)
 """Algorithms that learn from replay."""
+
+MOST_IN_A_ROW = 16
+"""Decisions of a sequence that QMIX learns from, at most: theirs are whole episodes."""
 
 OURS = {"tanh": "tanh", "relu": "relu", "elu": "elu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 """Functions after layers that settings of ours have, by the names of 2021."""
@@ -194,6 +198,8 @@ def replay_pace(reader: Reader) -> Values:
     intensity = reader.get("training_intensity") if reader.algorithm != "SimpleQ" else None
     if intensity:
         updates = reader.number("training_intensity") / batch
+    if reader.algorithm == "QMIX":
+        batch = max(batch // _in_a_row(reader), 1)
     if reader.algorithm == "R2D2":
         length = reader.whole("burn_in") + reader.whole("model.max_seq_len", 1)
         updates = updates if not intensity else updates * length
@@ -204,7 +210,7 @@ def replay_pace(reader: Reader) -> Values:
 def iteration(reader: Reader) -> Values:
     """Env steps of an iteration: a batch, or ``timesteps_per_iteration`` where that is more."""
     steps = reader.whole("timesteps_per_iteration")
-    if reader.algorithm in OFF_POLICY:
+    if reader.algorithm in (*OFF_POLICY, *TEAM_KIND):
         return {"sampling.iteration_steps": max(steps, reader.round)}
     batch = reader.rounds * reader.round
     return {"sampling.iteration_steps": math.ceil(steps / batch) * batch if steps > batch else None}
@@ -418,6 +424,9 @@ def memory(reader: Reader) -> Values:
     """What a policy remembers: a cell, attention, frames."""
     path = "algorithm.model.memory."
     lstm, attends = bool(reader.get("model.use_lstm")), bool(reader.get("model.use_attention"))
+    if reader.algorithm == "QMIX" and (lstm or attends):
+        key = "model.use_lstm" if lstm else "model.use_attention"
+        reader.refuse(key, "members of QMIX have a GRU of lstm_cell_size units in any case; leave it out")
     both = reader.get("model.lstm_use_prev_action_reward")
     old = bool(both) and both != DEPRECATED_VALUE
     values: Values = {
@@ -431,6 +440,8 @@ def memory(reader: Reader) -> Values:
         f"{path}previous_reward": lstm and (old or bool(reader.get("model.lstm_use_prev_reward"))),
         f"{path}frames": frames(reader),
     }
+    if reader.algorithm == "QMIX":
+        values |= {f"{path}kind": "gru", f"{path}sequence_length": _in_a_row(reader)}
     if lstm and attends:
         reader.refuse("model.use_attention", "and use_lstm is True: a policy has one memory; leave one of them out")
     for name in ("action", "reward") if attends else ():
@@ -440,7 +451,7 @@ def memory(reader: Reader) -> Values:
         values[f"{path}previous_{name}"] = many > 0
     if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
         reader.refuse("model.use_lstm", "R2D2 learns policies that remember; set model.use_lstm = True, or use DQN")
-    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND):
+    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND, "MADDPG"):
         use = "R2D2" if reader.algorithm == "SimpleQ" else "PPO"
         key = "model.use_lstm" if lstm else "model.use_attention"
         reader.refuse(key, f"{reader.algorithm} learns no policies that remember; use {use}")
@@ -823,3 +834,43 @@ def smoothing(reader: Reader) -> Values:
 def is_td3(reader: Reader) -> bool:
     """Says whether the actor waits for the critics, or targets are smoothed."""
     return reader.algorithm == "TD3" or reader.get("policy_delay") != 1 or bool(reader.get("smooth_target_policy"))
+
+
+# --- teams ------------------------------------------------------------------------------------------------------------
+
+
+def _in_a_row(reader: Reader) -> int:
+    """Gives how many decisions a sequence of QMIX has."""
+    return min(reader.whole("model.max_seq_len", 1), MOST_IN_A_ROW)
+
+
+def mixer(reader: Reader) -> Values:
+    """How the values of a group's members become that of the group: QMIX, or VDN."""
+    kind = reader.get("mixer")
+    if kind == "vdn":
+        return {"algorithm.name": "vdn"}
+    if kind != "qmix":
+        reader.refuse("mixer", "must be 'qmix' or 'vdn'; without a mixer members learn apart: use DQN without groups")
+    return {"algorithm.name": "qmix", "algorithm.mixing_size": reader.whole("mixing_embed_dim", 1)}
+
+
+def member_layers(reader: Reader) -> Values:
+    """The layer before a member's GRU, which is as wide."""
+    width = reader.whole("model.lstm_cell_size", 1)
+    return {"algorithm.model.hidden": (width,), "algorithm.model.activation": "relu"}
+
+
+def team_replay(reader: Reader) -> Values:
+    """The replay buffer of a team."""
+    return {"algorithm.replay.kind": "uniform", "algorithm.replay.capacity": reader.whole("buffer_size", 1)}
+
+
+def team_exploration(reader: Reader) -> Values:
+    """How members of QMIX try actions out."""
+    kind = exploration_type(reader)
+    values: Values = {"algorithm.exploration.kind": "epsilon", "algorithm.exploration.epsilon": 0.0}
+    if kind != "EpsilonGreedy":
+        refuse_exploration(reader, kind, "EpsilonGreedy")
+    elif reader.get("explore"):
+        values["algorithm.exploration.epsilon"] = epsilon(reader)
+    return values

@@ -53,6 +53,7 @@ from rookery.compat.rllib.results import (
 from rookery.compat.rllib.script_policies import ScriptLearning, ScriptPolicyConfig, settings_of
 from rookery.compat.rllib.script_q_models import q_settings
 from rookery.compat.rllib.shared_weights import Shared, put_together, remember
+from rookery.compat.rllib.teams import TEAM_KIND, action_spaces_of, as_members, teams_of
 from rookery.compat.rllib.torch_policy import TorchPolicy
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning.resources import PlacementGroupFactory
@@ -148,6 +149,9 @@ class Trainer(Trainable):
         self._known = todays_of(env)
         observe = (given.get("multiagent") or {}).get("observation_fn")
         self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0), observe is not None)
+        if self.algorithm in TEAM_KIND:
+            acts = action_spaces_of(given.get("multiagent") or {})
+            self.env_maker.members = functools.partial(as_members, self.algorithm, agents_spaces=acts)
         self._stage: tuple[EnvMaker, Any] = self.env_maker, None  # where is played now: training, or an evaluation
         first = None if self._known is not None else self.env_maker.first()
         self.is_multi_agent = first is not None and self.env_maker.is_multi_agent
@@ -155,6 +159,11 @@ class Trainer(Trainable):
             given["num_envs_per_worker"] = self.env_maker.copies
         agents = list(first.reset(seed=0)[0]) if first is not None and self.is_multi_agent else None
         self.agent_ids = AgentIds(agents or ())
+        self.teams: dict[str, list[str]] = {}
+        if self.algorithm in TEAM_KIND:
+            self.teams = teams_of(self.algorithm, self.env_maker.made[0], agents or ())
+            given = {key: value for key, value in given.items() if key != "multiagent"}
+            agents = list(self.teams)
         self.translation = translated(self.algorithm, given, agents=agents)
         self.env_maker.spaces = spaces_by_policy(self.translation)
         self.env_maker.mapping = self.translation.policy_mapping
@@ -248,6 +257,8 @@ class Trainer(Trainable):
         elif self.env_maker.copies is None and self._reaches_environments:
             why = "callbacks, which may reach into environments: those of other processes are out of reach"
             layers.insert(0, Layer(why, {"env.implementation": "serial"}))
+        if self.teams:
+            layers.append(Layer("rllib config: env", {"teams": self.teams}))
         mapping = told.policy_mapping
         self._mapping = None
         if mapping is not None:
@@ -719,7 +730,7 @@ def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
 # --- the algorithms ---------------------------------------------------------------------------------------------------
 
 
-ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2")
+ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2", "QMIX", "MADDPG")
 """Trainers by name. Another one is a word here, its defaults in `defaults.py` and its rows in `config_table.py`."""
 
 TRAINERS: dict[str, type[Trainer]] = {}
@@ -740,6 +751,7 @@ for _algorithm in ALGORITHMS:
 PPOTrainer, DQNTrainer, SimpleQTrainer, SACTrainer = (TRAINERS[name] for name in ("PPO", "DQN", "SimpleQ", "SAC"))
 TD3Trainer, DDPGTrainer, A2CTrainer, A3CTrainer = (TRAINERS[name] for name in ("TD3", "DDPG", "A2C", "A3C"))
 DDPPOTrainer, PGTrainer, R2D2Trainer = (TRAINERS[name] for name in ("DDPPO", "PG", "R2D2"))
+QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
 GenericOffPolicyTrainer = DQNTrainer
 """What off-policy trainers were made of by ``with_updates``."""
 
@@ -748,7 +760,7 @@ NOT_HERE = {
     "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
     "contrib/LinUCB": "linear bandits", "IMPALA": "IMPALA (PPO with sampling.staleness=1 overlaps play and learning)",
     "APPO": "APPO (PPO with sampling.staleness=1 overlaps play and learning)", "APEX": "Ape-X (use DQN)",
-    "APEX_DDPG": "Ape-X (use DDPG)", "QMIX": "QMIX", "contrib/MADDPG": "MADDPG",
+    "APEX_DDPG": "Ape-X (use DDPG)",
     "MARWIL": "MARWIL as a trainer (rookery train --algo marwil --replay DATA learns by it)",
     "BC": "behavioural cloning as a trainer (rookery train --algo bc --replay DATA learns by it)",
     "CQL": "CQL", "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
@@ -762,8 +774,8 @@ def get_trainer_class(alg: str) -> type[Trainer]:
     Raises:
         ConfigError: If there is none; says what it was.
     """
-    if alg in TRAINERS:
-        return TRAINERS[alg]
+    if alg.removeprefix("contrib/") in TRAINERS:
+        return TRAINERS[alg.removeprefix("contrib/")]
     if alg in NOT_HERE:
         raise ConfigError(f"{alg}: {NOT_HERE[alg]} is not here; there are {', '.join(ALGORITHMS)}")
     raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, ALGORITHMS)}; there are {', '.join(ALGORITHMS)}")

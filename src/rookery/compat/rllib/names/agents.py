@@ -14,6 +14,7 @@ _PLACES = {
     "A2C": ("a3c", "a2c"),
     "A3C": ("a3c", "a3c"),
     "PG": ("pg", "pg"),
+    "QMIX": ("qmix", "qmix"),
 }
 """Package and module of each trainer below ``ray.rllib.agents``."""
 
@@ -69,9 +70,10 @@ for _name, (_package, _module) in _PLACES.items():
     _home = NAMES.setdefault(f"ray.rllib.agents.{_package}", {})
     _own = NAMES.setdefault(f"ray.rllib.agents.{_package}.{_module}", {})
     for _table in (_home, _own):
-        _table[f"{_name}Trainer"] = f"trainers:{_name}Trainer"
+        _trainer = {"QMIX": "QMixTrainer"}.get(_name, f"{_name}Trainer")
+        _table[_trainer] = f"trainers:{_trainer}"
     _own["DEFAULT_CONFIG"] = f"defaults:{_name.upper()}_DEFAULT_CONFIG"
-    if _name in ("PPO", "DQN", "SAC", "DDPG", "A3C", "PG"):
+    if _name in ("PPO", "DQN", "SAC", "DDPG", "A3C", "PG", "QMIX"):
         _home["DEFAULT_CONFIG"] = _own["DEFAULT_CONFIG"]
     if _name in _POLICIES:
         for _framework in ("torch", "tf"):
@@ -79,6 +81,8 @@ for _name, (_package, _module) in _PLACES.items():
             _entry = {_class: f"policy_templates:{_class}"}
             _home.update(_entry)
             NAMES[f"ray.rllib.agents.{_package}.{_POLICIES[_name]}_{_framework}_policy"] = _entry
+_MADDPG = {"MADDPGTrainer": "trainers:MADDPGTrainer", "DEFAULT_CONFIG": "defaults:MADDPG_DEFAULT_CONFIG"}
+NAMES["ray.rllib.contrib.maddpg"] = NAMES["ray.rllib.contrib.maddpg.maddpg"] = _MADDPG
 NAMES["ray.rllib.agents.dqn"] |= {
     "SIMPLE_Q_DEFAULT_CONFIG": "defaults:SIMPLEQ_DEFAULT_CONFIG",
     "R2D2_DEFAULT_CONFIG": "defaults:R2D2_DEFAULT_CONFIG",
@@ -117,7 +121,6 @@ GONE: dict[str, str] = {
             "mbmpo": "MBMPO",
             "slateq": "SlateQ",
             "impala": "IMPALA",
-            "qmix": "QMIX",
             "marwil": "MARWIL or BC as a trainer (rookery train --algo marwil, or bc, --replay DATA learns by it)",
             "cql": "CQL",
         }.items()
