@@ -25,7 +25,8 @@ from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.slots import Outcome, SlotStore, WorkerPolicy
+from rookery.rollout.slots import SlotStore, WorkerPolicy
+from rookery.rollout.storage import Outcome
 from rookery.rollout.tables import RowTable
 
 
