@@ -29,7 +29,7 @@ from rookery.core.native_memory import Cell, Recurrence
 from rookery.core.optim import ClosedForm, apply_gradients, compute_gradients
 from rookery.core.runtime import keep_large_blocks
 from rookery.models.memory import MemoryConfig, build_memory
-from rookery.rollout.slots import DecisionSlab
+from rookery.rollout.storage import DecisionSlab
 
 REPEATS = 300
 EPISODE = 50

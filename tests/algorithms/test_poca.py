@@ -140,6 +140,7 @@ def test_a_group_of_one_has_the_values_as_baselines_and_gae_as_advantages():
 
 def test_a_baseline_does_not_know_its_own_action():
     poca, rows = learner(), 4
+    torch.nn.init.normal_(poca.net.critic_trunk.groups[0].change.weight)  # zero at first: a baseline is the value
     obs = observed(rows, me=torch.tensor([0, 1, 2, 1]))
     action = torch.randn(rows, G, 3, requires_grad=True)
     value, baseline = poca.net.critic_trunk(obs, action, torch.ones(rows, G, dtype=torch.bool))

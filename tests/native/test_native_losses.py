@@ -17,7 +17,7 @@ from rookery.core.flat import flatten
 from rookery.core.native import FLOATS, InputLeaf, LinearLayer, Network, best_build
 from rookery.core.optim import ClosedForm, compute_gradients, gradient_step
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.rollout.slots import DecisionSlab
+from rookery.rollout.storage import DecisionSlab
 
 pytestmark = pytest.mark.skipif(best_build() is None, reason="no kernels here")
 

@@ -10,7 +10,8 @@ from playing import decisions_of, same_bytes
 
 from rookery.core.batch import Demand
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.rollout.slots import Outcome, SlotStore
+from rookery.rollout.slots import SlotStore
+from rookery.rollout.storage import Outcome
 
 OBS, ACTION = spaces.Box(-np.inf, np.inf, (1,), np.float32), spaces.Discrete(9)
 

@@ -84,6 +84,9 @@ class MemberSet(nn.Module):
         assert isinstance(width, int)
         self.sees = linear(width, size, gain=HIDDEN_GAIN, generator=generator)
         self.acts = linear(width + num_actions + 1, size, gain=HIDDEN_GAIN, generator=generator)
+        self.change = linear(size, size, gain=1.0, generator=generator)
+        nn.init.zeros_(self.change.weight)  # at first a baseline is the value, and errs as that does
+        self._activate = ACTIVATIONS[model.activation]
 
     def forward(self, obs: TensorTree, action: Tensor, acted: Tensor) -> tuple[Tensor, Tensor]:
         """Codes ``[N, G, size]`` of what members see, and of what they see and do.
@@ -97,7 +100,8 @@ class MemberSet(nn.Module):
         features: Tensor = self.trunk(seen)
         features = features.view(-1, self.number, features.shape[1])
         both = torch.cat((features, action, acted.unsqueeze(-1).to(features.dtype)), -1)
-        return self.sees(features), self.acts(both)
+        sees = self.sees(features)
+        return sees, sees + self.change(self._activate(self.acts(both)))
 
 
 class GroupCritic(nn.Module):

@@ -7,87 +7,29 @@ a new one. The reward between two decisions is summed into the earlier one; a de
 
 While every slot decides in every step (the usual case of one agent, or of agents that always act together) the store
 stays in *lockstep*: one row number serves all slots and each step is a few whole-row copies. The two ways write the
-same bytes.
+same bytes. Where it is kept stands in `storage.py`, the way of writing with clocks of their own in `columns.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.batch import Demand, Rollout
+from rookery.core.batch import Rollout
 from rookery.core.device import Staging, device_of
-from rookery.core.native import readable
-from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
+from rookery.rollout.columns import ColumnWriter
 from rookery.rollout.noise import ActionNoise
-
-OF_ROWS = ("obs", "action", "logp", "reward", "terminated", "truncated")
-"""What is kept of each row of a fragment."""
-
-OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
-"""What is kept of each fragment."""
+from rookery.rollout.storage import OF_FRAGMENTS, OF_ROWS, DecisionSlab, Outcome
 
 
-class DecisionSlab:
-    """What N slots decide together.
-
-    Attributes:
-        obs: What they see, ``[N, ...]``, such as kernels can read.
-        action: Room for their actions, ``[N, ...]`` as they are stored.
-        logp: Room for the log-probabilities of these, ``[N]``.
-        chosen: The actions for others to see: they are read-only there, because these may be the only ones kept.
-        call: Whoever acts on these arrays may keep here how.
-        at: Rows and columns ``[N]`` of the storage that the arrays are to be copied to; None if they stand there.
-    """
-
-    __slots__ = ("action", "at", "call", "chosen", "logp", "obs")
-
-    def __init__(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> None:
-        self.obs = obs
-        self.action = action
-        self.logp = logp
-        self.chosen = action.view()
-        self.chosen.flags.writeable = False
-        self.call: Callable[[Tensor | None, np.ndarray | None], None] | None = None
-        self.at: tuple[np.ndarray, np.ndarray] | None = None
-
-    @classmethod
-    def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> DecisionSlab:
-        """Decisions on these observations, with room of their own."""
-        obs = {leaf.path: readable(obs[leaf.path], leaf.dtype) for leaf in seen.leaves}
-        num = len(next(iter(obs.values())))
-        return cls(obs, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
-
-
-class Outcome(NamedTuple):
-    """What became of N rows in a step.
-
-    Attributes:
-        reward: ``[N]`` what each earned.
-        terminated: ``[N]`` whose episode ended and has no future; None if no agent's ended.
-        truncated: ``[N]`` whose episode was cut off; None if no agent's ended.
-        waiting: ``[N]`` who must act next; None if all of them must.
-    """
-
-    reward: np.ndarray
-    terminated: np.ndarray | None
-    truncated: np.ndarray | None
-    waiting: np.ndarray | None
-
-    @property
-    def ended(self) -> np.ndarray | None:
-        """``[N]`` whose episode is over, either way; None if nobody's is."""
-        return None if self.terminated is None or self.truncated is None else self.terminated | self.truncated
-
-
-class SlotStore(Stateful):
+class SlotStore(ColumnWriter):
     """Open and finished fragments of one policy, as a struct of arrays ``[T, columns, ...]``.
 
     The order of calls in a vector step is `place` (observations), `answer` (once actions are chosen, for those that do
@@ -96,64 +38,7 @@ class SlotStore(Stateful):
     over it.
     """
 
-    saved = ("version", "complete", "wanted", "rewards_without_decision", "_lockstep", "_row", "_base", "_used",
-             "_taken", "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts",
-             "_clock", "_before")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "_lines", "_due",
-             "_handed")  # fmt: skip
-
-    def __init__(
-        self,
-        obs: ObsSpec,
-        action: ActionSpec,
-        demand: Demand,
-        memory_size: int,
-        memory_every: int = 1,
-        first_slot: int = 0,
-    ) -> None:
-        self.first_slot = first_slot
-        """Number of slot 0 among the slots that the policy has in the whole run."""
-        self.obs_spec = obs
-        self.action_spec = action
-        self.demand = demand
-        self.memory_size = memory_size
-        """Numbers that the policy remembers of a slot; 0 = nothing."""
-        self.memory_every = memory_every
-        """Every so many decisions of a fragment, from the first on, these are kept."""
-        self.version = 0
-        """Number of the weights that play."""
-        self.complete = 0
-        """Decisions that can be taken now."""
-        self.wanted = demand.decisions or 0
-        """How many make an update; 0 while that is not known, because nobody has played."""
-        self.rewards_without_decision = 0
-        """Rewards before an agent's first decision in an episode, or after its end: nothing learns from them."""
-        self._lockstep = True
-        self._row = 0
-        self._base = 0
-        self._used = 0
-        self._taken = False
-        self._carried: dict[str, Any] | None = None
-        # views of the rows that are written in lockstep, and of their rewards, by `_base`; and the last of the latter
-        self._lines: dict[int, list[tuple[DecisionSlab, np.ndarray]]] = {}
-        self._due = np.zeros(0, dtype=np.float32)
-        self._handed: dict[tuple[int, int], Rollout] = {}  # by `_base` and `_row`, while all decide in every step
-        self._active = np.zeros(0, dtype=bool)  # [slots] an agent holds it
-        self._column = np.zeros(0, dtype=np.int64)  # [slots] the column it writes, or -1
-        self._filled = np.zeros(0, dtype=np.int64)  # [slots] rows of that column it has written
-        self._pending = np.zeros(0, dtype=bool)  # [slots] the last of them still waits for its reward
-        self._starts = np.zeros(0, dtype=bool)  # [slots] its next decision is the first of an episode
-        self._clock = np.zeros(0, dtype=np.int64)  # [slots] decisions in its life
-        self._before = np.zeros((0, memory_size), dtype=np.float32)  # [slots, M] remembered before the last decision
-        self._store = self._allocate(0)
-        self._finals: dict[str, Any] = {"obs": obs.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
-
     # --- slots --------------------------------------------------------------------------------------------------------
-
-    @property
-    def num_slots(self) -> int:
-        """Slots ever opened; the highest slot number plus one."""
-        return len(self._column)
 
     def open_slot(self, slot: int) -> None:
         """An agent takes `slot`; its clock starts at 0, unless it goes on with the fragment of one that has left."""
@@ -208,46 +93,6 @@ class SlotStore(Stateful):
             self.close_slot(slot)
         self._active[slot] = False
 
-    # --- columns ------------------------------------------------------------------------------------------------------
-
-    def _allocate(self, columns: int) -> dict[str, Any]:
-        """Room for so many fragments; names, shapes and types as of `Rollout`, time first."""
-        steps, numbers = self.demand.fragment_length, np.int64
-        memories = -(-steps // self.memory_every) if self.memory_size else 0
-        return {
-            "obs": self.obs_spec.allocate(steps, columns),
-            "action": np.zeros((steps, columns, *self.action_spec.shape), dtype=self.action_spec.dtype),
-            "logp": np.zeros((steps, columns), dtype=np.float32),
-            "reward": np.zeros((steps, columns), dtype=np.float32),
-            "terminated": np.zeros((steps, columns), dtype=bool),
-            "truncated": np.zeros((steps, columns), dtype=bool),
-            "memory": np.zeros((memories, columns, self.memory_size), dtype=np.float32),
-            "last_obs": self.obs_spec.allocate(columns),
-            "first": np.zeros(columns, dtype=bool),
-            **{name: np.zeros(columns, dtype=numbers) for name in ("slot", "clock", "length", "version")},
-        }
-
-    def _reserve(self, columns: int) -> None:
-        """Sees that there is room for so many fragments; what is there stays."""
-        had = len(self._store["slot"])
-        if columns <= had:
-            return
-        expected = -(-(self.demand.decisions or 0) // self.demand.fragment_length)
-        old, self._store = self._store, self._allocate(max(columns, 2 * had if had else expected))
-        for name, kept in self._store.items():
-            before = (slice(None), slice(had)) if name in (*OF_ROWS, "memory") else slice(had)
-            if isinstance(kept, dict):
-                for path, array in kept.items():
-                    array[before] = old[name][path]
-            else:
-                kept[before] = old[name]
-        self._forget_views()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
-        super().load_state_dict(state)
-        self._forget_views()
-
     # --- playing ------------------------------------------------------------------------------------------------------
 
     def place(
@@ -293,40 +138,6 @@ class SlotStore(Stateful):
         self._row += 1
         return decisions
 
-    def _place_some(
-        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None
-    ) -> DecisionSlab:
-        """The same where not all slots decide, or do not stand at the same row."""
-        self._leave_lockstep()
-        slots = np.flatnonzero(self._active) if slots is None else slots
-        full = (self._column[slots] < 0) | (self._filled[slots] == self.demand.fragment_length)
-        if full.any():
-            self._next_columns(slots, full, slab, rows)
-        row, column = self._filled[slots], self._column[slots]
-        seen: Tree = {}
-        for path, array in self._store["obs"].items():
-            seen[path] = array[row, column] = slab[path][rows]
-        self._store["reward"][row, column] = 0.0
-        if memory is not None:
-            self._before[slots] = memory
-            due = row % self.memory_every == 0
-            self._store["memory"][row[due] // self.memory_every, column[due]] = memory[due]
-        self._filled[slots] += 1
-        self._clock[slots] += 1
-        self._starts[slots] = False
-        self._pending[slots] = True
-        decisions = DecisionSlab.on(seen, self.obs_spec, self.action_spec)
-        decisions.at = (row, column)
-        return decisions
-
-    def _open_columns(self, columns: slice | np.ndarray, slots: slice | np.ndarray) -> None:
-        """Notes whose fragments begin in these columns."""
-        header = self._store
-        header["slot"][columns] = self.first_slot + np.arange(self.num_slots)[slots]
-        header["clock"][columns] = self._clock[slots]
-        header["first"][columns] = self._starts[slots]
-        header["version"][columns] = self.version
-
     def _views(self) -> list[tuple[DecisionSlab, np.ndarray]]:
         """Makes `_lines` of the present base; they serve until the storage grows."""
         store, columns = self._store, slice(self._base, self._base + self.num_slots)
@@ -336,32 +147,6 @@ class SlotStore(Stateful):
             decisions = DecisionSlab(obs, store["action"][row, columns], store["logp"][row, columns])
             lines.append((decisions, store["reward"][row, columns]))
         return lines
-
-    def _forget_views(self) -> None:
-        """The storage is another one from now on."""
-        self._lines.clear()
-        self._handed.clear()
-
-    def _next_columns(self, slots: np.ndarray, full: np.ndarray, slab: Tree, rows: slice | np.ndarray) -> None:
-        """Gives a new column to the slots marked `full`; the one before ends with what the slot sees now."""
-        fresh = slots[full]
-        before = self._column[fresh]
-        ending = before >= 0
-        for path, array in self._store["last_obs"].items():
-            array[before[ending]] = slab[path][rows][full][ending]
-        self._store["length"][before[ending]] = self._filled[fresh][ending]
-        self._reserve(self._used + len(fresh))
-        column = np.arange(self._used, self._used + len(fresh))
-        self._used += len(fresh)
-        self._column[fresh] = column
-        self._filled[fresh] = 0
-        self._open_columns(column, fresh)
-
-    def answer(self, decisions: DecisionSlab) -> None:
-        """Keeps what was decided since the last `place`; not needed for decisions that stand in the storage."""
-        assert decisions.at is not None
-        self._store["action"][decisions.at] = decisions.action
-        self._store["logp"][decisions.at] = decisions.logp
 
     def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
         """Notes what became of slots in a step.
@@ -385,27 +170,6 @@ class SlotStore(Stateful):
         elif True in self._starts.tobytes():
             self._starts = np.zeros(self.num_slots, dtype=bool)
 
-    def _record_some(self, slots: np.ndarray | None, outcome: Outcome) -> None:
-        """The same where not all slots acted and wait again, or do not stand at the same row."""
-        if self._taken:
-            self._begin()
-        self._leave_lockstep()
-        slots = np.flatnonzero(self._active) if slots is None else slots
-        reward, terminated, truncated, waiting = outcome
-        due = self._pending[slots]
-        self.rewards_without_decision += int(np.count_nonzero(reward[~due]))
-        row, column = self._filled[slots][due] - 1, self._column[slots][due]
-        self._store["reward"][row, column] += reward[due]
-        finished = due if waiting is None else due & waiting
-        if terminated is not None and truncated is not None:
-            ended = terminated | truncated
-            self._store["terminated"][row, column] |= terminated[due]
-            self._store["truncated"][row, column] |= truncated[due]
-            self._starts[slots[ended]] = True
-            finished = finished | (due & ended)
-        self._pending[slots[finished]] = False
-        self.complete += int(np.count_nonzero(finished))
-
     def interrupt(self, slot: int, slab: Tree, row: int) -> None:
         """The episode of a slot cannot go on: its last decision counts as truncated, with what the slot saw last.
 
@@ -424,38 +188,6 @@ class SlotStore(Stateful):
             self._pending[slot] = False
             self._store["truncated"][self._filled[slot] - 1, self._column[slot]] = True
         self._starts[slot] = True
-
-    def final(self, slots: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
-        """Notes the last observations of truncated agents; comes before the `record` of the same step.
-
-        Args:
-            slots: ``[K]`` slots truncated in this step; those that decided nothing in the episode are passed over.
-            final_obs: Observations of the step's truncated rows.
-            which: ``[K]`` which of them belong to `slots`.
-        """
-        if self._taken:
-            self._begin()
-        if self._lockstep:
-            row, column = np.full(len(slots), self._row - 1), self._base + slots
-        else:
-            due = self._pending[slots]
-            row, column, which = self._filled[slots][due] - 1, self._column[slots][due], which[due]
-        finals = self._finals
-        end = finals["count"] + len(row)
-        if end > len(finals["index"]):
-            size = 2 * end
-            for path, array in self.obs_spec.allocate(size).items():
-                array[: finals["count"]] = finals["obs"][path][: finals["count"]]
-                finals["obs"][path] = array
-            index = np.zeros((size, 2), dtype=np.int64)
-            index[: finals["count"]] = finals["index"][: finals["count"]]
-            finals["index"] = index
-        here = slice(finals["count"], end)
-        for path, array in finals["obs"].items():
-            array[here] = final_obs[path][which]
-        finals["index"][here, 0] = row
-        finals["index"][here, 1] = column
-        finals["count"] = end
 
     # --- the two ways of writing --------------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ from rookery.native.stacked import StackedActors, stackable
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import SNAPSHOT, snapshot_number
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.slots import DecisionSlab, WorkerPolicy
+from rookery.rollout.slots import WorkerPolicy
+from rookery.rollout.storage import DecisionSlab
 
 
 class SnapshotStack(WorkerPolicy):

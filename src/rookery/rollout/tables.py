@@ -9,7 +9,8 @@ import numpy as np
 
 from rookery.core.state import Stateful
 from rookery.envs.base import Rows
-from rookery.rollout.slots import DecisionSlab, WorkerPolicy
+from rookery.rollout.slots import WorkerPolicy
+from rookery.rollout.storage import DecisionSlab
 
 
 @dataclass

@@ -25,8 +25,9 @@ from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.slots import Outcome, SlotStore, WorkerPolicy
+from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.stack import SnapshotStack
+from rookery.rollout.storage import Outcome
 from rookery.rollout.tables import RowTable
 
 

@@ -1,0 +1,126 @@
+"""The way of writing where each slot has a clock of its own: it writes its decisions down a column at its own pace."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from rookery.core.spaces import Tree
+from rookery.rollout.storage import DecisionSlab, FragmentStorage, Outcome
+
+
+class ColumnWriter(FragmentStorage, ABC):
+    """Writes decisions of some slots, or of all that do not stand at the same row.
+
+    A full column is followed by a new one. The reward between two decisions is summed into the earlier one, which is
+    *pending* until then.
+    """
+
+    @abstractmethod
+    def _leave_lockstep(self) -> None:
+        """Lets each slot have a place of its own from now on."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Starts writing over what was taken."""
+
+    def _place_some(
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None
+    ) -> DecisionSlab:
+        """The same where not all slots decide, or do not stand at the same row."""
+        self._leave_lockstep()
+        slots = np.flatnonzero(self._active) if slots is None else slots
+        full = (self._column[slots] < 0) | (self._filled[slots] == self.demand.fragment_length)
+        if full.any():
+            self._next_columns(slots, full, slab, rows)
+        row, column = self._filled[slots], self._column[slots]
+        seen: Tree = {}
+        for path, array in self._store["obs"].items():
+            seen[path] = array[row, column] = slab[path][rows]
+        self._store["reward"][row, column] = 0.0
+        if memory is not None:
+            self._before[slots] = memory
+            due = row % self.memory_every == 0
+            self._store["memory"][row[due] // self.memory_every, column[due]] = memory[due]
+        self._filled[slots] += 1
+        self._clock[slots] += 1
+        self._starts[slots] = False
+        self._pending[slots] = True
+        decisions = DecisionSlab.on(seen, self.obs_spec, self.action_spec)
+        decisions.at = (row, column)
+        return decisions
+
+    def _next_columns(self, slots: np.ndarray, full: np.ndarray, slab: Tree, rows: slice | np.ndarray) -> None:
+        """Gives a new column to the slots marked `full`; the one before ends with what the slot sees now."""
+        fresh = slots[full]
+        before = self._column[fresh]
+        ending = before >= 0
+        for path, array in self._store["last_obs"].items():
+            array[before[ending]] = slab[path][rows][full][ending]
+        self._store["length"][before[ending]] = self._filled[fresh][ending]
+        self._reserve(self._used + len(fresh))
+        column = np.arange(self._used, self._used + len(fresh))
+        self._used += len(fresh)
+        self._column[fresh] = column
+        self._filled[fresh] = 0
+        self._open_columns(column, fresh)
+
+    def answer(self, decisions: DecisionSlab) -> None:
+        """Keeps what was decided since the last `place`; not needed for decisions that stand in the storage."""
+        assert decisions.at is not None
+        self._store["action"][decisions.at] = decisions.action
+        self._store["logp"][decisions.at] = decisions.logp
+
+    def _record_some(self, slots: np.ndarray | None, outcome: Outcome) -> None:
+        """The same where not all slots acted and wait again, or do not stand at the same row."""
+        if self._taken:
+            self._begin()
+        self._leave_lockstep()
+        slots = np.flatnonzero(self._active) if slots is None else slots
+        reward, terminated, truncated, waiting = outcome
+        due = self._pending[slots]
+        self.rewards_without_decision += int(np.count_nonzero(reward[~due]))
+        row, column = self._filled[slots][due] - 1, self._column[slots][due]
+        self._store["reward"][row, column] += reward[due]
+        finished = due if waiting is None else due & waiting
+        if terminated is not None and truncated is not None:
+            ended = terminated | truncated
+            self._store["terminated"][row, column] |= terminated[due]
+            self._store["truncated"][row, column] |= truncated[due]
+            self._starts[slots[ended]] = True
+            finished = finished | (due & ended)
+        self._pending[slots[finished]] = False
+        self.complete += int(np.count_nonzero(finished))
+
+    def final(self, slots: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
+        """Notes the last observations of truncated agents; comes before the `record` of the same step.
+
+        Args:
+            slots: ``[K]`` slots truncated in this step; those that decided nothing in the episode are passed over.
+            final_obs: Observations of the step's truncated rows.
+            which: ``[K]`` which of them belong to `slots`.
+        """
+        if self._taken:
+            self._begin()
+        if self._lockstep:
+            row, column = np.full(len(slots), self._row - 1), self._base + slots
+        else:
+            due = self._pending[slots]
+            row, column, which = self._filled[slots][due] - 1, self._column[slots][due], which[due]
+        finals = self._finals
+        end = finals["count"] + len(row)
+        if end > len(finals["index"]):
+            size = 2 * end
+            for path, array in self.obs_spec.allocate(size).items():
+                array[: finals["count"]] = finals["obs"][path][: finals["count"]]
+                finals["obs"][path] = array
+            index = np.zeros((size, 2), dtype=np.int64)
+            index[: finals["count"]] = finals["index"][: finals["count"]]
+            finals["index"] = index
+        here = slice(finals["count"], end)
+        for path, array in finals["obs"].items():
+            array[here] = final_obs[path][which]
+        finals["index"][here, 0] = row
+        finals["index"][here, 1] = column
+        finals["count"] = end

@@ -1,0 +1,195 @@
+"""Where the experience of one policy is kept until it is handed over: fragments of slots in columns, as one struct of
+arrays, which grows as it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from rookery.core.batch import Demand, Rollout
+from rookery.core.native import readable
+from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.core.state import Stateful
+
+OF_ROWS = ("obs", "action", "logp", "reward", "terminated", "truncated")
+"""What is kept of each row of a fragment."""
+
+OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
+"""What is kept of each fragment."""
+
+
+class DecisionSlab:
+    """What N slots decide together.
+
+    Attributes:
+        obs: What they see, ``[N, ...]``, such as kernels can read.
+        action: Room for their actions, ``[N, ...]`` as they are stored.
+        logp: Room for the log-probabilities of these, ``[N]``.
+        chosen: The actions for others to see: they are read-only there, because these may be the only ones kept.
+        call: Whoever acts on these arrays may keep here how.
+        at: Rows and columns ``[N]`` of the storage that the arrays are to be copied to; None if they stand there.
+    """
+
+    __slots__ = ("action", "at", "call", "chosen", "logp", "obs")
+
+    def __init__(self, obs: Tree, action: np.ndarray, logp: np.ndarray) -> None:
+        self.obs = obs
+        self.action = action
+        self.logp = logp
+        self.chosen = action.view()
+        self.chosen.flags.writeable = False
+        self.call: Callable[[Tensor | None, np.ndarray | None], None] | None = None
+        self.at: tuple[np.ndarray, np.ndarray] | None = None
+
+    @classmethod
+    def on(cls, obs: Tree, seen: ObsSpec, spec: ActionSpec) -> DecisionSlab:
+        """Decisions on these observations, with room of their own."""
+        obs = {leaf.path: readable(obs[leaf.path], leaf.dtype) for leaf in seen.leaves}
+        num = len(next(iter(obs.values())))
+        return cls(obs, np.empty((num, *spec.shape), spec.dtype), np.empty(num, np.float32))
+
+
+class Outcome(NamedTuple):
+    """What became of N rows in a step.
+
+    Attributes:
+        reward: ``[N]`` what each earned.
+        terminated: ``[N]`` whose episode ended and has no future; None if no agent's ended.
+        truncated: ``[N]`` whose episode was cut off; None if no agent's ended.
+        waiting: ``[N]`` who must act next; None if all of them must.
+    """
+
+    reward: np.ndarray
+    terminated: np.ndarray | None
+    truncated: np.ndarray | None
+    waiting: np.ndarray | None
+
+    @property
+    def ended(self) -> np.ndarray | None:
+        """``[N]`` whose episode is over, either way; None if nobody's is."""
+        return None if self.terminated is None or self.truncated is None else self.terminated | self.truncated
+
+
+class FragmentStorage(Stateful):
+    """Open and finished fragments of one policy: the arrays, and what is known of each slot that writes them.
+
+    Args:
+        obs: Layout of the observations.
+        action: Layout of the actions.
+        demand: How much makes an update, and how long a fragment is.
+        memory_size: Numbers that the policy remembers of a slot; 0 = nothing.
+        memory_every: Every so many decisions of a fragment, from the first on, these are kept.
+        first_slot: Number of slot 0 among the slots that the policy has in the whole run.
+    """
+
+    saved = ("version", "complete", "wanted", "rewards_without_decision", "_lockstep", "_row", "_base", "_used",
+             "_taken", "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts",
+             "_clock", "_before")  # fmt: skip
+    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "_lines", "_due",
+             "_handed")  # fmt: skip
+
+    def __init__(
+        self,
+        obs: ObsSpec,
+        action: ActionSpec,
+        demand: Demand,
+        memory_size: int,
+        memory_every: int = 1,
+        first_slot: int = 0,
+    ) -> None:
+        self.first_slot = first_slot
+        """Number of slot 0 among the slots that the policy has in the whole run."""
+        self.obs_spec = obs
+        self.action_spec = action
+        self.demand = demand
+        self.memory_size = memory_size
+        """Numbers that the policy remembers of a slot; 0 = nothing."""
+        self.memory_every = memory_every
+        """Every so many decisions of a fragment, from the first on, these are kept."""
+        self.version = 0
+        """Number of the weights that play."""
+        self.complete = 0
+        """Decisions that can be taken now."""
+        self.wanted = demand.decisions or 0
+        """How many make an update; 0 while that is not known, because nobody has played."""
+        self.rewards_without_decision = 0
+        """Rewards before an agent's first decision in an episode, or after its end: nothing learns from them."""
+        self._lockstep = True
+        self._row = 0
+        self._base = 0
+        self._used = 0
+        self._taken = False
+        self._carried: dict[str, Any] | None = None
+        # views of the rows that are written in lockstep, and of their rewards, by `_base`; and the last of the latter
+        self._lines: dict[int, list[tuple[DecisionSlab, np.ndarray]]] = {}
+        self._due = np.zeros(0, dtype=np.float32)
+        self._handed: dict[tuple[int, int], Rollout] = {}  # by `_base` and `_row`, while all decide in every step
+        self._active = np.zeros(0, dtype=bool)  # [slots] an agent holds it
+        self._column = np.zeros(0, dtype=np.int64)  # [slots] the column it writes, or -1
+        self._filled = np.zeros(0, dtype=np.int64)  # [slots] rows of that column it has written
+        self._pending = np.zeros(0, dtype=bool)  # [slots] the last of them still waits for its reward
+        self._starts = np.zeros(0, dtype=bool)  # [slots] its next decision is the first of an episode
+        self._clock = np.zeros(0, dtype=np.int64)  # [slots] decisions in its life
+        self._before = np.zeros((0, memory_size), dtype=np.float32)  # [slots, M] remembered before the last decision
+        self._store = self._allocate(0)
+        self._finals: dict[str, Any] = {"obs": obs.allocate(16), "index": np.zeros((16, 2), dtype=np.int64), "count": 0}
+
+    @property
+    def num_slots(self) -> int:
+        """Slots ever opened; the highest slot number plus one."""
+        return len(self._column)
+
+    def _allocate(self, columns: int) -> dict[str, Any]:
+        """Room for so many fragments; names, shapes and types as of `Rollout`, time first."""
+        steps, numbers = self.demand.fragment_length, np.int64
+        memories = -(-steps // self.memory_every) if self.memory_size else 0
+        return {
+            "obs": self.obs_spec.allocate(steps, columns),
+            "action": np.zeros((steps, columns, *self.action_spec.shape), dtype=self.action_spec.dtype),
+            "logp": np.zeros((steps, columns), dtype=np.float32),
+            "reward": np.zeros((steps, columns), dtype=np.float32),
+            "terminated": np.zeros((steps, columns), dtype=bool),
+            "truncated": np.zeros((steps, columns), dtype=bool),
+            "memory": np.zeros((memories, columns, self.memory_size), dtype=np.float32),
+            "last_obs": self.obs_spec.allocate(columns),
+            "first": np.zeros(columns, dtype=bool),
+            **{name: np.zeros(columns, dtype=numbers) for name in ("slot", "clock", "length", "version")},
+        }
+
+    def _reserve(self, columns: int) -> None:
+        """Sees that there is room for so many fragments; what is there stays."""
+        had = len(self._store["slot"])
+        if columns <= had:
+            return
+        expected = -(-(self.demand.decisions or 0) // self.demand.fragment_length)
+        old, self._store = self._store, self._allocate(max(columns, 2 * had if had else expected))
+        for name, kept in self._store.items():
+            before = (slice(None), slice(had)) if name in (*OF_ROWS, "memory") else slice(had)
+            if isinstance(kept, dict):
+                for path, array in kept.items():
+                    array[before] = old[name][path]
+            else:
+                kept[before] = old[name]
+        self._forget_views()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        super().load_state_dict(state)
+        self._forget_views()
+
+    def _open_columns(self, columns: slice | np.ndarray, slots: slice | np.ndarray) -> None:
+        """Notes whose fragments begin in these columns."""
+        header = self._store
+        header["slot"][columns] = self.first_slot + np.arange(self.num_slots)[slots]
+        header["clock"][columns] = self._clock[slots]
+        header["first"][columns] = self._starts[slots]
+        header["version"][columns] = self.version
+
+    def _forget_views(self) -> None:
+        """The storage is another one from now on."""
+        self._lines.clear()
+        self._handed.clear()
