@@ -51,8 +51,8 @@ class MAPPOConfig(PPOConfig):
     """
 
     member_id: Structural[bool] = False
-    """Whether policies see which member of its group a row is, as ``member_id``; `predict` must then be given it too. For
-    members that share a policy and have to do different things.
+    """Whether policies see which member of its group a row is, as ``member_id``; `predict` must then be given it too.
+    For members that share a policy and have to do different things.
     """
 
     @property
