@@ -51,8 +51,8 @@ class MAPPOConfig(PPOConfig):
     """
 
     member_id: Structural[bool] = False
-    """Whether policies see which member of its group a row is, as ``member_id``; `predict` must then be given it too. For
-    members that share a policy and have to do different things.
+    """Whether policies see which member of its group a row is, as ``member_id``; `predict` must then be given it too.
+    For members that share a policy and have to do different things.
     """
 
     @property
@@ -143,7 +143,7 @@ def mappo_kernel(kernels: Any, batch: Minibatch, cfg: MAPPOConfig) -> Metrics | 
 class MAPPO(PPO):
     """The algorithm: PPO on what the members of a group have played, each row with what the critic sees of all."""
 
-    loss = staticmethod(mappo_loss)
+    loss = staticmethod(mappo_loss)  # type: ignore[assignment]
     closed_form = ClosedForm(mappo_loss, mappo_gradient, mappo_kernel)
 
     def rewards(self, rollout: Rollout) -> Tensor:

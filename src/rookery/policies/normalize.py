@@ -110,8 +110,8 @@ class ObsNormalizer(nn.Module):
         return float(first.count)
 
     def update(self, obs: TensorTree) -> None:
-        """Takes in valid rows ``[N, ...]`` of raw observations, by leaf path, but none of agents that have gone from their
-        group and see nothing.
+        """Takes in valid rows ``[N, ...]`` of raw observations, by leaf path, but none of agents that have gone from
+        their group and see nothing.
         """
         acted = obs.get(WHO[1])
         if acted is not None and not bool(acted.all()):
