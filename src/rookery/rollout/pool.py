@@ -145,10 +145,8 @@ class LocalPool(Stateful):
         if self.limit is not None and (sample.rollouts or self.worker.lane_steps >= self.limit):
             self.limit = None  # else it will go on with the weights it has
             self.worker.set_weights({name: self.policies[name] for name in self.waiting})
-            self.waiting = []
-            if self.lineup is not None:
-                self.worker.change_opponents(self.lineup)
-                self.lineup = None
+            self.waiting, lineup, self.lineup = [], self.lineup, None
+            self.change_opponents(lineup)
         return sample
 
     def play_ahead(self, max_env_steps: int) -> None:
@@ -182,12 +180,12 @@ class LocalPool(Stateful):
             restart = restart or (self.lessons is not None and self.lessons["restart"])
             self.lessons = {"lessons": dict(lessons), "restart": restart}
 
-    def change_opponents(self, lineup: dict[str, Any]) -> None:
-        """Hands out who may meet whom: at once, or with the weights that wait."""
-        if self.limit is None:
-            self.worker.change_opponents(lineup)
-        else:
+    def change_opponents(self, lineup: dict[str, Any] | None) -> None:
+        """Hands out who may meet whom, None = as before: at once, or with the weights that wait."""
+        if self.limit is not None:
             self.lineup = lineup
+        elif lineup is not None:
+            self.worker.change_opponents(lineup)
 
     def stale_fraction(self, name: str, rollout: Rollout) -> float:
         """Share of a rollout's decisions that other weights made than those its policy has now.

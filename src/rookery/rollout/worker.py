@@ -283,9 +283,7 @@ class RolloutWorker(Stateful):
         """Takes over weights and normalizers; nothing the learners do is seen here before."""
         with self.timers["set_weights"]:
             self.version += 1
-            for mine in self.policies.values():
-                if mine.of not in policies or not mine.follows:
-                    continue
+            for mine in [one for one in self.policies.values() if one.follows and one.of in policies]:
                 with torch.no_grad():
                     torch._foreach_copy_(*mine.tensors_from(policies[mine.of]))
                 mine.use_weights()

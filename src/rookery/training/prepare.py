@@ -39,7 +39,7 @@ from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.replay_sources import replay_values
 from rookery.training.room import check_copies, check_policies
-from rookery.training.self_play import exploiter_layers, exploiters_of
+from rookery.training.self_play import entry_layers, exploiters_of
 from rookery.training.settings import (
     SECTIONS,
     SHORTHANDS,
@@ -192,9 +192,7 @@ def prepare(
         notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))
     exploiters = exploiters_of(second.config.self_play)
     names = [name for name in second.config.policies if name not in exploiters] or ["main"]
-    if not second.config.policies:
-        layers.append(Layer("default", {"policies.main": {}}))
-    layers += exploiter_layers(second)
+    layers += entry_layers(second)
     check_named(user_layers, [agent for kind in env.kinds for agent in kind.agents], second.config.policy_mapping)
     mapping = PolicyMapping(second.config.policy_mapping, names)
     decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)

@@ -502,16 +502,16 @@ def exploiters_of(settings: Mapping[str, SelfPlayConfig]) -> dict[str, str]:
     return {name + EXPLOITER: name for name, cfg in settings.items() if cfg.opponents == "league"}
 
 
-def exploiter_layers(resolved: Resolved[Any]) -> list[Layer]:
-    """Gives settings for the exploiter of each policy in a league: those of that policy."""
-    layers = []
-    for name, cfg in resolved.config.self_play.items():
-        if cfg.opponents != "league":
-            continue
-        before, after = f"policies.{name}.", f"policies.{name}{EXPLOITER}."
+def entry_layers(resolved: Resolved[Any]) -> list[Layer]:
+    """Gives the entries of policies that a user need not write: the only policy's, and those of exploiters, which have
+    the settings of the policy that they learn to beat.
+    """
+    layers = [] if resolved.config.policies else [Layer("default", {"policies.main": {}})]
+    for exploiter, name in exploiters_of(resolved.config.self_play).items():
+        before, after = f"policies.{name}.", f"policies.{exploiter}."
         given = {path: values[-1] for path, values in resolved.history.items() if path.startswith(before)}
         said = {path.replace(before, after, 1): value for path, (source, value) in given.items() if source != DEFAULT}
-        layers.append(Layer("league", {after.rstrip("."): {}, **said}))
+        layers.append(Layer("league", {f"policies.{exploiter}": {}, **said}))
     return layers
 
 
