@@ -81,7 +81,7 @@ class BatchedAgents(BatchedEnv):
             terminated, truncated = rows.terminated.reshape(shape), rows.truncated.reshape(shape)
             np.logical_and(self._ends, self._alive, out=terminated)
             np.logical_and(self._alive & ~terminated, cut[:, None], out=truncated)
-            self._alive &= ~(terminated | truncated)
+            self._alive &= ~terminated
             self._step.any_end = True
         if any_over:
             if True in cut.tobytes():

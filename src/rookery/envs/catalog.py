@@ -47,9 +47,11 @@ FAMILIES = (
     Family(("knights_archers_zombies_*", "cooperative_pong_*"), "pygame", "rookery[envs]", "PettingZoo's games"),
     Family(("pistonball_*",), "pymunk", "pettingzoo[butterfly]", "PettingZoo's physics"),
     Family(
-        ("chess_*", "connect_four_*", "go_*", "texas_holdem_*", "tictactoe_*"),
-        "rlcard", "pettingzoo[classic]", "PettingZoo's board and card games",
+        ("connect_four_*", "go_*", "rps_*", "tictactoe_*"),
+        "pygame", "rookery[envs]", "PettingZoo's board games, as pettingzoo.classic.tictactoe_v3",
     ),
+    Family(("chess_*",), "chess", "pettingzoo[classic]", "PettingZoo's chess"),
+    Family(("gin_rummy_*", "leduc_holdem_*", "texas_holdem_*"), "rlcard", "pettingzoo[classic]", "PettingZoo's cards"),
 )  # fmt: skip
 """Environments beyond those that come with Rookery, Gymnasium and PettingZoo alone."""
 

@@ -149,7 +149,7 @@ class BoardGame(BatchedAgents):
 
     def _is_over(self, lane: int) -> bool:
         """Returns whether somebody has a line, or the board of a lane is full."""
-        return bool(self._line(lane).any()) or int(self._plies[lane]) == len(self._bits)
+        return bool(int(self._plies[lane]) == len(self._bits) or self._line(lane).any())
 
     def _places(self) -> list[list[int]]:
         rows, columns = self.shape
@@ -161,7 +161,7 @@ class BoardGame(BatchedAgents):
 
     def _by_column(self) -> bool:
         """Returns whether a move names a column, and not a place."""
-        return self.kinds[0].action.sizes[0] == self.shape[1]
+        return bool(self.kinds[0].action.sizes[0] == self.shape[1])
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""

@@ -76,8 +76,7 @@ class CarryTogether(BatchedAgents):
         delivered = moves & (self._load[:, :, 1] == 0)
         self._there &= ~delivered
         self._group_reward[...] = ((delivered * WEIGHTS).sum(axis=1) / WEIGHTS.sum())[:, None]
-        left: np.ndarray = self._there.any(axis=1)
-        return ~left, self._steps >= self.max_steps
+        return np.logical_not(self._there.any(axis=1)), self._steps >= self.max_steps
 
     def _at(self) -> np.ndarray:
         """Returns which agents stand at which loads, ``[lanes, agents, loads]`` bool; at most one each."""

@@ -129,9 +129,9 @@ def draw_corridor(
     draw = ImageDraw.Draw(image)
     for row, (_, lives) in enumerate(agents):
         if not lives:
-            middle, height, arm = left[0] + side / 2, MARGIN + (row + 0.5) * side, side * 0.2
+            middle, level, arm = left[0] + side / 2, MARGIN + (row + 0.5) * side, side * 0.2
             for tilt in (-arm, arm):
-                draw.line((middle - arm, height - tilt, middle + arm, height + tilt), fill=PAPER, width=4)
+                draw.line((middle - arm, level - tilt, middle + arm, level + tilt), fill=PAPER, width=4)
     picture = np.array(image)
     living = sum(lives for _, lives in agents)
     shown = [("alive", GREEN, str(living)), ("door", INK, "open" if is_open else "closed")]
