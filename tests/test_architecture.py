@@ -40,6 +40,7 @@ LATE = {
     "ruamel": "takes a tenth of a second; needed by those who read or write YAML",
     "rookery.envs.drawing": "loads Pillow; needed by those who look at pictures",
     "rookery.tasks.drawing": "likewise",
+    "rookery.tasks.game_drawing": "likewise",
     "tensorboard": "needed by runs that write a directory",
     "matplotlib": "optional (the extra plot), and takes half a second",
     "av": "optional (the extra video)",

@@ -163,8 +163,7 @@ def test_only_credit_after_the_end_pays_for_a_sacrifice():
         assert (own[gave == 0] == 0).all()
         assert (alive[gave == 1] < 0).all(), "an agent that leaves its group at its end sees only what it paid"
         assert (alive[gave == 0] >= 0).all()
-        if player is not by_chance:
-            assert after[gave == 1].mean() > 0.3
+        assert after[gave == 1].mean() > 0.05, "even by chance it pays, if what comes after counts"
     assert after[gave == 1].min() > 0.8
 
 

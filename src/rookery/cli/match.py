@@ -75,8 +75,10 @@ def match(
         length = sum(game.length for game in played) / max(1, len(played))
         typer.echo(json.dumps({"a": pair[0], "b": pair[1], "length_mean": length, **asdict(standing)}, indent=1))
         return
-    for label, text in lines_of(standing, pair[1], played).items():
-        typer.echo(f"{label:<12}{text}")
+    lines = lines_of(standing, pair[1], played)
+    width = max(12, *(len(label) + 2 for label in lines))
+    for label, text in lines.items():
+        typer.echo(f"{label:<{width}}{text}")
     for note in notes:
         typer.echo(note)
 

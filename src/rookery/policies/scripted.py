@@ -74,7 +74,8 @@ class ScriptedPolicy(Policy):
         self.name = name
         self.obs_spec, self.action_spec, self.player = obs, action, player
         self.model = ModelConfig()
-        self.input_spec, self.critic_spec = obs.own, obs
+        self.own_spec = self.input_spec = obs.own
+        self.critic_spec, self.has_central = obs, self.own_spec is not obs
         self.normalizer = self.recall = self.memory = self.reward_column = None
         self.memory_size = self.exploration_size = self._recalled = 0
         self._masked, self._actor, self.make_actor = obs.has_mask, None, None

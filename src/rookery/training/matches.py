@@ -155,6 +155,8 @@ def seated_as(policy: Policy, kind: Kind) -> Policy | None:
         return policy
     seated = copy(policy)
     seated.obs_spec = kind.obs
+    seated.own_spec = kind.obs.own
+    seated.has_central = seated.own_spec is not kind.obs
     return seated
 
 
