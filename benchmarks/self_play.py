@@ -31,14 +31,15 @@ FILE = Path(__file__).parent / "results" / "self_play.md"
 
 BOARDS = PPOConfig(
     fragment_length=16,
-    batch_size=1024,
+    batch_size=2048,
     minibatch_size=256,
+    epochs=6,
     gamma=1.0,
-    lr=Linear(1e-3, 2e-4),
-    entropy_coef=Linear(0.1, 0.05),
+    lr=Linear(2e-3, 2e-5),
+    entropy_coef=Linear(0.12, 0.03),
     model={"hidden": (256, 256), "activation": "relu"},
 )
-AGAINST_ITSELF = {"snapshot_every": 2000, "window": 30, "swap_every": 0, "rating_games": 0}
+AGAINST_ITSELF = {"snapshot_every": 5000, "window": 30, "swap_every": 0, "rating_games": 0}
 NEVER_SWAPPED = {"snapshot_every": 10**9, "window": 1, "latest_ratio": 0.0, "rating_games": 0}
 PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
 ONE_PLY = "rookery.tasks.players:connect_four_one_ply"
@@ -135,7 +136,7 @@ def main() -> None:
             each = ", ".join(f"{value:.4g}" for value in values)
             lines.append(f"| {name} | {what} | {median(values):.4g} | {each} |")
             print(lines[-1], flush=True)
-    said = f"PPO: {BOARDS.given}" if hasattr(BOARDS, "given") else f"PPO on boards: {BOARDS!r}"
+    said = f"PPO on boards: {BOARDS!r}"
     lines += ["", fill(f"Settings: self_play {AGAINST_ITSELF}, control {NEVER_SWAPPED}; 32 copies. {said}", 120)]
     command = f"python benchmarks/self_play.py --seeds {args.seeds} --scale {args.scale:g}"
     lines += ["", f"`{command}`; " + ", ".join(f"{name} {value}" for name, value in versions().items())]

@@ -13,7 +13,7 @@ from rookery.core.seeding import Streams
 from rookery.report.console import summary
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, OpponentMapping
-from rookery.training.self_play import Contender, SelfPlayConfig
+from rookery.training.self_play import Contender, SelfPlayConfig, snapshots_of
 
 GAME = "rookery.tasks:TicTacToe"
 SOCCER = {
@@ -242,6 +242,7 @@ def test_snapshots_come_back_with_a_checkpoint(tmp_path):
                     assert torch.equal(found[number].state_dict()[name], tensor)
             assert again.self_play.ratings.standing() == trainer.self_play.ratings.standing()
             again.evaluate(2)
+            assert list(snapshots_of(again.state_dict())) == [f"main@{number}" for number in expected]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

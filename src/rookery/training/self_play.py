@@ -492,6 +492,12 @@ def scripted(like: Policy, name: str, player: str) -> ScriptedPolicy:
     return ScriptedPolicy(like.obs_spec, like.action_spec, find_player(player), name)
 
 
+def snapshots_of(state: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Gives weights and statistics of each snapshot in the state of a run, by its name, ``main@3``."""
+    kept = state["self_play"]["snapshots"]
+    return {f"{name}{SNAPSHOT}{number}": each[number] for name, each in kept.items() for number in each}
+
+
 def next_at(decisions: int, every: int) -> int:
     """Gives the next multiple of a number."""
     return (decisions // every + 1) * every
