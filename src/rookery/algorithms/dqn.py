@@ -147,7 +147,7 @@ class DQN(Algorithm[DQNConfig]):
         replay: What was played, and the pace of learning.
     """
 
-    saved = ("target_net", "optimizer", "exploration", "rng", "replay", "signals")
+    saved: ClassVar[tuple[str, ...]] = ("target_net", "optimizer", "exploration", "rng", "replay", "signals")
     fixed = ("net", "forward", "target_data", "target_forward", "estimate")
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True

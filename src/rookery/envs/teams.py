@@ -199,14 +199,14 @@ class TeamEnv(VectorBase):
             team.name: {name: getattr(team, name).copy() for name in ("opened", "over", "cut")} for team in self._teams
         }
         shown = [{"obs": {path: leaf.copy() for path, leaf in slab.rows.obs.items()}} for slab in self._slabs]
-        return {"env": state, "teams": teams, **({"rows": shown} if "rows" in state else {})}
+        members = {name: list(agents) for name, agents in self._agents.items()}
+        return {"env": state, "members": members, "teams": teams, **({"rows": shown} if "rows" in state else {})}
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
         """Goes on from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
-        saved = state.get("teams", {})
-        sizes = {name: np.shape(flags["over"]) for name, flags in saved.items()}
-        if sizes != {team.name: team.over.shape for team in self._teams}:
+        if state.get("members") != {name: list(agents) for name, agents in self._agents.items()}:
             raise EnvError(f"{self.name}: the saved state is of other teams, or of another environment")
+        saved = state["teams"]
         step, lost = self.env.load_state_dict(state["env"], seeds)
         for team in self._teams:
             for name, flags in saved[team.name].items():

@@ -14,6 +14,7 @@ from typing import Any
 
 from rookery.compat.rllib import key_functions as f
 from rookery.compat.rllib.defaults import DEFAULT_CONFIGS, DEPRECATED_VALUE
+from rookery.compat.rllib.teams import TEAM_KIND
 from rookery.core.errors import nearest
 
 
@@ -329,13 +330,13 @@ CRITIC_KEYS = [
 TEAM_KEYS = [
     *by(f.replay_pace, "rollout_fragment_length train_batch_size", f"{A}train_every {A}updates_per_step {A}batch_size",
         "A round of rollout_fragment_length steps of every copy, then a gradient step of train_batch_size decisions; "
-        "QMIX draws sequences of them.", f.TEAM_KIND),
-    *ignored("batch_mode", "what is replayed does not depend on where playing paused", f.TEAM_KIND),
-    *by(f.team_replay, "buffer_size", f"{R}capacity", "Decisions kept.", f.TEAM_KIND),
+        "QMIX draws sequences of them.", TEAM_KIND),
+    *ignored("batch_mode", "what is replayed does not depend on where playing paused", TEAM_KIND),
+    *by(f.team_replay, "buffer_size", f"{R}capacity", "Decisions kept.", TEAM_KIND),
     to("learning_starts", f"{A}learning_starts", "Decisions before learning begins; until then actions are random.",
-       f.TEAM_KIND),
-    to("grad_norm_clipping", f"{A}max_grad_norm", "Longest gradient; None = any.", f.TEAM_KIND),
-    *refused("worker_side_prioritization", "decisions are drawn all alike; leave it out", f.TEAM_KIND),
+       TEAM_KIND),
+    to("grad_norm_clipping", f"{A}max_grad_norm", "Longest gradient; None = any.", TEAM_KIND),
+    *refused("worker_side_prioritization", "decisions are drawn all alike; leave it out", TEAM_KIND),
     *by(f.learning_rate, "lr", f"{A}lr", "Learning rate.", ("QMIX",)),
     *by(f.mixer, "mixer mixing_embed_dim", "algorithm.name algorithm.mixing_size",
         "qmix, or vdn for a sum; and the width of the mixer.", ("QMIX",)),
@@ -350,8 +351,8 @@ TEAM_KEYS = [
     *ignored("model.fcnet_hiddens model.fcnet_activation model.post_fcnet_hiddens model.post_fcnet_activation lr",
              "layers and rates of actors and critic are keys of their own", ("MADDPG",)),
     *refused("model.conv_filters model.conv_activation model.no_final_linear",
-             "pictures go through the network that model.cnn names", f.TEAM_KIND),
-    *ignored("model.vf_share_layers", "there is no value function beside the policy", f.TEAM_KIND),
+             "pictures go through the network that model.cnn names", TEAM_KIND),
+    *ignored("model.vf_share_layers", "there is no value function beside the policy", TEAM_KIND),
     *ignored("agent_id good_policy adv_policy",
              "all agents are members of one team, whose critic learns the sum of their rewards", ("MADDPG",)),
     *refused("use_local_critic", "the critic sees what all see and do; use DDPG for agents that learn apart",

@@ -35,7 +35,10 @@ class UngroupedEnv(MultiAgentEnv):
         self.observation_spaces: dict[Any, Any] = {}
         self.action_spaces: dict[Any, Any] = {}
         for members in grouped.groups.values():
-            pairs = zip(members, grouped.observation_space.spaces, grouped.action_space.spaces, strict=True)
+            seen_by, done_by = grouped.observation_space, grouped.action_space
+            assert isinstance(seen_by, spaces.Tuple)
+            assert isinstance(done_by, spaces.Tuple)
+            pairs = zip(members, seen_by.spaces, done_by.spaces, strict=True)
             for agent, seen, done in pairs:
                 self.observation_spaces[agent], self.action_spaces[agent] = _with_central(seen), done
 

@@ -1,0 +1,43 @@
+"""Runs whose agents are put together as teams: they are measured and taken elsewhere as they were trained."""
+
+import numpy as np
+import pytest
+
+from rookery import ConfigError, MADDPGConfig, QMIXConfig, Trainer, load_policy
+from team_envs import Squad, TwoStepGame
+
+SMALL = {"batch_size": 16, "learning_starts": 50, "train_every": 16, "updates_per_step": 0.1, "model": {"hidden": (8,)}}
+BOTH = {"teams": {"blue": ["a", "b"]}, "num_envs": 4, "helpers": 0, "seed": 0}
+
+
+@pytest.mark.parametrize("cfg", [QMIXConfig(**SMALL), MADDPGConfig(**SMALL)])
+def test_a_team_is_evaluated_and_its_policy_acts_elsewhere(cfg, tmp_path):
+    with Trainer(TwoStepGame, cfg, run_dir=tmp_path / "run", **BOTH) as trainer:
+        trainer.train({"env_steps": 200})
+        wanted = trainer.evaluate(episodes=4).return_mean
+    with Trainer.load(tmp_path / "run") as again:
+        assert again.config.teams == {"blue": ("a", "b")}
+        assert again.evaluate(episodes=4).return_mean == wanted
+    policy = load_policy(tmp_path / "run", trust_code=True)
+    both, alone = ({"0": 2, "1": other, "alive": np.ones(2, np.int8)} for other in (2, 0))
+    assert policy.predict(both)["0"] == policy.predict(alone)["0"], "a member acts by what it sees alone"
+    assert set(policy.predict(both)) == {"0", "1"}
+
+
+def test_members_that_differ_and_an_agent_beside_them_learn_together():
+    settings = {**BOTH, "teams": {"all": ["a", "guard"]}}
+    with Trainer(
+        Squad, **settings, policies={"all": {"name": "qmix", **SMALL}, "ppo": {}},
+        policy_mapping={"all": "all", "b": "ppo", "c": "ppo"},
+    ) as trainer:  # fmt: skip
+        result = trainer.train_iteration()
+        assert {name: type(one).__name__ for name, one in trainer.learners.items()} == {"all": "QMIX", "ppo": "PPO"}
+        assert len(trainer.learners["all"].net.trunk.networks) == 2
+        assert result.row()["policies/all/decisions"] > 0
+
+
+def test_teams_keep_their_value_in_a_run(tmp_path):
+    with Trainer(TwoStepGame, QMIXConfig(**SMALL), run_dir=tmp_path, **BOTH) as trainer:
+        trainer.train({"env_steps": 20})
+    with pytest.raises(ConfigError, match="teams"):
+        Trainer.load(tmp_path, resume=True, config={"teams": {"blue": ["b", "a"]}})
