@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from rookery.envs.check import check_env
 from rookery.tasks.arena import BatchedArena, MultiAgentArena
+from rookery.tasks.sacrifice import Sacrifice
 
 
 def check(env, episodes=3, max_steps=50, **config):
@@ -501,3 +502,19 @@ def test_breaches_of_parallel_environments_are_named():
 
 def test_a_sound_parallel_environment_has_no_errors():
     assert errors(CountingParallel) == []
+
+
+def test_a_batched_game_whose_groups_earn_by_chance_is_found_out():
+    mood = random.Random(0)
+
+    class Moody(Sacrifice):
+        """Pays its group whatever comes to mind."""
+
+        def _play(self, actions):
+            ended = super()._play(actions)
+            self._group_reward[:] = mood.random()
+            return ended
+
+    findings = check_env(Moody, {}, (), episodes=1, max_steps=20, seed=0)
+    assert any("not deterministic" in finding.text for finding in findings)
+    assert [f.severity for f in check_env(Sacrifice, {}, (), episodes=1, max_steps=50, seed=0)] == ["note"]

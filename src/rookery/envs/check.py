@@ -354,10 +354,12 @@ def _check_batched(pair: Sequence[VectorEnv], name: str, findings: Findings, max
             waiting = {path: array[rows.waiting] for path, array in rows.obs.items()}
             if problem := kind.obs.check(waiting, slice(None)):
                 findings.add("error", f"observation {problem}", who, sort="obs")
-            if not np.isfinite(rows.reward).all():
+            paid = [(one.reward, one.group_reward) for one in (rows, twin)]
+            if not all(np.isfinite(reward).all() for reward in paid[0] if reward is not None):
                 findings.add("error", "a reward is not finite", who)
             same = all(np.array_equal(rows.obs[path], twin.obs[path]) for path in rows.obs)
-            if not (same and np.array_equal(rows.reward, twin.reward)):
+            same &= np.array_equal(rows.waiting, twin.waiting)
+            if not (same and all(np.array_equal(*pair) for pair in zip(*paid, strict=True))):
                 findings.add("warning", "not deterministic: differs between two with the same seeds and actions", who)
         ended += int(shown[0].ended.sum())
         shown = [

@@ -2,8 +2,9 @@
 
 After the task PushBlockCollab of ML-Agents. Three agents and three loads are on a grid whose leftmost column is home.
 An agent walks, or lifts the load in whose cell it stands. If in one step as many agents lift a load as it weighs, it
-comes one column nearer to home, and those who lifted it with it. In the leftmost column it is delivered, and the group
-gets its weight / 6: 1 in all, when nothing is left, which ends the episode. After `max_steps` it is cut off.
+comes one column nearer to home, and those who lifted it with it. For its whole way the group gets its weight / 6, for
+each column an equal part of that: 1 in all, when nothing is left, which ends the episode. After `max_steps` it is cut
+off.
 
 Agents do not see each other, only how many stand where they stand. So from what one agent sees, it cannot tell whether
 the group has earned something by what it did, or by what the others did elsewhere.
@@ -41,7 +42,7 @@ class CarryTogether(BatchedAgents):
     """
 
     render_fps = 6
-    saved = (*BatchedAgents.saved, "_place", "_load", "_there")
+    saved = (*BatchedAgents.saved, "_place", "_load", "_there", "_far")
 
     def __init__(self, num_lanes: int, max_steps: int = 50) -> None:
         """Makes grids.
@@ -61,6 +62,7 @@ class CarryTogether(BatchedAgents):
         self._place = np.zeros((num_lanes, 3, 2), dtype=np.int64)  # row and column of each agent
         self._load = np.zeros((num_lanes, 3, 2), dtype=np.int64)  # and of each load
         self._there = np.zeros((num_lanes, 3), dtype=bool)
+        self._far = np.ones((num_lanes, 3), dtype=np.int64)  # columns that each load began away from home
         self._seen = self._rows.obs["obs"].reshape(num_lanes, 3, self._size)
         self._row_flags, self._column_flags = np.eye(ROWS, dtype=np.float32), np.eye(COLUMNS, dtype=np.float32)
 
@@ -75,7 +77,7 @@ class CarryTogether(BatchedAgents):
         self._load[:, :, 1] -= moves
         delivered = moves & (self._load[:, :, 1] == 0)
         self._there &= ~delivered
-        self._group_reward[...] = ((delivered * WEIGHTS).sum(axis=1) / WEIGHTS.sum())[:, None]
+        self._group_reward[...] = ((moves * WEIGHTS / self._far).sum(axis=1) / WEIGHTS.sum())[:, None]
         return np.logical_not(self._there.any(axis=1)), self._steps >= self.max_steps
 
     def _at(self) -> np.ndarray:
@@ -91,6 +93,7 @@ class CarryTogether(BatchedAgents):
             rng = self._rng(lane)
             self._place[lane] = np.stack([rng.integers(0, ROWS, 3), rng.integers(0, COLUMNS, 3)], axis=1)
             self._load[lane] = np.stack([rng.permutation(ROWS)[:3], rng.integers(2, COLUMNS, 3)], axis=1)
+            self._far[lane] = self._load[lane, :, 1]
 
     def _observe(self) -> None:
         seen, place = self._seen, self._place
