@@ -265,7 +265,7 @@ WRONG = [
         {"env": GAME, "policies": {"a": {}}, "policy_mapping": lambda agent: "a", "self_play": {"a": {}}},
         "policy_mapping is a function",
     ),
-    ({**SOCCER, "self_play": {"red": {"k": 8}, "blue": {}}}, "k differs between policies"),
+    ({**SOCCER, "self_play": {"red": {"k_factor": 8}, "blue": {}}}, "k_factor differs between policies"),
     ({**SOCCER, "self_play": {"red": {"opponents": "league"}, "blue": {}}}, "opponents = league is for games of one"),
     ({"env": GAME, "self_play": {"main": {"anchors": {"good": "perfect"}}}}, "self_play.main.anchors.good: player"),
     ({"env": GAME, "self_play": {"main": {"latest_ratio": 1.5}}}, "latest_ratio"),

@@ -78,7 +78,7 @@ class SelfPlayConfig(Settings):
     """
     initial_rating: float = 1200.0
     """Rating of the policy before it has played, and of the first anchor for ever."""
-    k: PositiveFloat = 16.0
+    k_factor: PositiveFloat = 16.0
     """Rating points that a game moves at most."""
     anchors: dict[str, str] = field(default_factory=dict)
     """Opponents that never change, for ratings only: by name a player, ``random`` or ``my.module:function``. The rating
@@ -205,7 +205,7 @@ class SelfPlay(Stateful):
         self.games = 0
         self.is_even, self.told = True, False
         first = settings[self.turn] if settings else SelfPlayConfig()
-        self.ratings = Ratings(first.initial_rating, first.k)
+        self.ratings = Ratings(first.initial_rating, first.k_factor)
         if not settings:
             return
         rule = check_self_play(resolved, env, mapping)
