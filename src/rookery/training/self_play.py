@@ -560,7 +560,7 @@ def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapp
                 problems.append(f"{source(f'self_play.{name}.anchors')}: self_play.{name}.anchors.{anchor}: {error}")
             if SNAPSHOT in anchor or anchor in policies:
                 wrong(name, f"anchors.{anchor}: a name of a policy or with {SNAPSHOT!r}; choose another")
-    for part in ("initial_rating", "k"):
+    for part in ("initial_rating", "k_factor"):
         if len({getattr(cfg, part) for cfg in settings.values()}) > 1:
             wrong(next(iter(settings)), f"{part} differs between policies, which are rated together: give all the same")
     refuse(problems)
