@@ -15,6 +15,8 @@ _HOME = {
     "PPO": "rookery.algorithms.ppo",
     "MAPPOConfig": "rookery.algorithms.mappo",
     "MAPPO": "rookery.algorithms.mappo",
+    "POCAConfig": "rookery.algorithms.poca",
+    "POCA": "rookery.algorithms.poca",
     "A2CConfig": "rookery.algorithms.a2c",
     "A2C": "rookery.algorithms.a2c",
     "ReinforceConfig": "rookery.algorithms.reinforce",
@@ -78,6 +80,8 @@ if TYPE_CHECKING:
     from rookery.algorithms.maddpg import MADDPGConfig as MADDPGConfig
     from rookery.algorithms.mappo import MAPPO as MAPPO
     from rookery.algorithms.mappo import MAPPOConfig as MAPPOConfig
+    from rookery.algorithms.poca import POCA as POCA
+    from rookery.algorithms.poca import POCAConfig as POCAConfig
     from rookery.algorithms.ppo import PPO as PPO
     from rookery.algorithms.ppo import PPOConfig as PPOConfig
     from rookery.algorithms.pqn import PQN as PQN

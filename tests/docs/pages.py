@@ -19,6 +19,9 @@ BLOCK = re.compile(
 )
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
 
+GRID = re.compile(r"^[.+A-Z]( [.+A-Z])+$")
+"""A row of a drawn grid."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -66,8 +69,11 @@ def printed(page, block):
 
 
 def without_numbers(text):
-    """The text with every number replaced, and blanks evened out: what is the same on every machine."""
-    return [" ".join(NUMBER.sub("0", line).split()) for line in text.strip().splitlines()]
+    """The text with every number and every field of a drawn grid replaced, and blanks evened out: what is the same on
+    every machine.
+    """
+    plain = [GRID.sub(lambda grid: ". " * len(grid[0].split()), line) for line in text.strip().splitlines()]
+    return [" ".join(NUMBER.sub("0", line).split()) for line in plain]
 
 
 def path_of(page):
