@@ -29,7 +29,7 @@ def test_streams_of_neighbouring_names_are_uncorrelated():
 def test_the_numbers_of_roles_are_fixed_because_runs_repeat_by_them():
     assert {role.name: int(role) for role in Role} == {
         "INIT": 0, "ENV": 1, "ACTION": 2, "LEARNER": 3, "MAPPING": 4, "WARMUP": 5, "EVALUATION": 6, "REPLAY": 7,
-        "TUNE": 8, "SIGNAL": 9, "PARAMETERS": 10,
+        "TUNE": 8, "SIGNAL": 9, "PARAMETERS": 10, "OPPONENT": 11, "MATCH": 12,
     }  # fmt: skip
     assert Streams(5).integer(Role.ENV, 1, 2) == Streams(5).integer(Role.ENV, 1, 2)
 

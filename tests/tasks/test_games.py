@@ -117,7 +117,7 @@ def test_who_waits_is_alive_and_who_ended_ends_once(name):
 @pytest.mark.parametrize("name", GAMES)
 def test_it_is_found_by_name_and_checked_without_a_word(name):
     findings = check_env(f"rookery.tasks:{name.split(',')[0]}", GAMES[name], (), episodes=2, max_steps=100, seed=0)
-    assert [finding.severity for finding in findings] == ["note"], findings
+    assert {finding.severity for finding in findings} == {"note"}, findings
     assert type(make_env(name.split(",")[0], GAMES[name], (), 2, "auto")) is type(made(name, 2))
 
 

@@ -177,7 +177,7 @@ def test_a_name_and_settings_in_one_layer_are_put_together():
 @pytest.mark.parametrize(
     ("algorithm", "reason"),
     [
-        ("pppo", "no such name; there are ppo, a2c, "),
+        ("pppo", "no such name; there are ppo, mappo, "),
         ("shop.Mine", "write shop:Mine"),
         (dict, "must be a name or a class of settings"),
     ],

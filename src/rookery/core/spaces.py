@@ -27,6 +27,9 @@ MASK = "action_mask"
 CENTRAL = "central"
 """Key of a Dict observation under which critics find what policies do not see."""
 
+CENTRAL_ACTED = f"{CENTRAL}/acted"
+"""Path of the flag of a row whether its agent still acts, where groups are shown (`envs/groups.py`)."""
+
 CATEGORIES = ("discrete", "multi_discrete")
 """Kinds of leaves that hold one of several, stored from 0."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.spaces import CENTRAL, MASK, Leaf, ObsSpec, Tree, obs_spec
+from rookery.core.spaces import CENTRAL, CENTRAL_ACTED, MASK, Leaf, ObsSpec, Tree, obs_spec
 from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 
 MEMBERS = "members"
@@ -41,7 +41,7 @@ MOMENT = "moment"
 MEMBER_ID = "member_id"
 """For algorithms that ask for it, and then for policies too: which member of its group a row is, as ``central/me``."""
 
-WHO = f"{CENTRAL}/{ME}", f"{CENTRAL}/{ACTED}"
+WHO = f"{CENTRAL}/{ME}", CENTRAL_ACTED
 """Paths that observations have wherever groups are shown."""
 
 

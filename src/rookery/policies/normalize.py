@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
-from rookery.core.spaces import ObsSpec
-from rookery.envs.groups import WHO
+from rookery.core.spaces import CENTRAL_ACTED, ObsSpec
 
 VARIANCE_FLOOR = 1e-8  # added to the variance, so that a number that never changed is not divided by zero
 
@@ -113,7 +112,7 @@ class ObsNormalizer(nn.Module):
         """Takes in valid rows ``[N, ...]`` of raw observations, by leaf path, but none of agents that have gone from
         their group and see nothing.
         """
-        acted = obs.get(WHO[1])
+        acted = obs.get(CENTRAL_ACTED)
         if acted is not None and not bool(acted.all()):
             rows = acted.squeeze(1).nonzero().squeeze(1)
             obs = {path: obs[path].index_select(0, rows) for path in self.paths}
