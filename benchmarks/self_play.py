@@ -35,8 +35,8 @@ BOARDS = PPOConfig(
     minibatch_size=256,
     epochs=6,
     gamma=1.0,
-    lr=Linear(2e-3, 2e-5),
-    entropy_coef=Linear(0.12, 0.03),
+    lr=Linear(2e-3, 2e-5, steps=300_000),
+    entropy_coef=Linear(0.12, 0.03, steps=300_000),
     model={"hidden": (256, 256), "activation": "relu"},
 )
 AGAINST_ITSELF = {"snapshot_every": 5000, "window": 30, "swap_every": 0, "rating_games": 0}
@@ -46,7 +46,7 @@ ONE_PLY = "rookery.tasks.players:connect_four_one_ply"
 SCRIPT = "rookery.tasks.players:line_soccer_script"
 
 
-def games(trainer: Trainer, side: str, player: str, number: int) -> np.ndarray:
+def games(trainer: Trainer, side: str, player: str, number: int, deterministic: bool = True) -> np.ndarray:
     """Returns the score of the policy in each of some games in which a player has all sides but one."""
     env = make_copies(trainer.config, min(number, 50))
     sides, policy = sides_of(env), trainer.policies["main"]
@@ -54,7 +54,14 @@ def games(trainer: Trainer, side: str, player: str, number: int) -> np.ndarray:
     players = {"main": policy, "rival": scripted(policy, "rival", player)}
     mapping, limit = PolicyMapping(rule, list(players)), trainer.config.evaluation.max_episode_steps
     played = BoundedEpisodes(
-        env, players, mapping, Streams(1), deterministic=True, episodes=number, limit=limit, draws=trainer.draws
+        env,
+        players,
+        mapping,
+        Streams(1),
+        deterministic=deterministic,
+        episodes=number,
+        limit=limit,
+        draws=trainer.draws,
     )
     played.play()
     env.close()
@@ -62,10 +69,10 @@ def games(trainer: Trainer, side: str, player: str, number: int) -> np.ndarray:
     return np.array([0.5 * (1.0 + np.sign(one["main"] - one["rival"])) for one in earned])
 
 
-def on_both_sides(trainer: Trainer, player: str, number: int) -> np.ndarray:
+def on_both_sides(trainer: Trainer, player: str, number: int, deterministic: bool = True) -> np.ndarray:
     """Returns the scores of games of which the policy plays each side in as many."""
     sides = list(sides_of(trainer.env))
-    return np.concatenate([games(trainer, side, player, number // len(sides)) for side in sides])
+    return np.concatenate([games(trainer, side, player, number // len(sides), deterministic) for side in sides])
 
 
 def boards(env: str, seed: int, steps: int, settings: Mapping[str, Any]) -> Trainer:
@@ -105,8 +112,13 @@ def line_soccer(seed: int, scale: float, settings: Mapping[str, Any]) -> dict[st
     own = {"snapshot_every": 50_000, "window": 10, "swap_every": 0, "rating_games": 0}
     config = {"num_envs": 64, "seed": seed, "self_play": {"main": {**own, **settings}}}
     with Trainer("rookery.tasks:LineSoccer", cfg, **config) as trainer:
-        trainer.train({"decisions": 2_000_000 * scale})
-        return {"% won against the script after 2M decisions": 100 * (on_both_sides(trainer, SCRIPT, 200) == 1).mean()}
+        found = {}
+        for millions in (0.5, 2):
+            trainer.train({"env_steps": int(millions * 1_000_000 * scale)})
+            for how, likeliest in (("likeliest", True), ("drawn", False)):
+                won = on_both_sides(trainer, SCRIPT, 200, likeliest) == 1
+                found[f"% won against the script after {millions:g}M env steps, {how} actions"] = 100 * won.mean()
+        return found
 
 
 RUNS = {

@@ -71,7 +71,9 @@ class MemberSet(nn.Module):
         raw = {leaf.path: leaf for leaf in policy.own_spec.leaves}
         stacked = {leaf.path.removeprefix(before): leaf for leaf in policy.obs_spec.leaves if leaf.path in
                    {one.path for one in leaves}}  # fmt: skip
-        self.is_own = all(path in raw and stacked[path].shape[1:] == raw[path].shape for path in self.paths)
+        self.is_own = all(
+            path in raw and _like(_of_one(stacked[path], path)) == _like(raw[path]) for path in self.paths
+        )
         alike = {leaf.path: leaf for leaf in policy.critic_spec.own.leaves}
         single = [
             alike[path] if self.is_own else _of_one(leaf, path) for path, leaf in zip(self.paths, leaves, strict=True)
@@ -231,3 +233,8 @@ def _of_one(leaf: Leaf, path: str) -> Leaf:
     kind = "discrete" if leaf.kind == "multi_discrete" and len(leaf.shape) == 1 else leaf.kind
     size = len(leaf.sizes) // leaf.shape[0]
     return replace(leaf, path=path, kind=kind, shape=leaf.shape[1:], sizes=leaf.sizes[:size])
+
+
+def _like(leaf: Leaf) -> tuple[object, ...]:
+    """What leaves that one network can take have in common."""
+    return leaf.shape, leaf.sizes

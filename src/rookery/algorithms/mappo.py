@@ -143,6 +143,7 @@ def mappo_kernel(kernels: Any, batch: Minibatch, cfg: MAPPOConfig) -> Metrics | 
 class MAPPO(PPO):
     """The algorithm: PPO on what the members of a group have played, each row with what the critic sees of all."""
 
+    corrects_staleness = False  # rows of who has gone hold actions that nobody has played, which no ratio can weigh
     loss = staticmethod(mappo_loss)  # type: ignore[assignment]
     closed_form = ClosedForm(mappo_loss, mappo_gradient, mappo_kernel)
 

@@ -268,9 +268,9 @@ class PPO(Algorithm[PPOConfig]):
             for batch in data.shuffled(cfg.minibatch_size, self.rng):
                 metrics = gradient_step(self.forward, self.loss, batch, self.optimizer, cfg, self.closed_form)
                 means.add(metrics)
-                if cfg.target_kl is not None:
+                if cfg.target_kl is not None and "kl" in metrics:  # none where no row of a minibatch acted
                     kl.add({"kl": metrics["kl"]})
-            if cfg.target_kl is not None and (kl.result()["kl"] or 0.0) > 1.5 * cfg.target_kl:
+            if cfg.target_kl is not None and (kl.result().get("kl") or 0.0) > 1.5 * cfg.target_kl:
                 break
         self.updates += 1
         result = self.after_update(means.result())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -79,7 +80,7 @@ def elo(
             entrants = entrants_of(trainer, env, rated, others, seed)
             names = [entrant.name for entrant in entrants]
             start = trainer.self_play.ratings.initial
-            fixed = anchors_of(anchor or [f"{next(iter(others))}={start}"], names)
+            fixed = anchors_of(anchor, names) if anchor else {next(iter(others)): start}
             matches = Matches(trainer, env, entrants, None, games, deterministic=deterministic, seed=seed)
             played = matches.play(show_games if sys.stderr.isatty() and not as_json else ignore)
             notes = remarks(played, matches.cut, rated if deterministic else ())
@@ -93,7 +94,7 @@ def elo(
     draw(standings, saved, output)
 
 
-def named(option: str, words: Sequence[str], example: str) -> dict[str, str]:
+def named(option: str, words: Sequence[str], example: str, allowed: str = r"[^\s/@]+") -> dict[str, str]:
     """What was given as ``NAME=TEXT``, by name.
 
     Raises:
@@ -102,8 +103,10 @@ def named(option: str, words: Sequence[str], example: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in words:
         name, equals, text = word.partition("=")
-        if not equals or not re.fullmatch(r"[^\s/@]+", name) or not text:
-            raise ConfigError(f"{option} {word}: must be NAME=..., as in {option} {example}; names have no @ and no /")
+        if not equals or not re.fullmatch(allowed, name) or not text:
+            raise ConfigError(
+                f"{option} {word}: must be NAME=..., as in {option} {example}; new names have no @ and no /"
+            )
         if name in found:
             raise ConfigError(f"{option} {word}: there are two of the name {name}")
         found[name] = text
@@ -117,11 +120,13 @@ def anchors_of(words: Sequence[str], names: Sequence[str]) -> dict[str, float]:
         ConfigError: If one is no number, or of nobody.
     """
     found = {}
-    for name, text in named("--anchor", words, "random=0").items():
+    for name, text in named("--anchor", words, "random=0", allowed=r".+").items():
         if name not in names:
             raise ConfigError(f"--anchor {name}={text}: nobody of that name plays; there are {', '.join(names)}")
         try:
             found[name] = float(text)
+            if not math.isfinite(found[name]):
+                raise ValueError
         except ValueError:
             raise ConfigError(f"--anchor {name}={text}: a rating is a number of points") from None
     return found

@@ -178,6 +178,7 @@ class GroupEnv(VectorBase):
         self._step = Step(self._rows, np.zeros(lanes, dtype=bool))
         self._living = [np.zeros(len(rows.reward), dtype=bool) for rows in self._rows]
         self._fallen = [np.zeros(len(rows.reward), dtype=bool) for rows in self._rows]
+        self._met = [np.zeros(len(rows.reward), dtype=bool) for rows in self._rows]
         self._given: list[np.ndarray | None] = [None] * len(kinds)  # which of the waiting rows have an action to give
         self._clock = 0
         self._mirror()
@@ -248,7 +249,7 @@ class GroupEnv(VectorBase):
 
     def _begin(self, shown: Step) -> Step:
         """Shows the first step of every lane's episode."""
-        for flags in (*self._living, *self._fallen):
+        for flags in (*self._living, *self._fallen, *self._met):
             flags.fill(False)
         return self._show(shown, new=True)
 
@@ -291,7 +292,9 @@ class GroupEnv(VectorBase):
         living, fallen = self._wide(self._living), self._wide(self._fallen)
         part = living | fallen | gone
         living &= ~gone & ~over[:, None]
-        lives = self._any_of_group(living)
+        met = self._wide(self._met) | gone  # who has not had a turn yet may still come
+        lives = self._any_of_group(living | ~(met | over[:, None]))
+        met &= ~over[:, None]
         ending = part & ~lives
         cut = ending & self._any_of_group(truncated & ~terminated)
         stays = part & ~living & lives
@@ -299,7 +302,7 @@ class GroupEnv(VectorBase):
             of_kind = self._kind_of == number
             rows.terminated[:] = (ending & ~cut)[:, of_kind].ravel()
             rows.truncated[:] = cut[:, of_kind].ravel()
-            self._living[number] = living[:, of_kind].ravel()
+            self._living[number], self._met[number] = living[:, of_kind].ravel(), met[:, of_kind].ravel()
             now = stays[:, of_kind].ravel()
             fresh = np.flatnonzero(now & ~self._fallen[number])
             for leaf in self.env.kinds[number].obs.leaves:
@@ -346,12 +349,13 @@ class GroupEnv(VectorBase):
                 for path, array in inner.obs.items():
                     rows.obs[path][...] = array
                 self._living[number].fill(True)
+                self._met[number].fill(True)
                 self._fallen[number].fill(False)
             else:
                 which = np.flatnonzero(seen)
                 for path, array in inner.obs.items():
                     rows.obs[path][which] = array[which]
-                self._living[number][which] = True
+                self._living[number][which] = self._met[number][which] = True
                 self._fallen[number][which] = False
         if any(True in fallen.tobytes() for fallen in self._fallen):
             waits = self._any_of_group(self._wide([inner.waiting for inner in shown.rows]))
@@ -406,6 +410,7 @@ class GroupEnv(VectorBase):
                      for rows, inner in zip(self._rows, self.env.kinds, strict=True)],
             "living": [flags.copy() for flags in self._living],
             "fallen": [flags.copy() for flags in self._fallen],
+            "met": [flags.copy() for flags in self._met],
             "clock": self._clock,
         }  # fmt: skip
 
@@ -424,6 +429,7 @@ class GroupEnv(VectorBase):
             going_on = np.repeat(~lost, len(kind.agents))
             self._living[number] = state["living"][number] & going_on
             self._fallen[number] = state["fallen"][number] & going_on
+            self._met[number] = state["met"][number] & going_on
         return self._show(shown, new=True), lost
 
     # -- what passes through -----------------------------------------------------------------------
@@ -432,6 +438,8 @@ class GroupEnv(VectorBase):
         """Takes over what the environment says of itself."""
         self.episode, self.exact = self.env.episode, self.env.exact
         self.infos, self.counters = self.env.infos, self.env.counters
+        if isinstance(self.env, VectorBase):
+            self.last_pictures = self.env.last_pictures
 
     @property
     def keep_infos(self) -> KeepInfos:

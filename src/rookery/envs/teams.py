@@ -31,7 +31,6 @@ class Team:
         earns: Members whose groups' rewards the team earns: one of each group.
         opened: ``[lanes]`` whether the team has acted since its last end.
         over: ``[lanes, members]`` whether a member's episode has ended.
-        cut: ``[lanes, members]`` whether that was by truncation.
     """
 
     name: str
@@ -41,11 +40,10 @@ class Team:
     earns: tuple[int, ...]
     opened: np.ndarray
     over: np.ndarray
-    cut: np.ndarray
 
     def forget(self, lanes: np.ndarray) -> None:
         """Begins anew in some lanes."""
-        for flags in (self.opened, self.over, self.cut):
+        for flags in (self.opened, self.over):
             flags[lanes] = False
 
 
@@ -161,7 +159,7 @@ class TeamEnv(VectorBase):
         earns = tuple(sorted(number for group, number in first.items() if group is not None))
         central = tuple(leaf.path for leaf in specs[0].leaves if leaf.is_central)
         lanes, size = self.num_lanes, len(places)
-        flags = np.zeros(lanes, dtype=bool), *np.zeros((2, lanes, size), dtype=bool)
+        flags = np.zeros(lanes, dtype=bool), np.zeros((lanes, size), dtype=bool)
         return specs, Team(name, tuple(places), members_of(*specs), central, earns, *flags)
 
     @property
@@ -195,9 +193,7 @@ class TeamEnv(VectorBase):
     def state_dict(self) -> dict[str, Any]:
         """Where every lane is, and whose members' episodes have ended; see `VectorEnv.state_dict`."""
         state = self.env.state_dict()
-        teams = {
-            team.name: {name: getattr(team, name).copy() for name in ("opened", "over", "cut")} for team in self._teams
-        }
+        teams = {team.name: {name: getattr(team, name).copy() for name in ("opened", "over")} for team in self._teams}
         shown = [{"obs": {path: leaf.copy() for path, leaf in slab.rows.obs.items()}} for slab in self._slabs]
         members = {name: list(agents) for name, agents in self._agents.items()}
         return {"env": state, "members": members, "teams": teams, **({"rows": shown} if "rows" in state else {})}
@@ -313,7 +309,6 @@ class TeamEnv(VectorBase):
                 finals.append((where * len(slab.teams) + column, tree))
                 rows.final_stale += stale
             team.over &= ~waiting  # who acts again has come back
-            team.cut &= ~waiting
             team.opened |= acts
         if any(len(where) for where, _ in finals):
             index = np.concatenate([where for where, _ in finals])
@@ -327,10 +322,9 @@ class TeamEnv(VectorBase):
         truncated = np.stack([each.truncated[at::width] for each, at, width in own], 1) & ~terminated
         lane_ends = step.ended if step.lost is None else step.ended | step.lost
         team.over |= terminated | truncated
-        team.cut = (team.cut & ~terminated) | truncated
         someone = (terminated | truncated).any(1)
         ends = team.opened & (lane_ends | (someone & team.over.all(1)))
-        was_cut = team.cut.any(1)
+        was_cut = truncated.any(1)  # those who went last decide
         rows.terminated[mine], rows.truncated[mine] = ends & ~was_cut, ends & was_cut
         team.forget(ends | lane_ends)
         lanes: np.ndarray = (ends & was_cut).nonzero()[0]
@@ -384,7 +378,7 @@ def _see(team: Team, out: Tree, waiting: np.ndarray, own: Sequence[Tree]) -> Non
             flags = out[MASK][:, member.choices]
             flags[...] = tree.get(MASK, True)
             # where nobody acts, and after an end, environments may allow nothing
-            free = ~there if everywhere else ~there | ~flags.any(1)
+            free = ~there | ~flags.any(1)
             flags[free] = True
         for path in team.central:
             if path in tree:

@@ -18,6 +18,7 @@ from torch import Tensor
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
+from rookery.core.teams import ALIVE, is_team
 from rookery.models.memory import MemoryConfig
 from rookery.models.pictures import image_layout
 
@@ -47,7 +48,8 @@ class Recall:
 
     def __init__(self, obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig, entities: tuple[str, ...]) -> None:
         self._frames = cfg.frames
-        can_stack = [leaf for leaf in obs.leaves if leaf.kind in STACKABLE and leaf.path not in entities]
+        now = {ALIVE} if is_team(obs, action) else set()  # who acts in this decision
+        can_stack = [leaf for leaf in obs.leaves if leaf.kind in STACKABLE and leaf.path not in {*entities, *now}]
         stacked = can_stack if cfg.frames > 1 else []
         if cfg.frames > 1 and not stacked:
             raise ConfigError(

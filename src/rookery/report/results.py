@@ -126,7 +126,8 @@ class SelfPlayResult:
         rating: Elo rating.
         games: Games that it learned from, those against itself left out.
         win_rate: Mean score in the latest 100 of them, a draw counting half; None before the first one.
-        win_rate_latest: Mean score against its latest snapshot, late games counting more; None before the first one.
+        win_rate_latest: Mean score against the latest snapshot of whom it plays, late games counting more; None before
+            the first one.
         snapshots: Number of snapshots so far.
         learns: Whether it learns now.
         anchors: Mean score in the latest rating games against each anchor; None before the first ones.

@@ -7,6 +7,7 @@ cost no more calls than one: a slot's rows go to the weights of its snapshot wit
 from __future__ import annotations
 
 from collections.abc import Collection, MutableMapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,6 +50,13 @@ class SnapshotStack(WorkerPolicy):
         """``[slots]`` number of the snapshot that plays there, or played there last."""
         self._stacked: StackedActors | None = StackedActors() if stackable(self.actor) else None
         self._alone: dict[int, WorkerPolicy] = {}  # of those that cannot be stacked
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave; snapshots of the same numbers may be others then."""
+        super().load_state_dict(state)
+        self._alone.clear()
+        if self._stacked is not None:
+            self._stacked = StackedActors()
 
     def seat(self, slot: int, name: str) -> None:
         """The snapshot of that name plays a slot from now on."""

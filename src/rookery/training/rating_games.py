@@ -11,7 +11,7 @@ from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.endless import BoundedEpisodes
 from rookery.training.prepare import make_copies
 from rookery.training.ratings import score_of
-from rookery.training.self_play import returns_of, sides_of
+from rookery.training.self_play import Scores, returns_of, sides_of
 from rookery.training.settings import RunConfig
 
 RIVAL = "rival of "
@@ -32,8 +32,8 @@ class RatingGames:
     def __init__(self, config: RunConfig, draws: Draws, streams: Streams, mapping: PolicyMapping) -> None:
         self._config, self._draws, self._streams, self._mapping = config, draws, streams, mapping
 
-    def __call__(self, name: str, policy: Policy, others: Mapping[str, Policy], games: int, key: str) -> list[float]:
-        """Gives the score of a policy in each game; see `training/self_play.py:Match`."""
+    def __call__(self, name: str, policy: Policy, others: Mapping[str, Policy], games: int, key: str) -> Scores:
+        """Gives the scores of a policy in games; see `training/self_play.py:Match`."""
         env = make_copies(self._config, min(games, self._config.evaluation.num_envs))
         try:
             sides = sides_of(env)
@@ -44,7 +44,8 @@ class RatingGames:
             def rule(agent: str, episode: EpisodeInfo) -> str:
                 side = side_of[agent]
                 mine = own[(episode.lane + episode.index) % len(own)]
-                return name if side == mine else RIVAL + owner[side]
+                rival = RIVAL + owner[side]
+                return name if side == mine or rival not in players else rival
 
             players = {name: policy, **{RIVAL + one: other for one, other in others.items()}}
             played = BoundedEpisodes(
@@ -64,7 +65,7 @@ class RatingGames:
         return [score for episode in played.finished for score in _scores(returns_of(sides, episode), name)]
 
 
-def _scores(earned: Sequence[tuple[str, float]], name: str) -> list[float]:
-    """The scores of a player against each other side."""
+def _scores(earned: Sequence[tuple[str, float]], name: str) -> Scores:
+    """The scores of a player against each other side, with the policy whose side that is."""
     mine = [value for one, value in earned if one == name]
-    return [score_of(value, other) for value in mine for one, other in earned if one != name]
+    return [(one.removeprefix(RIVAL), score_of(value, other)) for value in mine for one, other in earned if one != name]

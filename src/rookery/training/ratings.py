@@ -78,6 +78,10 @@ class Ratings(Stateful):
         if fixed:
             self._fixed.append(name)
 
+    def restart(self, name: str) -> None:
+        """Gives a player that begins anew the rating of one that has not played."""
+        self._rating[name] = self.initial
+
     def played(self, a: str, b: str, score: float) -> None:
         """Notes a game between two players and moves the ratings of those that are not fixed.
 

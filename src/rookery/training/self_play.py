@@ -8,6 +8,7 @@ has learned (`SelfPlay.learned`), and is handed out where weights are. Of what c
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -16,7 +17,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.config import DEFAULT, Resolved
-from rookery.core.errors import ConfigError, nearest, refuse
+from rookery.core.errors import ConfigError, SpaceError, nearest, refuse
 from rookery.core.layers import Layer
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Settings
@@ -308,6 +309,7 @@ class SelfPlay(Stateful):
         mine.began_at = decisions
         mine.recent.clear()
         mine.scores.clear()
+        self.ratings.restart(name)
         return True
 
     def _take(self, name: str, policy: Policy) -> None:
@@ -377,7 +379,7 @@ class SelfPlay(Stateful):
             return
         self.ratings.played(a, b, score)
         for name, other, its in ((a, b, score), (b, a, 1.0 - score)):
-            if name in self.lineup["learn"]:
+            if name in self.lineup["learn"] and self.exploiters.get(other) != name:  # which meets it as a fixed target
                 self.contenders[name].played(other, its)
 
     def _rate(self, name: str, policy: Policy, match: Match) -> None:
@@ -386,25 +388,28 @@ class SelfPlay(Stateful):
         if not mine.cfg.rating_games:
             return
         rivals = self.rivals(name)
-        for opponent in (*mine.cfg.anchors, *(f"{one}{SNAPSHOT}{self.contenders[one].taken}" for one in rivals[:1])):
+        latest = {one: f"{one}{SNAPSHOT}{self.contenders[one].taken}" for one in rivals}
+        for opponent in (*mine.cfg.anchors, latest[rivals[0]]):
             players: dict[str, Policy]
             if opponent in self.anchors:
                 players = {one: scripted(self.templates[one], opponent, self.anchors[opponent]) for one in rivals}
             else:
                 players = {one: self.snapshots[one][self.contenders[one].taken] for one in rivals}
-            scores = match(name, policy, players, mine.cfg.rating_games, f"{mine.taken}/{opponent}")
-            for score in scores:
-                self.ratings.played(name, opponent, score)
+            try:
+                scores = match(name, policy, players, mine.cfg.rating_games, f"{mine.taken}/{opponent}")
+            except SpaceError as error:
+                raise SpaceError(f"self_play.{name}, rating games against {opponent}: {error}") from None
+            for one, score in scores:
+                self.ratings.played(name, opponent if opponent in self.anchors else latest[one], score)
             if opponent in self.anchors and scores:
-                mine.anchors[opponent] = math.fsum(scores) / len(scores)
+                mine.anchors[opponent] = math.fsum(score for _, score in scores) / len(scores)
 
     def standing(self) -> dict[str, SelfPlayResult]:
         """Gives where each policy stands, for results."""
         found = {}
         for name, mine in self.contenders.items():
-            latest = (
-                f"{self.exploiters.get(name, name)}{SNAPSHOT}{self.contenders[self.exploiters.get(name, name)].taken}"
-            )
+            rival = self.rivals(name)[0]
+            latest = rival if name in self.exploiters else f"{rival}{SNAPSHOT}{self.contenders[rival].taken}"
             found[name] = SelfPlayResult(
                 rating=self.ratings.of(name),
                 games=mine.games,
@@ -434,11 +439,15 @@ class SelfPlay(Stateful):
         return players, PolicyMapping(one_side(list(self.sides.values()), name, latest), list(players))
 
 
+Scores = list[tuple[str, float]]
+"""Scores of a policy in games, each with the policy that the other side belongs to."""
+
+
 class Match(Protocol):
     """Plays games of a policy from which nothing is learned."""
 
-    def __call__(self, name: str, policy: Policy, others: Mapping[str, Policy], games: int, key: str) -> list[float]:
-        """Gives the score of a policy in each of some games, in [0, 1].
+    def __call__(self, name: str, policy: Policy, others: Mapping[str, Policy], games: int, key: str) -> Scores:
+        """Gives the scores of a policy in some games, in [0, 1].
 
         Args:
             name: The policy whose sides it plays: one of them in each game.
@@ -558,8 +567,11 @@ def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapp
                 find_player(player)
             except ConfigError as error:
                 problems.append(f"{source(f'self_play.{name}.anchors')}: self_play.{name}.anchors.{anchor}: {error}")
-            if SNAPSHOT in anchor or anchor in policies:
-                wrong(name, f"anchors.{anchor}: a name of a policy or with {SNAPSHOT!r}; choose another")
+            if anchor in {*policies, *exploiters_of(settings)} or not re.fullmatch(r"[^\s/@=]+", anchor):
+                wrong(name, f"anchors.{anchor}: a name of a policy, or one with spaces, @, / or =; choose another")
+            first = next(one.anchors[anchor] for one in settings.values() if anchor in one.anchors)
+            if player != first:
+                wrong(name, f"anchors.{anchor} = {player}: is {first} for another policy; give one another name")
     for part in ("initial_rating", "k_factor"):
         if len({getattr(cfg, part) for cfg in settings.values()}) > 1:
             wrong(next(iter(settings)), f"{part} differs between policies, which are rated together: give all the same")

@@ -36,10 +36,8 @@ class UngroupedEnv(MultiAgentEnv):
         self.action_spaces: dict[Any, Any] = {}
         for members in grouped.groups.values():
             seen_by, done_by = grouped.observation_space, grouped.action_space
-            assert isinstance(seen_by, spaces.Tuple)
-            assert isinstance(done_by, spaces.Tuple)
-            pairs = zip(members, seen_by.spaces, done_by.spaces, strict=True)
-            for agent, seen, done in pairs:
+            pairs = zip(_spaces("obs_space", seen_by, members), _spaces("act_space", done_by, members), strict=True)
+            for agent, (seen, done) in zip(members, pairs, strict=True):
                 self.observation_spaces[agent], self.action_spaces[agent] = _with_central(seen), done
 
     def reset(self) -> Any:
@@ -93,6 +91,16 @@ class SharesEnv(MultiAgentEnv):
         """Closes the environment."""
         if hasattr(self.env, "close"):
             self.env.close()
+
+
+def _spaces(name: str, given: Any, members: Sequence[Any]) -> Sequence[Space[Any]]:
+    """The spaces of members, in their order; raises a ConfigError if they were not given so."""
+    if not isinstance(given, spaces.Tuple) or len(given.spaces) != len(members):
+        raise ConfigError(
+            f"with_agent_groups: {name} is {given}, and must be a Tuple of {len(members)} spaces, one for each of "
+            f"{', '.join(map(str, members))}"
+        )
+    return given.spaces
 
 
 def _with_central(space: Space[Any]) -> Space[Any]:
