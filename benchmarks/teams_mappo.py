@@ -18,20 +18,13 @@ from statistics import fmean, median
 from time import perf_counter
 from typing import Any
 
-from rookery import Linear, Trainer
+from rookery import Trainer
+from rookery.training.presets import ENV_PRESETS
 
 FILE = Path(__file__).parent / "results" / "mappo.md"
 
-PARTICLES: dict[str, Any] = {
-    "sampling.num_envs": 32,
-    "algorithm.lr": Linear(1e-3, 0.0),
-    "algorithm.gamma": 0.95,
-    "algorithm.fragment_length": 100,
-    "algorithm.minibatch_size": 1200,
-    "algorithm.epochs": 8,
-    "algorithm.scale_rewards": True,
-}
-"""PPO's preset for simple_spread, for both algorithms."""
+PARTICLES: dict[str, Any] = dict(ENV_PRESETS["ppo"]["simple_spread_*"])
+"""PPO's preset for simple_spread, for both tasks and algorithms."""
 
 TWO_STEP: dict[str, Any] = {"sampling.num_envs": 16, "algorithm.fragment_length": 32, "algorithm.minibatch_size": 1024}
 
@@ -68,7 +61,7 @@ TASKS = {
 
 def learned(task: Task, algorithm: str, seed: int, more: dict[str, Any]) -> tuple[float, float]:
     """Trains once; returns the score and the seconds."""
-    settings = {"logging.console": "quiet", "stop.env_steps": task.steps, **task.settings, **more}
+    settings = {"logging.console": "quiet", **task.settings, "stop.env_steps": task.steps, **more}
     began = perf_counter()
     with Trainer(task.env, algorithm, preset="none", seed=seed, config=settings) as run:
         for _ in run.results():
