@@ -5,7 +5,7 @@ draws its moves, and the games lost of 50 against a perfect player that moves fi
 the control the same with opponents that never change (the policy as it began). Connect four: rating against frozen
 anchors, and games against a player that looks one move ahead. Line soccer: games against its script. The policy plays
 its most likely actions, on both sides in turn where nothing else is said. Medians of the seeds, with all of them.
-Writes benchmarks/results/self_play.md.
+Writes benchmarks/results/self_play.md; a run that is not measured keeps its rows.
 """
 
 from __future__ import annotations
@@ -29,18 +29,27 @@ from rookery.training.self_play import returns_of, scripted, sides_of
 
 FILE = Path(__file__).parent / "results" / "self_play.md"
 
-BOARDS = PPOConfig(
-    fragment_length=16,
-    batch_size=2048,
-    minibatch_size=256,
-    epochs=6,
-    gamma=1.0,
-    lr=Linear(2e-3, 2e-5, steps=300_000),
-    entropy_coef=Linear(0.12, 0.03, steps=300_000),
-    model={"hidden": (256, 256), "activation": "relu"},
-)
+BOARDS: dict[str, Any] = {
+    "fragment_length": 16,
+    "batch_size": 2048,
+    "minibatch_size": 256,
+    "epochs": 6,
+    "gamma": 1.0,
+    "lr": Linear(2e-3, 2e-5, steps=300_000),
+    "entropy_coef": Linear(0.12, 0.03, steps=300_000),
+    "model": {"hidden": (256, 256), "activation": "relu"},
+}
 AGAINST_ITSELF = {"snapshot_every": 5000, "window": 30, "swap_every": 0, "rating_games": 0}
 NEVER_SWAPPED = {"snapshot_every": 10**9, "window": 1, "latest_ratio": 0.0, "rating_games": 0}
+SOCCER: dict[str, Any] = {
+    "lr": 1e-3,
+    "gamma": 0.98,
+    "fragment_length": 32,
+    "minibatch_size": 2048,
+    "epochs": 8,
+    "entropy_coef": 0.003,
+}
+SOCCER_RULES = {"snapshot_every": 50_000, "window": 10, "latest_ratio": 0.8, "swap_every": 0, "rating_games": 0}
 PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
 ONE_PLY = "rookery.tasks.players:connect_four_one_ply"
 SCRIPT = "rookery.tasks.players:line_soccer_script"
@@ -78,7 +87,7 @@ def on_both_sides(trainer: Trainer, player: str, number: int, deterministic: boo
 def boards(env: str, seed: int, steps: int, settings: Mapping[str, Any]) -> Trainer:
     """Makes a run of a board game."""
     stop = {"env_steps": steps}
-    return Trainer(env, BOARDS, num_envs=32, seed=seed, self_play={"main": dict(settings)}, stop=stop)
+    return Trainer(env, PPOConfig(**BOARDS), num_envs=32, seed=seed, self_play={"main": dict(settings)}, stop=stop)
 
 
 def tic_tac_toe(seed: int, scale: float, settings: Mapping[str, Any]) -> dict[str, float]:
@@ -108,10 +117,8 @@ def connect_four(seed: int, scale: float, settings: Mapping[str, Any]) -> dict[s
 
 def line_soccer(seed: int, scale: float, settings: Mapping[str, Any]) -> dict[str, float]:
     """Trains once; returns what it measured."""
-    cfg = PPOConfig(lr=1e-3, gamma=0.98, fragment_length=32, minibatch_size=2048, epochs=8, entropy_coef=0.0)
-    own = {"snapshot_every": 50_000, "window": 10, "swap_every": 0, "rating_games": 0}
-    config = {"num_envs": 64, "seed": seed, "self_play": {"main": {**own, **settings}}}
-    with Trainer("rookery.tasks:LineSoccer", cfg, **config) as trainer:
+    config = {"num_envs": 64, "seed": seed, "self_play": {"main": dict(settings)}}
+    with Trainer("rookery.tasks:LineSoccer", PPOConfig(**SOCCER), **config) as trainer:
         found = {}
         for millions in (0.5, 2):
             trainer.train({"env_steps": int(millions * 1_000_000 * scale)})
@@ -125,7 +132,7 @@ RUNS = {
     "tic-tac-toe": (tic_tac_toe, AGAINST_ITSELF),
     "tic-tac-toe, opponents never swapped (control)": (tic_tac_toe, NEVER_SWAPPED),
     "connect four": (connect_four, AGAINST_ITSELF),
-    "line soccer": (line_soccer, {}),
+    "line soccer": (line_soccer, SOCCER_RULES),
 }
 
 
@@ -136,19 +143,27 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the steps, to try it out")
     args = parser.parse_args()
-    lines = ["# What self-play learns", "", fill((__doc__ or "").split("\n\n", 1)[1].replace("``", "`"), 120), ""]
-    lines += ["| run | measured | median | seeds |", "|---|---|---|---|"]
+    text = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| run |")]
+    found: dict[str, list[str]] = {name: [one for one in rows if one.startswith(f"| {name} |")] for name in RUNS}
     for name, (train, settings) in RUNS.items():
-        if args.only and not name.startswith(args.only):
+        if not name.startswith(args.only):
             continue
-        found = [train(seed, args.scale, settings) for seed in range(1, args.seeds + 1)]
-        for what in found[0]:
-            values = [float(one[what]) for one in found]
+        measured = [train(seed, args.scale, settings) for seed in range(1, args.seeds + 1)]
+        found[name] = []
+        for what in measured[0]:
+            values = [float(one[what]) for one in measured]
             each = ", ".join(f"{value:.4g}" for value in values)
-            lines.append(f"| {name} | {what} | {median(values):.4g} | {each} |")
-            print(lines[-1], flush=True)
-    said = f"PPO on boards: {BOARDS!r}"
-    lines += ["", fill(f"Settings: self_play {AGAINST_ITSELF}, control {NEVER_SWAPPED}; 32 copies. {said}", 120)]
+            found[name].append(f"| {name} | {what} | {median(values):.4g} | {each} |")
+            print(found[name][-1], flush=True)
+    lines = ["# What self-play learns", "", fill((__doc__ or "").split("\n\n", 1)[1].replace("``", "`"), 120), ""]
+    lines += [
+        "| run | measured | median | seeds |",
+        "|---|---|---|---|",
+        *(row for each in found.values() for row in each),
+    ]
+    boards = f"Boards: self_play {AGAINST_ITSELF}, control {NEVER_SWAPPED}; 32 copies; PPO: {BOARDS}"
+    lines += ["", fill(boards, 120), "", fill(f"Soccer: self_play {SOCCER_RULES}; 64 copies; PPO: {SOCCER}", 120)]
     command = f"python benchmarks/self_play.py --seeds {args.seeds} --scale {args.scale:g}"
     lines += ["", f"`{command}`; " + ", ".join(f"{name} {value}" for name, value in versions().items())]
     FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,9 +1,9 @@
 #!/bin/sh
-# benchmarks/peers/install.sh [sb3] [rllib] [jax]: makes an environment for each peer (all, if none is named), at the
-# versions that are compared. PY chooses the interpreter; TORCH_INDEX is an index of CPU builds of torch, where needed.
+# benchmarks/peers/install.sh [sb3] [rllib] [jax] [mlagents]: makes an environment for each peer (all, if none is named),
+# at the versions that are compared. PY chooses the interpreter; TORCH_INDEX is an index of CPU builds of torch, where needed.
 set -eu
 cd "$(dirname "$0")"
-[ $# -gt 0 ] || set -- sb3 rllib jax
+[ $# -gt 0 ] || set -- sb3 rllib jax mlagents
 for peer; do
     list=$peer-requirements.txt
     venv=.venv-$peer
@@ -13,6 +13,7 @@ for peer; do
     if grep -q '^torch==' "$list"; then  # first and alone: with the exact pin, a CPU wheel outranks the CUDA one
         "$venv/bin/python" -m pip install -q --disable-pip-version-check -c "$list" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch
     fi
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$list"
+    [ "$peer" = mlagents ] && beyond="--no-deps --ignore-requires-python" || beyond=""  # it asks for Python 3.10
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check $beyond -r "$list"
     cp "$list" "$venv/installed.txt"
 done
