@@ -93,6 +93,46 @@ def test_a_team_shows_earns_and_ends_what_its_members_do_together():
     assert min(ends.values()) > 2, ends
 
 
+class Leaving:
+    """Agents who each end after a number of steps, cut off where it is negative; the episode ends after 5."""
+
+    observation_space, action_space = spaces.Box(-9, 9, (1,), np.float32), spaces.Discrete(2)
+
+    def __init__(self, ends):
+        self.ends = ends
+        self.possible_agents = list(ends)
+
+    def reset(self, *, seed=None, options=None):
+        self.t, self.here = 0, list(self.ends)
+        return self.shown(), {}
+
+    def shown(self):
+        return {agent: np.full(1, self.t + 1, np.float32) for agent in self.here}
+
+    def step(self, actions):
+        self.t += 1
+        shown = self.shown()
+        left = {agent: self.ends[agent] > 0 for agent in self.here if abs(self.ends[agent]) == self.t}
+        self.here = [agent for agent in self.here if agent not in left]
+        cut = {agent: not terminated for agent, terminated in left.items()}
+        return shown, dict.fromkeys(actions, 1.0), {**left, "__all__": self.t == 5}, {**cut, "__all__": False}, {}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "is_cut", "seen"),
+    [(-1, 2, False, None), (1, -2, True, [0, 3]), (-2, 2, True, [3, 0]), (1, 2, False, None), (-1, -2, True, [0, 3])],
+)
+def test_how_a_team_ends_say_those_who_went_last(a, b, is_cut, seen):
+    env = TeamEnv(make_env(Leaving, {"ends": {"a": a, "b": b, "c": 9}}, (), 1, "serial"), {"blue": ("a", "b")})
+    env.reset(seeds)
+    for step in (1, 2):
+        shown = env.step([pair(0, 0), np.zeros(1, np.int64)])
+        blue = shown.rows[0]
+        assert blue.terminated.tolist() == [step == 2 and not is_cut]
+        assert blue.truncated.tolist() == [step == 2 and is_cut]
+    assert [[blue.final_obs[f"{m}"][0].item() for m in (0, 1)] for _ in blue.final_index] == ([seen] if is_cut else [])
+
+
 def test_members_that_do_not_act_show_zeros_may_do_anything_and_are_not_asked():
     env = squad(cut=30)
     shown = env.reset(seeds)

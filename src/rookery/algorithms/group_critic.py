@@ -237,4 +237,4 @@ def _of_one(leaf: Leaf, path: str) -> Leaf:
 
 def _like(leaf: Leaf) -> tuple[object, ...]:
     """What leaves that one network can take have in common."""
-    return leaf.shape, leaf.sizes
+    return leaf.kind, leaf.shape, leaf.dtype, leaf.sizes, leaf.scale
