@@ -119,7 +119,10 @@ def main() -> None:
         return
     lines = ["# Tasks after ML-Agents' examples", "", f"`python benchmarks/worlds.py --episodes {asked.episodes}`", ""]
     lines += ["Mean return of an agent, with its standard error. The best was counted out where it is known.", ""]
-    lines += ["| task | played by | return | steps | best | ML-Agents states for its own |", "|---|---|---|---|---|---|"]
+    lines += [
+        "| task | played by | return | steps | best | ML-Agents states for its own |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, (_, scripted, best, theirs) in TASKS.items():
         episodes = min(asked.episodes, LEAST_EPISODES.get(name.split(",")[0], asked.episodes))
         env = made(name)

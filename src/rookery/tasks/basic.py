@@ -5,7 +5,7 @@ Place 7 pays 0.1 and place 17 pays 1; both end the episode. So the best return i
 what is nearer gets 0.07. Theirs never cuts an episode off; here one is truncated after `max_steps`, so that an agent
 that stands still comes to an end too.
 
-The return of random actions is 0.061 (exact: `tests/tasks/test_basic.py`).
+The return of random actions is 0.046 (exact: `tests/tasks/test_basic.py`).
 """
 
 from __future__ import annotations

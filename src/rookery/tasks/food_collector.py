@@ -67,9 +67,7 @@ class FoodCollector(BatchedAgents):
         "_beam", "_scale",
     )  # fmt: skip
 
-    def __init__(
-        self, num_lanes: int, food: int = 25, poison: int = 25, view: int = 20, max_steps: int = 1000
-    ) -> None:
+    def __init__(self, num_lanes: int, food: int = 25, poison: int = 25, view: int = 20, max_steps: int = 1000) -> None:
         """Makes arenas.
 
         Args:
@@ -86,9 +84,7 @@ class FoodCollector(BatchedAgents):
         check_least("FoodCollector", 0, poison=poison)
         check_least("FoodCollector", 6, view=view)
         self.food, self.view, self.max_steps = int(food), int(view), int(max_steps)
-        space = spaces.Dict(
-            own=spaces.Box(-1.0, 1.0, (4,)), view=spaces.Box(0, 1, (self.view, self.view, 5), np.uint8)
-        )
+        space = spaces.Dict(own=spaces.Box(-1.0, 1.0, (4,)), view=spaces.Box(0, 1, (self.view, self.view, 5), np.uint8))
         super().__init__(num_lanes, space, ACTION, "FoodCollector, batched", AGENTS)
         shape, num = (num_lanes, len(AGENTS)), int(food) + int(poison)
         self._place, self._speed = np.zeros((2, *shape, 2))  # the speed in the world, not as the agent looks

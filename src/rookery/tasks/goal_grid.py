@@ -51,7 +51,9 @@ class GoalGrid(BatchedAgents):
     render_fps = 4
     saved = (*BatchedAgents.saved, "_place", "_things", "_goal")
 
-    def __init__(self, num_lanes: int, size: int = 5, observation: Observation = "picture", max_steps: int = 100) -> None:
+    def __init__(
+        self, num_lanes: int, size: int = 5, observation: Observation = "picture", max_steps: int = 100
+    ) -> None:
         """Makes grids.
 
         Args:
@@ -133,7 +135,11 @@ def icons() -> np.ndarray:
     plus = inside & ((np.abs(row) < 1) | (np.abs(column) < 1))
     cross = inside & (np.abs(np.abs(row) - np.abs(column)) < 1)
     pictures = np.full((4, PIXELS, PIXELS, 3), 255, dtype=np.uint8)
-    for thing, shape, color in ((PLUS, plus, (0, 160, 60)), (CROSS, cross, (210, 30, 40)), (SELF, inside, (40, 90, 220))):
+    for thing, shape, color in (
+        (PLUS, plus, (0, 160, 60)),
+        (CROSS, cross, (210, 30, 40)),
+        (SELF, inside, (40, 90, 220)),
+    ):
         pictures[thing][shape] = color
     return pictures
 

@@ -211,7 +211,9 @@ class Match3(BatchedAgents):
     def text(self, lane: int) -> str:
         """Returns the board of a lane, its highest row first: kinds as letters, with a mark where a cell is special."""
         rows = [
-            " ".join(" " * 2 if kind < 0 else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[kind] + " '*"[way] for kind, way in zip(*both))
+            " ".join(
+                " " * 2 if kind < 0 else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[kind] + " '*"[way] for kind, way in zip(*both)
+            )
             for both in zip(self._cells[lane, ::-1].tolist(), self._special[lane, ::-1].tolist(), strict=True)
         ]
         return "\n".join(row.rstrip() for row in rows)

@@ -32,7 +32,7 @@ TURNS = np.array([0, 0, 0, 1, 3, 0, 0])
 WAY = np.array([(0, 0), (-1, 0), (1, 0), (0, 0), (0, 0), (0, -1), (0, 1)])
 """(row, column) of each action for an agent that looks up."""
 
-QUARTERS = np.array([[(1, 0), (0, 1)], [(0, 1), (-1, 0)], [(-1, 0), (0, -1)], [(0, -1), (1, 0)]])
+QUARTERS = np.array([[(1, 0), (0, 1)], [(0, -1), (1, 0)], [(-1, 0), (0, -1)], [(0, 1), (-1, 0)]])
 """How the view of an agent that looks up, right, down or left turns (row, column), ``[4, 2, 2]``: ``way @ matrix``."""
 
 PRIZE = 5.0
@@ -156,7 +156,8 @@ class PushBlock(BatchedAgents):
         angle = 2 * np.pi * np.arange(RAYS) / RAYS
         far = np.arange(SAMPLES, SAMPLES * (self.size - 1) + 1) / SAMPLES
         ways = far[None, :, None] * np.stack([-np.cos(angle), np.sin(angle)], axis=1)[:, None]
-        row, column = np.moveaxis(np.rint(ways.reshape(-1, 2) @ QUARTERS.astype(float)).astype(np.int64), 2, 0)
+        near = np.sign(ways) * np.floor(np.abs(ways) + 0.5 + 1e-9)  # alike in all directions
+        row, column = np.moveaxis(near.reshape(-1, 2).astype(np.int64) @ QUARTERS, 2, 0)
         return np.asarray(row * self._wide + column)
 
     def text(self, lane: int) -> str:
