@@ -41,6 +41,7 @@ LATE = {
     "rookery.envs.drawing": "loads Pillow; needed by those who look at pictures",
     "rookery.tasks.drawing": "likewise",
     "rookery.tasks.game_drawing": "likewise",
+    "rookery.tasks.world_drawing": "likewise",
     "tensorboard": "needed by runs that write a directory",
     "matplotlib": "optional (the extra plot), and takes half a second",
     "av": "optional (the extra video)",
