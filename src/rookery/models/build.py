@@ -99,13 +99,16 @@ class ModelConfig(Settings):
     log_std_init: Annotated[float, Interval(ge=-20, le=2)] = 0.0
     """First log standard deviation of continuous actions, whose range is [-1, 1] where they are bounded."""
 
-    cnn: Literal["auto", "nature", "impala", "small"] = "auto"
-    """Network for pictures: Mnih et al. 2015, the residual one of Espeholt et al. 2018, or one for grid worlds;
-    ``auto`` = nature from 36 pixels on, small below.
+    cnn: Literal["auto", "nature", "impala", "small", "simple", "match3", "flat"] = "auto"
+    """Network for pictures: Mnih et al. 2015, the residual one of Espeholt et al. 2018, one for grid worlds, or one of
+    ML-Agents' (two convolutions, two for boards, or none); ``auto`` = nature from 36 pixels on, small below.
     """
 
     cnn_width: PositiveInt = 1
     """Multiplies the filters of that network."""
+
+    cnn_features: PositiveInt | None = None
+    """Features that it makes of a picture; none = 512 (nature), 256 (impala) or 128 (the others)."""
 
     codes: tuple[str, ...] | None = None
     """Paths of pictures of bytes whose numbers are codes from 0 to 31 (of things, colours, states) and no brightness: a
@@ -362,6 +365,7 @@ class Encoder(nn.Module):
                 leaf,
                 cnn=cfg.cnn,
                 cnn_width=cfg.cnn_width,
+                cnn_features=cfg.cnn_features,
                 precision=cfg.precision,
                 codes=leaf.path in (cfg.codes or ()),
                 generator=generator,
