@@ -253,8 +253,9 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
 
 
 def with_action(obs: ObsSpec, action: ActionSpec) -> ObsSpec:
-    """Observations with an action beside them, ``[N, k]`` as it is stored, under the path `CRITIC_ACTION`."""
-    leaf = Leaf(CRITIC_ACTION, "box", action.shape, np.dtype(np.float32))
+    """Observations with the numbers of an action beside them, ``[N, k]``, under the path `CRITIC_ACTION`."""
+    shape = action.shape if action.kind == "box" else (action.num_numbers,)
+    leaf = Leaf(CRITIC_ACTION, "box", shape, np.dtype(np.float32))
     mask = [leaf for leaf in obs.leaves if leaf.kind == "mask"]
     return ObsSpec(obs.space, (*[leaf for leaf in obs.leaves if leaf.kind != "mask"], leaf, *mask), obs.dropped)
 
