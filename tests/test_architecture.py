@@ -22,7 +22,7 @@ LAYERS = [
     {"core"},
     {"models", "envs", "report"},
     {"policies", "tasks"},
-    {"signals", "replay", "native", "cluster"},
+    {"signals", "replay", "native", "cluster", "onnx"},
     {"algorithms", "rollout"},
     {"training"},
     {"tune", "serving"},
