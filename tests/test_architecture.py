@@ -49,6 +49,8 @@ LATE = {
     "mujoco": "optional (the extra mujoco); an environment of it has loaded it",
     "pyarrow": "optional (the extra offline)",
     "minari": "optional (the extra offline)",
+    "onnx": "optional (the extra onnx)",
+    "onnxruntime": "likewise",
     "lz4": "optional; needed for columns that others have packed with it",
     "pygame": "optional; needed by those who play in a window",
     "termios": "not on every system; needed by those who play at a terminal",

@@ -25,20 +25,30 @@ ROWS = (1, 3)
 """Sizes of the batches that a file is tried with."""
 
 SENTIS = frozenset(
-    """Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Bernoulli Cast CastLike
-    Ceil Celu Clip Compress Concat Constant ConstantOfShape Conv ConvTranspose Cos Cosh CumSum DepthToSpace Div Dropout
-    Einsum Elu Equal Erf Exp Expand Flatten Floor Gather GatherElements GatherND Gelu Gemm GlobalAveragePool
-    GlobalMaxPool Greater GreaterOrEqual HardSigmoid HardSwish Hardmax Identity InstanceNormalization IsInf IsNaN LRN
-    LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul Max MaxPool Mean Min Mod Mul Multinomial
-    Neg NonMaxSuppression NonZero Not OneHot Or PRelu Pad Pow RandomNormal RandomNormalLike RandomUniform
-    RandomUniformLike Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
-    ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize Round ScatterElements ScatterND Selu Shape Shrink Sigmoid
-    Sign Sin Sinh Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu
-    Tile TopK Transpose Trilu Unsqueeze Upsample Where Xor""".split()
-)
+    [
+        "Abs", "Acos", "Acosh", "Add", "And", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Atanh", "AveragePool",
+        "BatchNormalization", "Bernoulli", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Compress", "Concat",
+        "Constant", "ConstantOfShape", "Conv", "ConvTranspose", "Cos", "Cosh", "CumSum", "DepthToSpace", "Div",
+        "Dropout", "Einsum", "Elu", "Equal", "Erf", "Exp", "Expand", "Flatten", "Floor", "Gather", "GatherElements",
+        "GatherND", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Greater", "GreaterOrEqual", "HardSigmoid",
+        "HardSwish", "Hardmax", "Identity", "InstanceNormalization", "IsInf", "IsNaN", "LRN", "LSTM",
+        "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool",
+        "Mean", "Min", "Mod", "Mul", "Multinomial", "Neg", "NonMaxSuppression", "NonZero", "Not", "OneHot", "Or",
+        "PRelu", "Pad", "Pow", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range",
+        "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+        "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape", "Resize", "Round",
+        "ScatterElements", "ScatterND", "Selu", "Shape", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Size", "Slice",
+        "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tan", "Tanh",
+        "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Upsample", "Where", "Xor",
+    ]
+)  # fmt: skip
 """Operators that Unity's Sentis (the Inference Engine) imports."""
 
-NOT_IN_BARRACUDA = frozenset("CumSum Einsum Erf GatherElements GatherND IsInf IsNaN Mod Range Sign Trilu".split())
+NOT_IN_BARRACUDA = frozenset(
+    [
+        "CumSum", "Einsum", "Erf", "GatherElements", "GatherND", "IsInf", "IsNaN", "Mod", "Range", "Sign", "Trilu",
+    ]
+)  # fmt: skip
 """Some of these that its forerunner Barracuda, of packages up to 2.3, does not know; the exact GELU needs the first."""
 
 FACTS = ("version_number", "memory_size")
@@ -324,7 +334,9 @@ def _check_memory(look: Look, constants: dict[str, np.ndarray]) -> None:
         elif name in ports:
             shape = ports[name][1]
             if len(shape) != 3 or shape[1:] != (1, size):
-                look.problems.append(f"{name} has the shape {_told(shape)}, not [batch, 1, {size}] as memory_size says.")
+                look.problems.append(
+                    f"{name} has the shape {_told(shape)}, not [batch, 1, {size}] as memory_size says."
+                )
 
 
 def _named(ports: Sequence[tuple[str, str, tuple[int | str, ...]]]) -> dict[str, tuple[str, tuple[int | str, ...]]]:
@@ -372,7 +384,7 @@ def _values(name: str, make: Callable[..., np.ndarray], shape: tuple[int, ...], 
 def _check_given(
     look: Look, given: dict[str, np.ndarray], feeds: dict[str, np.ndarray], rows: int, *, zeros: bool
 ) -> None:
-    for name, dtype, shape in look.outputs:
+    for name, _, shape in look.outputs:
         value = given[name]
         if value.dtype.kind == "f" and not np.isfinite(value).all() and look.kind == "unity":
             look.problems.append(f"{name} is not finite for a batch of {'zeros' if zeros else 'numbers'}.")
@@ -395,5 +407,3 @@ def _told(shape: tuple[int | str, ...]) -> str:
 def _line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")
-
-

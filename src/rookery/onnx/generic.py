@@ -1,4 +1,4 @@
-"""A policy as an ONNX file for anybody: inputs by the paths of its observation, actions as the environment takes them."""
+"""A policy as an ONNX file for anybody: inputs by the paths of its observation, actions as its environment has them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.spaces import CATEGORIES, MASK, ActionSpec, Tree
-from rookery.onnx.compare import PROBE, Exported
+from rookery.onnx.compare import Exported, probes_of
 from rookery.onnx.graph import BATCH, Graph, Port, check_opset
 from rookery.onnx.heads import Acts, Allowed, number_bounds, within
 from rookery.onnx.network import decide
@@ -27,9 +27,7 @@ MEMORY_IN, MEMORY_OUT, MEMORY_SAMPLED, REWARD = "memory_in", "memory_out", "memo
 FLOAT, WHOLE, BYTES, FLAGS = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.uint8), np.dtype(np.bool_)
 
 
-def write_generic(
-    policy: Policy, path: str | Path, *, opset: int = OPSET, observations: Tree | None = None
-) -> Written:
+def write_generic(policy: Policy, path: str | Path, *, opset: int = OPSET, observations: Tree | None = None) -> Written:
     """Writes a policy as an ONNX file, normalizer included, compared with the policy.
 
     Inputs are called by the paths of the policy's observation (``obs`` where it is one array) and take what the
@@ -73,8 +71,8 @@ def generic_model(policy: Policy, opset: int) -> Exported:
     outputs = [_action(graph, acts, part, ACTION, drawn=False) for part in parts]
     if any(draw.best != draw.drawn for draw in (*acts.choices, *acts.flags, *filter(None, [acts.numbers]))):
         outputs += [_action(graph, acts, part, SAMPLED, drawn=True) for part in parts]
-    told = [Port(graph.name(value, name), FLOAT, (BATCH, None)) for name, value in acts.told.items()]
-    probes = [Port(graph.name(value, PROBE + name), FLOAT, (BATCH, None)) for name, value in acts.told.items()]
+    told = probes_of(graph, policy.action_spec, acts, "")
+    probes = probes_of(graph, policy.action_spec, acts)
     if decision.memory:
         both = {MEMORY_OUT: decision.memory}
         if policy.model.memory.previous_action:
@@ -191,8 +189,7 @@ def _action(graph: Graph, acts: Acts, part: ActionPart, name: str, *, drawn: boo
         value = within(graph, graph.slice(value, part.numbers, part.numbers + count), low, high)
         value = graph.add(graph.mul(value, graph.constant(half[None])), graph.constant(center[None]))
         if whole.all():
-            rounded = graph.op("Round", value) if graph.opset >= 11 else graph.op("Floor", graph.add(value, graph.constant(0.5)))
-            value = graph.cast(rounded, np.int64)
+            value = graph.cast(graph.rounded(value), np.int64)
     else:
         own = acts.choices[part.choices :][: len(part.spec.sizes)] + acts.flags[part.flags :][: part.spec.num_flags]
         value = graph.concat([one.drawn if drawn else one.best for one in own])

@@ -1,7 +1,7 @@
 """A graph of ONNX operators, put together by names of values; what differs between opsets is hidden here.
 
-Values are called by strings. A batch is always the first axis, and its size is not known. Only operators that ML-Agents'
-runtimes have long known are used, and nothing is asked of any exporter.
+Values are called by strings. A batch is always the first axis, and its size is not known. Only operators are used that
+the runtimes of ML-Agents have long known, and nothing is asked of any exporter.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,8 +68,9 @@ class Port:
 def require_onnx() -> None:
     """Raises a ConfigError that says how to install the extra, if a package of it is missing."""
     try:
-        import onnx
         import onnxruntime  # noqa: F401
+
+        import onnx  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"ONNX files need {error.name}, which is not installed: {EXTRA}") from None
 
@@ -100,7 +102,7 @@ class Graph:
     def fresh(self, word: str) -> str:
         """Gives a name that no value has yet."""
         self._count += 1
-        return f"{word}_{self._count}"
+        return f"_{word}_{self._count}"
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
         """Adds a constant, or finds the one that is equal to it.
@@ -174,6 +176,10 @@ class Graph:
             return self.op("Clip", x, min=float(low), max=float(high))
         return self.op("Clip", x, self.constant(low), self.constant(high))
 
+    def rounded(self, x: str) -> str:
+        """Rounds to whole numbers."""
+        return self.op("Round", x) if self.opset >= 11 else self.op("Floor", self.add(x, self.constant(0.5)))
+
     def softmax(self, x: str, axis: int, *, log: bool = False) -> str:
         """Takes the softmax, or its logarithm, over the last axis, which is called by its number."""
         return self.op("LogSoftmax" if log else "Softmax", x, axis=axis)
@@ -232,7 +238,7 @@ class Graph:
         if len(widths) == 1:
             return [x]
         ends = np.cumsum((0, *widths)).tolist()
-        return [self.slice(x, begin, end, axis) for begin, end in zip(ends, ends[1:], strict=False)]
+        return [self.slice(x, begin, end, axis) for begin, end in pairwise(ends)]
 
     # --- types and choices --------------------------------------------------------------------------------------------
 
@@ -283,12 +289,12 @@ class Graph:
             proto = helper.make_node(node.op, node.inputs, node.outputs, **plain)
             proto.attribute.extend(value for value in node.attributes.values() if hasattr(value, "ref_attr_name"))
             made.append(proto)
-        ports = [
+        given, put_out = (
             [helper.make_tensor_value_info(port.name, element_type(port.dtype), port.shape) for port in side]
             for side in (inputs, outputs)
-        ]
+        )
         stored = [numpy_helper.from_array(array, name) for name, array in self.constants.items() if name in needed]
-        graph = helper.make_graph(made, "policy", *ports, initializer=stored)
+        graph = helper.make_graph(made, "policy", given, put_out, initializer=stored)
         opsets = [helper.make_opsetid("", self.opset)]
         model = helper.make_model(graph, producer_name="rookery", opset_imports=opsets)
         model.ir_version = helper.find_min_ir_version_for(opsets)

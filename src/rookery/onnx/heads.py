@@ -272,6 +272,13 @@ def parameters_of(behavior: Behavior) -> dict[str, Tensor]:
     return {"mean": behavior.mean} if isinstance(behavior, Disturbed) else {}
 
 
+def width_of(action: ActionSpec, name: str) -> int:
+    """Counts the columns of a parameter by its name, as `parameters_of` has it."""
+    if name == "flag_logits":
+        return action.num_flags
+    return sum(action.sizes) if name in ("log_probs", "values") else action.num_numbers
+
+
 def number_bounds(action: ActionSpec) -> tuple[np.ndarray, ...]:
     """Gives how the numbers of stored actions become the environment's, ``[k]`` each, float32.
 
@@ -282,9 +289,7 @@ def number_bounds(action: ActionSpec) -> tuple[np.ndarray, ...]:
     columns: Sequence[Any] = [part for part, _ in action.parts if part.num_numbers] if action.parts else [action]
     low = np.concatenate([np.ravel(part.space.low).astype(np.float64) for part in columns])
     high = np.concatenate([np.ravel(part.space.high).astype(np.float64) for part in columns])
-    whole = np.concatenate(
-        [np.full(part.num_numbers, np.issubdtype(part.space.dtype, np.integer)) for part in columns]
-    )
+    whole = np.concatenate([np.full(part.num_numbers, np.issubdtype(part.space.dtype, np.integer)) for part in columns])
     scaled = np.isfinite(low) & np.isfinite(high)
     half, center = np.where(scaled, high / 2 - low / 2, 1.0), np.where(scaled, high / 2 + low / 2, 0.0)
     lowest = np.where(scaled, -1.0, np.maximum(low, LOWEST))

@@ -10,7 +10,18 @@ import numpy as np
 from torch import Tensor, nn
 
 from rookery.core.spaces import CATEGORIES, Leaf
-from rookery.models.memory import GRU, LSTM, Memory, Recurrent, RecurrentLayer, Scan
+from rookery.models.memory import (
+    GRU,
+    LSTM,
+    Attention,
+    AttentionBlock,
+    Gate,
+    Memory,
+    Recurrent,
+    RecurrentLayer,
+    RelativeAttention,
+    Scan,
+)
 from rookery.models.pictures import image_layout
 from rookery.models.recall import CHOICES, NUMBERS, REWARD, Recall
 from rookery.onnx.graph import Graph
@@ -33,6 +44,8 @@ def advance(graph: Graph, memory: Memory, x: str, remembered: str) -> tuple[str,
     Returns:
         Features, and what is remembered from here on; None for a memory that there is no graph of.
     """
+    if type(memory) is Attention:
+        return _attention(graph, memory, x, remembered)
     cell = CELLS.get(type(memory))
     if cell is None:
         return None
@@ -89,6 +102,70 @@ CELLS: dict[type, Callable[[Graph, RecurrentLayer, int, str, list[str]], list[st
     Scan: _scan,
 }
 """What each memory gives, then remembers, in one layer."""
+
+
+# --- attention --------------------------------------------------------------------------------------------------------
+
+HIDDEN = -1e9
+"""Added to the scores of what is not looked at: its weight is exactly 0."""
+
+
+def _attention(graph: Graph, memory: Attention, x: str, remembered: str) -> tuple[str, str]:
+    """One decision of attention over the last ones."""
+    size, past = memory.num_features, memory.num_past
+    count = graph.slice(remembered, memory.size - 1, memory.size)
+    # places -past to 0 of the timeline, and those of before the episode: below -count
+    before = graph.op("Less", graph.constant(np.arange(-past, 1)[None]), graph.op("Neg", count))
+    hidden = graph.reshape(graph.scaled(graph.cast(before, np.float32), HIDDEN), -1, 1, 1, past + 1)
+    x = _product(graph, memory.embedding, x)
+    after = []
+    for number, block in enumerate(memory.blocks):
+        assert isinstance(block, AttentionBlock)
+        timeline = graph.reshape(x, -1, 1, size)
+        if past:
+            kept = graph.slice(remembered, number * past * size, (number + 1) * past * size)
+            timeline = graph.concat([graph.reshape(kept, -1, past, size), timeline])
+            after.append(graph.reshape(graph.slice(timeline, 1, past + 1), -1, past * size))
+        x = _block(graph, block, x, _looked(graph, block.attention, timeline, hidden))
+    later = graph.op("Min", graph.add(count, graph.constant(1.0)), graph.constant(float(past)))
+    return x, graph.concat([*after, later])
+
+
+def _looked(graph: Graph, attention: RelativeAttention, timeline: str, hidden: str) -> str:
+    """What the last decision of a timeline ``[N, context, size]`` sees, ``[N, size]``."""
+    size, length, heads = attention.query.in_features, attention.context, attention.heads
+    timeline = graph.layer_norm(timeline, 2, attention.norm.weight, attention.norm.bias, attention.norm.eps)
+    now = graph.reshape(graph.slice(timeline, length - 1, length), -1, size)
+    query = _product(graph, attention.query, now)
+    pairs = graph.linear_inside(timeline, attention.key_value.weight, attention.key_value.bias)
+    key, value = (graph.reshape(part, -1, length, heads, size // heads) for part in graph.split(pairs, [size] * 2, 2))
+    scores = []
+    distance = (attention.distances @ attention.position.detach().T).view(1, length, heads, size // heads)
+    looked_at = graph.constant(distance.permute(0, 2, 3, 1)), graph.transpose(key, 0, 2, 3, 1)
+    for bias, other in zip((attention.position_bias, attention.content_bias), looked_at, strict=True):
+        own = graph.reshape(graph.add(query, graph.constant(bias[None])), -1, heads, 1, size // heads)
+        scores.append(graph.op("MatMul", own, other))
+    whole = graph.add(graph.scaled(graph.add(*scores), (size // heads) ** -0.5), hidden)
+    seen = graph.op("MatMul", graph.softmax(whole, 3), graph.transpose(value, 0, 2, 1, 3))
+    return _product(graph, attention.output, graph.reshape(seen, -1, size))
+
+
+def _block(graph: Graph, block: AttentionBlock, x: str, seen: str) -> str:
+    """The stream after what attention saw."""
+    x = _gated(graph, block.attention_gate, x, graph.op("Relu", seen))
+    thought = graph.layer_norm(x, 1, block.norm.weight, block.norm.bias, block.norm.eps)
+    thought = _product(graph, block.narrow, graph.op("Relu", _product(graph, block.wide, thought)))
+    return _gated(graph, block.mlp_gate, x, graph.op("Relu", thought))
+
+
+def _gated(graph: Graph, gate: Gate, x: str, y: str) -> str:
+    """The stream after news."""
+    size = gate.size
+    news, candidate = graph.split(_product(graph, gate.input, y), [2 * size, size])
+    both = graph.op("Sigmoid", graph.add(news, graph.linear(x, gate.gates)))
+    r, z = graph.split(both, [size] * 2)
+    h = graph.op("Tanh", graph.add(candidate, graph.linear(graph.mul(r, x), gate.candidate)))
+    return graph.add(x, graph.mul(z, graph.sub(h, x)))
 
 
 # --- recall -----------------------------------------------------------------------------------------------------------

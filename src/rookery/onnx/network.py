@@ -91,9 +91,10 @@ def _features(graph: Graph, policy: Policy, seen: Mapping[str, Seen], mask: str,
     if memory is None:
         return features, ""
     pair = advance(graph, memory, features, learned)
-    if pair is None:
-        pair = tuple(traced_memory(graph, memory, int(trunk.num_features), features, learned))  # type: ignore[arg-type]
-    return pair
+    if pair is not None:
+        return pair
+    given = traced_memory(graph, memory, int(trunk.num_features), features, learned)  # type: ignore[arg-type]
+    return given[0], given[1]
 
 
 def _check_hooks(trunk: nn.Module) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,12 +70,12 @@ def traced(
     outputs = [f"out_{number}" for number in range(num_outputs)]
     file = io.BytesIO()
     try:
-        with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings(), torch.no_grad(), _silence():
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 Traced(module, call).eval(),
                 tuple(inputs.values()),
-                file,
+                file,  # type: ignore[arg-type]
                 opset_version=graph.opset,
                 input_names=names,
                 output_names=outputs,
@@ -98,6 +100,20 @@ def traced(
         graph.nodes.append(Node(node.op_type, tuple(mine.get(name, name) for name in node.input), made, attributes))
         mine |= {name: new for name, new in zip(node.output, made, strict=True) if name}
     return [mine[name] for name in outputs]
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keeps torch's exporter from printing whole graphs, which it does past Python's own streams."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _typed(array: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -156,5 +172,3 @@ def name_of(module: nn.Module) -> str:
     if isinstance(module, CustomTrunk):
         return f"model.module {type(module.module).__name__}"
     return type(module).__name__
-
-

@@ -145,9 +145,7 @@ def _embedded(graph: Graph, embed: EntityEmbedding, seen: Seen, own: str | None)
 
 def _goal_features(graph: Graph, trunk: GoalTrunk, obs: Observed) -> str:
     """Features of a trunk whose last layer has weights that depend on the goal."""
-    x = _hyper(
-        graph, trunk.layer, encoder_features(graph, trunk.trunk, obs), encoder_features(graph, trunk.goal, obs)
-    )
+    x = _hyper(graph, trunk.layer, encoder_features(graph, trunk.trunk, obs), encoder_features(graph, trunk.goal, obs))
     if isinstance(trunk.norm, nn.LayerNorm):
         x = _norm(graph, trunk.norm, x)
     return graph.activation(trunk.trunk.activation, x)

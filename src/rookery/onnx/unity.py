@@ -1,32 +1,28 @@
 """A policy as a file for Unity: the inputs and outputs by which the package com.unity.ml-agents reads a model.
 
 Version 3 is read by packages from 2.0 on (Barracuda and Sentis), version 2 by those of 1.x and by later ones.
-Observations are called ``obs_0``, ``obs_1``, ... in the order of the policy's leaves; pictures have their channels first
-and numbers from 0 to 1; categories are one-hots; of a set, entities whose numbers are all 0 are absent.
+Observations are called ``obs_0``, ``obs_1``, ... in the order of the policy's leaves; pictures have their channels
+first and numbers from 0 to 1; categories are one-hots; of a set, entities whose numbers are all 0 are absent.
 """
 
 from __future__ import annotations
 
 import re
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import CATEGORIES, MASK, Leaf, ObsSpec, Tree
 from rookery.models.pictures import image_layout
-from rookery.onnx.compare import PROBE, Exported
+from rookery.onnx.compare import Exported, probes_of
 from rookery.onnx.graph import BATCH, ExportError, Graph, Port, check_opset
 from rookery.onnx.heads import Allowed, number_bounds, within
 from rookery.onnx.network import Decision, decide
 from rookery.onnx.seen import Seen
 from rookery.onnx.written import Written, told_of, write
 from rookery.policies.policy import Policy
-
-Version = Literal[2, 3]
 
 OPSET = 9
 """What files for Unity are written in unless somebody says otherwise: every package reads it."""
@@ -84,9 +80,7 @@ def unity_model(policy: Policy, opset: int, version: int) -> Exported:
     decision = decide(graph, policy, obs, allowed, remembered, "")
     outputs = _facts(graph, version, policy.memory_size)
     outputs += _legacy_outputs(graph, policy, decision) if version == 2 else _outputs(graph, policy, decision)
-    probes = [
-        Port(graph.name(value, PROBE + name), FLOAT, (BATCH, None)) for name, value in decision.acts.told.items()
-    ]
+    probes = probes_of(graph, action, decision.acts)
     told = {**told_of(policy), **{sense.name(version): sense.leaf.path for sense in senses}}
     low, high, *_ = number_bounds(action) if action.num_numbers else (np.zeros(0), np.zeros(0))
     count = len(widths)
@@ -244,7 +238,7 @@ def fed(senses: list[Sense], tree: Tree, version: int) -> dict[str, np.ndarray]:
 
 def _fact(graph: Graph, name: str, value: object, dtype: type = np.float32) -> Port:
     """A constant as an output: old packages look for constants, later ones for outputs."""
-    array = np.asarray(value, dtype)
+    array: np.ndarray = np.asarray(value, dtype)
     graph.named_constant(f"{name}.value", array)
     return Port(graph.name(f"{name}.value", name), array.dtype, array.shape)
 
@@ -303,5 +297,3 @@ def _deterministic(graph: Graph, policy: Policy, decision: Decision) -> Port:
     low, high, *_ = number_bounds(policy.action_spec)
     best = within(graph, decision.acts.numbers.best, low, high)
     return Port(graph.name(best, "deterministic_action"), FLOAT, (BATCH, policy.action_spec.num_numbers))
-
-

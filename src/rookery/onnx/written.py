@@ -34,7 +34,7 @@ class Written:
         opset: Version of its operators.
         rows: Observations that it was compared with its policy on.
         given: Whether these were given, and not drawn at random.
-        difference: The largest difference between a number of the file's and the policy's, in proportion above 1.
+        difference: The largest one between a number of the file's and the policy's, see `compare.py:TOLERANCE`.
     """
 
     path: Path
@@ -75,9 +75,7 @@ def write(policy: Policy, path: Path, make: Callable[[], Exported], opset: int, 
                 raise ExportError(f"{told}: {error}") from error
             raise
         except Exception as error:  # so that whoever exports while training goes on has one kind of error to expect
-            raise ExportError(
-                f"policy {policy.name!r} cannot be exported: {type(error).__name__}: {error}"
-            ) from error
+            raise ExportError(f"policy {policy.name!r} cannot be exported: {type(error).__name__}: {error}") from error
     if problems := problems_in(content):
         raise ExportError(f"policy {policy.name!r}: the file would not be accepted: {'; '.join(problems)}")
     make_folder(path.parent)
@@ -99,4 +97,8 @@ def _evaluating(policy: Policy) -> Iterator[None]:
 
 def told_of(policy: Policy) -> dict[str, str]:
     """Gives facts about a policy that stand in its file."""
-    return {"policy": policy.name, "observation_space": str(policy.own_spec.space), "action_space": str(policy.action_spec.space)}
+    return {
+        "policy": policy.name,
+        "observation_space": str(policy.own_spec.space),
+        "action_space": str(policy.action_spec.space),
+    }
