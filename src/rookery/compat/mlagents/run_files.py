@@ -255,7 +255,7 @@ class RunFiles(Callback):
         self.write_logs(trainer)
 
     def end(self, trainer: Trainer) -> None:
-        """Keeps each behaviour as it is at the end, finished or interrupted; call it when nothing is played any more."""
+        """Keeps each behaviour as it is at the end, finished or interrupted; nothing is played after that."""
         if trainer.run_dir is not None and self.ledgers:
             for name, ledger in self.ledgers.items():
                 if name in trainer.policies and not any(one.steps == ledger.steps for one in ledger.checkpoints):
@@ -471,7 +471,7 @@ def yaml_text(values: Mapping[str, Any]) -> str:
 
     writer, text = YAML(typ="safe", pure=True), io.StringIO()
     writer.default_flow_style = False
-    writer.sort_base_mapping_type_on_output = False
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     writer.dump(dict(values), text)
     return text.getvalue()
 

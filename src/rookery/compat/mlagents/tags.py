@@ -1,6 +1,6 @@
 """TensorBoard tags of ML-Agents, and which of our metrics each of them shows: one table, `TAGS`.
 
-The step axis is the agent steps of the behaviour, its decisions. A summary stands on what has come since the one before.
+The step axis is the agent steps of the behaviour, its decisions. A summary shows what has come since the one before.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ TAGS = (
         "an episode's sum; of signals beside extrinsic, the mean of a decision times the mean length",
     ),
     Tag("Policy/<signal> Value Estimate", (PPO, POCA), "value/<signal>"),
-    Tag("Policy/<signal> Value", (SAC,), "q/<signal>", "of all signals together, as extrinsic: critics learn their sum"),
+    Tag("Policy/<signal> Value", (SAC,), "q/<signal>", "as extrinsic, of all signals: critics learn their sum"),
     Tag("Policy/<signal> Baseline Estimate", (POCA,), "baseline/<signal>"),
     Tag("Policy/Continuous Entropy Coeff", (SAC,), "continuous_alpha"),
     Tag("Policy/Discrete Entropy Coeff", (SAC,), "discrete_alpha"),
