@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt
+
 Plain = bool | int | float | str | None | list["Plain"] | dict[str, "Plain"]
 """A value as a YAML file has it."""
 
@@ -23,8 +25,8 @@ Schedule = Literal["linear", "constant"]
 class MemoryOptions:
     """Section ``network_settings.memory``: an LSTM."""
 
-    sequence_length: int = 64
-    memory_size: int = 128
+    sequence_length: PositiveInt = 64
+    memory_size: PositiveInt = 128
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class NetworkOptions:
     """Section ``network_settings``, of a behaviour or of a reward signal."""
 
     normalize: bool = False
-    hidden_units: int = 128
-    num_layers: int = 2
+    hidden_units: PositiveInt = 128
+    num_layers: PositiveInt = 2
     vis_encode_type: Literal["simple", "nature_cnn", "resnet", "match3", "fully_connected"] = "simple"
     memory: MemoryOptions | None = None
     goal_conditioning_type: Literal["hyper", "none"] = "hyper"
@@ -44,13 +46,13 @@ class NetworkOptions:
 class PPOOptions:
     """Section ``hyperparameters`` of trainer type ppo."""
 
-    batch_size: int = 1024
-    buffer_size: int = 10240
-    learning_rate: float = 3e-4
-    beta: float = 5e-3
-    epsilon: float = 0.2
-    lambd: float = 0.95
-    num_epoch: int = 3
+    batch_size: PositiveInt = 1024
+    buffer_size: PositiveInt = 10240
+    learning_rate: PositiveFloat = 3e-4
+    beta: NonNegative = 5e-3
+    epsilon: PositiveFloat = 0.2
+    lambd: Fraction = 0.95
+    num_epoch: PositiveInt = 3
     shared_critic: bool = False
     learning_rate_schedule: Schedule = "linear"
     beta_schedule: Schedule = "linear"
@@ -61,13 +63,13 @@ class PPOOptions:
 class POCAOptions:
     """Section ``hyperparameters`` of trainer type poca."""
 
-    batch_size: int = 1024
-    buffer_size: int = 10240
-    learning_rate: float = 3e-4
-    beta: float = 5e-3
-    epsilon: float = 0.2
-    lambd: float = 0.95
-    num_epoch: int = 3
+    batch_size: PositiveInt = 1024
+    buffer_size: PositiveInt = 10240
+    learning_rate: PositiveFloat = 3e-4
+    beta: NonNegative = 5e-3
+    epsilon: PositiveFloat = 0.2
+    lambd: Fraction = 0.95
+    num_epoch: PositiveInt = 3
     learning_rate_schedule: Schedule = "linear"
     beta_schedule: Schedule = "linear"
     epsilon_schedule: Schedule = "linear"
@@ -77,16 +79,16 @@ class POCAOptions:
 class SACOptions:
     """Section ``hyperparameters`` of trainer type sac."""
 
-    batch_size: int = 128
-    buffer_size: int = 50000
-    learning_rate: float = 3e-4
+    batch_size: PositiveInt = 128
+    buffer_size: PositiveInt = 50000
+    learning_rate: PositiveFloat = 3e-4
     learning_rate_schedule: Schedule = "constant"
-    buffer_init_steps: int = 0
-    tau: float = 0.005
-    steps_per_update: float = 1.0
+    buffer_init_steps: NonNegativeInt = 0
+    tau: Fraction = 0.005
+    steps_per_update: PositiveFloat = 1.0
     save_replay_buffer: bool = False
-    init_entcoef: float = 1.0
-    reward_signal_steps_per_update: float = 1.0
+    init_entcoef: PositiveFloat = 1.0
+    reward_signal_steps_per_update: PositiveFloat = 1.0
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ HyperOptions = PPOOptions | POCAOptions | SACOptions | OwnOptions
 class RewardOptions:
     """Section of a reward signal; by itself the one of ``extrinsic``."""
 
-    gamma: float = 0.99
-    strength: float = 1.0
+    gamma: Fraction = 0.99
+    strength: NonNegative = 1.0
     network_settings: NetworkOptions = field(default_factory=NetworkOptions)
 
 
@@ -113,21 +115,21 @@ class RewardOptions:
 class CuriosityOptions(RewardOptions):
     """Section ``reward_signals.curiosity``."""
 
-    learning_rate: float = 3e-4
+    learning_rate: PositiveFloat = 3e-4
 
 
 @dataclass(frozen=True)
 class RNDOptions(RewardOptions):
     """Section ``reward_signals.rnd``."""
 
-    learning_rate: float = 1e-4
+    learning_rate: PositiveFloat = 1e-4
 
 
 @dataclass(frozen=True)
 class GAILOptions(RewardOptions):
     """Section ``reward_signals.gail``; `demo_path` has to be given."""
 
-    learning_rate: float = 3e-4
+    learning_rate: PositiveFloat = 3e-4
     use_actions: bool = False
     use_vail: bool = False
     demo_path: str = ""
@@ -138,22 +140,22 @@ class CloningOptions:
     """Section ``behavioral_cloning``; `demo_path` has to be given."""
 
     demo_path: str = ""
-    steps: int = 0
-    strength: float = 1.0
-    samples_per_update: int = 0
-    num_epoch: int | None = None
-    batch_size: int | None = None
+    steps: NonNegativeInt = 0
+    strength: NonNegative = 1.0
+    samples_per_update: NonNegativeInt = 0
+    num_epoch: PositiveInt | None = None
+    batch_size: PositiveInt | None = None
 
 
 @dataclass(frozen=True)
 class SelfPlayOptions:
     """Section ``self_play``; `team_change` is five times `save_steps` where nothing is said."""
 
-    save_steps: int = 20000
-    team_change: int = 100000
-    swap_steps: int = 2000
-    window: int = 10
-    play_against_latest_model_ratio: float = 0.5
+    save_steps: PositiveInt = 20000
+    team_change: PositiveInt = 100000
+    swap_steps: PositiveInt = 2000
+    window: PositiveInt = 10
+    play_against_latest_model_ratio: Fraction = 0.5
     initial_elo: float = 1200.0
 
 
@@ -163,15 +165,15 @@ class BehaviorOptions:
 
     trainer_type: str = "ppo"
     hyperparameters: HyperOptions = field(default_factory=PPOOptions)
-    checkpoint_interval: int = 500000
+    checkpoint_interval: PositiveInt = 500000
     network_settings: NetworkOptions = field(default_factory=NetworkOptions)
     reward_signals: dict[str, RewardOptions] = field(default_factory=lambda: {"extrinsic": RewardOptions()})
     init_path: str | None = None
-    keep_checkpoints: int = 5
+    keep_checkpoints: PositiveInt = 5
     even_checkpoints: bool = False
-    max_steps: int = 500000
-    time_horizon: int = 64
-    summary_freq: int = 50000
+    max_steps: PositiveInt = 500000
+    time_horizon: PositiveInt = 64
+    summary_freq: PositiveInt = 50000
     threaded: bool = False
     self_play: SelfPlayOptions | None = None
     behavioral_cloning: CloningOptions | None = None
@@ -196,12 +198,12 @@ class SamplerOptions:
 
 @dataclass(frozen=True)
 class CriteriaOptions:
-    """Section ``completion_criteria`` of a lesson: when the next one begins."""
+    """Section ``completion_criteria`` of a lesson: when the next one begins; `behavior` has to be given."""
 
-    behavior: str
+    behavior: str = ""
     measure: Literal["reward", "progress"] = "reward"
     threshold: float = 0.0
-    min_lesson_length: int = 0
+    min_lesson_length: NonNegativeInt = 0
     signal_smoothing: bool = True
     require_reset: bool = False
 
@@ -231,10 +233,10 @@ class EnvOptions:
 
     env_path: str | None = None
     env_args: tuple[str, ...] | None = None
-    base_port: int = 5005
-    num_envs: int = 1
-    num_areas: int = 1
-    timeout_wait: int = 60
+    base_port: PositiveInt = 5005
+    num_envs: PositiveInt = 1
+    num_areas: PositiveInt = 1
+    timeout_wait: PositiveInt = 60
     seed: int = -1
     max_lifetime_restarts: int = 10
     restarts_rate_limit_n: int = 1
@@ -245,10 +247,10 @@ class EnvOptions:
 class EngineOptions:
     """Section ``engine_settings``: how a Unity player draws and keeps time."""
 
-    width: int = 84
-    height: int = 84
+    width: PositiveInt = 84
+    height: PositiveInt = 84
     quality_level: int = 5
-    time_scale: float = 20.0
+    time_scale: PositiveFloat = 20.0
     target_frame_rate: int = -1
     capture_frame_rate: int = 60
     no_graphics: bool = False
