@@ -166,7 +166,8 @@ def tell(session: Session) -> None:
     for name, ledger in session.files.ledgers.items():
         if ledger.final is not None:
             reward = "no episode has ended" if ledger.final.reward is None else f"reward {ledger.final.reward:.3f}"
-            typer.echo(f"{name}: {ledger.steps:,} steps, {reward}, {ledger.final.file_path}")
+            where = ledger.final.file_path or f"{session.folder}/ (no ONNX file)"
+            typer.echo(f"{name}: {ledger.steps:,} steps, {reward}, {where}")
 
 
 def infer(request: object) -> None:

@@ -22,12 +22,13 @@ NUMBER = re.compile(r"[\s_-]*\d+$")
 """What follows the name of a behaviour in that of one of several agents."""
 
 
-def behaviors_of(options: RunOptions, env: VectorEnv) -> dict[str, BehaviorSpaces]:
+def behaviors_of(options: RunOptions, env: VectorEnv, called: str) -> dict[str, BehaviorSpaces]:
     """Gives what each behaviour of an environment sees and does.
 
     Args:
         options: Options of the run, with the names that the file knows.
         env: Copies of the environment.
+        called: What the user calls it.
 
     Raises:
         ConfigError: If agents of two kinds belong to one behaviour, or a behaviour cannot be a folder's name.
@@ -35,7 +36,7 @@ def behaviors_of(options: RunOptions, env: VectorEnv) -> dict[str, BehaviorSpace
     named, kinds = list(options.behaviors), env.kinds
     if len(kinds) == 1 and len(named) <= 1:
         (kind,) = kinds
-        name = named[0] if named else behavior_name(env.name)
+        name = named[0] if named else behavior_name(called)
         return {checked(name): BehaviorSpaces(kind.obs, kind.action)}
     groups = {agent: group for group, members in groups_of(env).items() for agent in members}
     found: dict[str, tuple[Kind, list[str]]] = {}

@@ -208,22 +208,25 @@ def environment_of(options: RunOptions) -> Layer:
             f"{place}: {name} is a file and no program: neither a Unity player nor the name of an environment"
         )
     words = [word.lstrip("-") for word in settings.env_args or ()]
-    given = dict(override_layer(words, options.places.get("env_settings.env_args", "--env-args")).values)
-    values: dict[str, Any] = {"env.name": name}
-    if given:
-        values["env.config"] = given
-    return Layer(SOURCE, values, {"env.name": place, "env.config": "--env-args"})
+    said = options.places.get("env_settings.env_args", "--env-args")
+    given = dict(override_layer(words, said).values)
+    values: dict[str, Any] = {"env.name": name} | ({"env.config": given} if given else {})
+    return Layer(
+        SOURCE, values, {"env.name": place, "env.config": said, **{f"env.config.{key}": said for key in given}}
+    )
 
 
 def copies_of(options: RunOptions) -> Layer:
     """Gives the number of copies of an environment in Python: num_envs times num_areas, if either is given.
 
     A Unity scene holds many agents, so that one player is the default there. An environment in Python has its own few;
-    where nobody says how many copies there are to be, Rookery's own default holds.
+    where nobody says how many copies there are to be, Rookery's own default holds. What a run has written down about
+    itself says nothing: there each key has a value.
     """
     settings = options.env_settings
     keys = ("env_settings.num_envs", "env_settings.num_areas")
     given = [options.places[key] for key in keys if key in options.places]
+    given = [place for place in given if not place.startswith(f"{CONFIGURATION}:")]
     if not given:
         return Layer(SOURCE, {})
     number = settings.num_envs * settings.num_areas
@@ -232,9 +235,10 @@ def copies_of(options: RunOptions) -> Layer:
 
 def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
     """Makes the environment once, to see which behaviours it has."""
-    seen = make_env(env.values["env.name"], env.values.get("env.config"), (), 1, "auto")
+    name = env.values["env.name"]
+    seen = make_env(name, env.values.get("env.config"), (), 1, "auto")
     try:
-        return behaviors_of(options, seen)
+        return behaviors_of(options, seen, name)
     finally:
         seen.close()
 

@@ -183,6 +183,7 @@ class RunFiles(Callback):
         self._failed: set[str] = set()
         self._began = time.time()
         self._logged = 0.0
+        self._is_over = False
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -200,6 +201,7 @@ class RunFiles(Callback):
 
     def on_train_start(self, trainer: Trainer) -> None:
         """Writes the configuration, and takes away what a run that goes on has not done yet."""
+        self._is_over = False
         if trainer.run_dir is None:
             return
         folder = trainer.run_dir.path
@@ -254,9 +256,14 @@ class RunFiles(Callback):
             self.write_final(trainer, name)
         self.write_logs(trainer)
 
+    def on_train_end(self, trainer: Trainer, result: IterationResult) -> None:
+        """Keeps each behaviour as it is."""
+        self.end(trainer)
+
     def end(self, trainer: Trainer) -> None:
-        """Keeps each behaviour as it is at the end, finished or interrupted; nothing is played after that."""
-        if trainer.run_dir is not None and self.ledgers:
+        """Keeps each behaviour as it is at the end, finished or interrupted; a second call does nothing."""
+        if trainer.run_dir is not None and self.ledgers and not self._is_over:
+            self._is_over = True
             for name, ledger in self.ledgers.items():
                 if name in trainer.policies and not any(one.steps == ledger.steps for one in ledger.checkpoints):
                     self.keep(trainer, name)
@@ -394,13 +401,13 @@ class RunFiles(Callback):
         ledger.final = self._entry(ledger, path)
 
     def _entry(self, ledger: Ledger, path: Path, *others: Path) -> CheckpointEntry:
-        reward = mean(ledger.returns)
+        reward, there = mean(ledger.returns), [str(one) for one in (path, *others) if one.exists()]
         return CheckpointEntry(
             steps=ledger.steps,
-            file_path=str(path),
+            file_path=there[0] if there else "",
             reward=ledger.reward if reward is None else reward,
             creation_time=time.time(),
-            auxillary_file_paths=tuple(map(str, others)),
+            auxillary_file_paths=tuple(there[1:]),
         )
 
     def _write_onnx(self, trainer: Trainer, name: str, path: Path) -> None:

@@ -20,7 +20,7 @@ class CheckpointEntry:
 
     Attributes:
         steps: Agent steps of the behaviour.
-        file_path: Its ONNX file.
+        file_path: Its ONNX file; where there is none, its weights; empty if there are none either.
         reward: Mean return since the summary before, or None if no episode has ended.
         creation_time: Seconds since 1970.
         auxillary_file_paths: Other files of it, spelled as ML-Agents does.
