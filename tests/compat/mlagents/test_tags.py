@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from recorded import poles
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from recorded import poles
 from rookery import DQNConfig, PPOConfig, SACConfig, Trainer
 from rookery.algorithms.poca import POCAConfig
 from rookery.compat.mlagents.run_files import RunFiles
