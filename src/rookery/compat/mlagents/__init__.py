@@ -1,0 +1,1 @@
+"""ML-Agents' files on Rookery's engine: its configuration, its results folder, its ONNX."""
