@@ -45,6 +45,9 @@ ORDER = (
 SCHEDULES = ("beta_schedule", "epsilon_schedule")
 """Schedules that these releases kept linear whatever ``learning_rate_schedule`` said."""
 
+SIGNAL_STEPS = "reward_signal_steps_per_update"
+"""Key of SAC that is what ``steps_per_update`` is where nothing is said."""
+
 NULLABLE = ("memory", "self_play", "behavioral_cloning")
 """Sections that a behaviour can take back from ``default_settings``, by null."""
 
@@ -157,7 +160,7 @@ def convert(
     found = {name: _behavior(facts, name, section) for name, section in behaviors.items()}
     default = _default(facts, below)
     trainer.check()
-    _apply_flags(facts, flags, [*found.values(), *([default] if default is not None else [])])
+    _apply_flags(facts, flags, found if default is None else {**found, ALL: default})
     current = _assembled(default, found, changes)
     known = None if default is not None else list(found)
     if parameters := _parameters(curricula, samplers, lesson, known, trainer.source, changes):
@@ -327,7 +330,7 @@ def _behavior(facts: Facts, name: str, section: Section) -> dict[str, object]:
     if trainer == "ppo":
         for key in SCHEDULES:
             _put(new, f"hyperparameters.{key}", "linear")
-    if trainer == "sac":
+    elif trainer == "sac":
         _updates(facts, name, section, read, new)
     return {key: new[key] for key in ORDER if key in new}
 
@@ -383,21 +386,23 @@ def _updates(facts: Facts, name: str, section: Section, read: Mapping[str, objec
         key: facts.file.read(f"{signals.path}.{key}", inner[key], "number") for key in SIGNAL_UPDATES if key in inner
     }
     if facts.version == "0.16":
-        if (own := extra.get("reward_signal_steps_per_update")) is not None:
-            _put(new, "hyperparameters.reward_signal_steps_per_update", own)
+        own = extra.get("reward_signal_steps_per_update", read.get("steps_per_update"))
+        if own is not None:
+            _put(new, f"hyperparameters.{SIGNAL_STEPS}", own)
         return
     agents, interval = facts.agents_of(name), read.get("train_interval", 1)
-    number, own = read.get("num_update"), extra.get("reward_signal_num_update")
-    for key, updates in (("steps_per_update", number), ("reward_signal_steps_per_update", own)):
+    number = read.get("num_update")
+    own = extra.get("reward_signal_num_update", number)
+    for key, updates in (("steps_per_update", number), (SIGNAL_STEPS, own)):
         if isinstance(updates, int | float) and isinstance(interval, int):
             if updates <= 0:
                 facts.file.wrong(f"{name}.num_update", f": {updates} updates are none: must be 1 or more")
                 continue
             _put(new, f"hyperparameters.{key}", float(interval * (agents or 1) / updates))
             text = f"{key} = train_interval ({interval}) x agents ({agents or 1}) / updates ({updates})"
-            facts.changes.add(
-                text if agents else f"{text}; all agents were one step before: --agents N says how many", name
-            )
+            text += "" if agents else "; all agents were one step before: --agents N says how many"
+            if key != SIGNAL_STEPS or own != number:
+                facts.changes.add(text, name)
 
 
 def _signals(facts: Facts, name: str, section: Section, new: dict[str, object]) -> None:
@@ -521,15 +526,16 @@ def _self_play(facts: Facts, name: str, section: Section, new: dict[str, object]
 # -- the whole -------------------------------------------------------------------------------------
 
 
-def _apply_flags(facts: Facts, flags: FlagsRead, behaviors: Sequence[dict[str, object]]) -> None:
-    """Writes what flags said of all behaviours; says what their absence meant."""
+def _apply_flags(facts: Facts, flags: FlagsRead, behaviors: Mapping[str, dict[str, object]]) -> None:
+    """Writes what flags said of all behaviours, defaults among them under `ALL`; says what their absence meant."""
     for key, value in flags.keys.items():
-        for behavior in behaviors:
-            behavior[key] = value
+        for name, behavior in behaviors.items():
+            behavior[key] = value * (facts.agents_of(name) or 1) if key == "checkpoint_interval" else value
         flag = next(name for name, one in OLD_FLAGS.items() if one.key == key)
         text = f"{key} {value} stands in every behaviour, as {flag} said"
         if key == "checkpoint_interval":
             text += "; it counts steps of agents, and counted steps of an environment"
+            text += ": times the number of agents, as --agents said" if facts.agents else ": --agents N multiplies it"
         facts.changes.add(text)
     plays_only = flags.given and "--train" not in flags.given and facts.version != "0.16"
     if plays_only:
@@ -542,6 +548,10 @@ def _assembled(
     """Puts behaviours together, over ``default_settings`` if all of them can be said as what differs from it."""
     every = [*behaviors.values(), *([default] if default is not None else [])]
     hypers = [hyper for one in every if isinstance(hyper := one.get("hyperparameters"), dict)]
+    if len({(hyper[SIGNAL_STEPS], hyper.get("steps_per_update")) for hyper in hypers if SIGNAL_STEPS in hyper}) == 1:
+        for hyper in hypers:
+            if hyper.get(SIGNAL_STEPS) == hyper.get("steps_per_update"):
+                hyper.pop(SIGNAL_STEPS, None)
     if not any(hyper.get("learning_rate_schedule") == "constant" and SCHEDULES[0] in hyper for hyper in hypers):
         for hyper in hypers:
             for key in SCHEDULES:
