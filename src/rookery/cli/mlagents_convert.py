@@ -11,9 +11,13 @@ import typer
 
 def convert(
     old: Annotated[Path, typer.Argument(metavar="OLD.yaml", help="A trainer configuration.", show_default=False)],
-    flags: Annotated[
+    words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- OLD FLAGS]", help="Flags of the old command.", show_default=False),
+        typer.Argument(
+            metavar="[NEW.yaml] [-- OLD FLAGS]",
+            help="File to write, as -o; after --, flags of the old command.",
+            show_default=False,
+        ),
     ] = None,
     curriculum: Annotated[
         Path | None, typer.Option("--curriculum", help="Its curriculum file, or the directory of them.")
@@ -42,10 +46,13 @@ def convert(
     from rookery.core.errors import ConfigError
     from rookery.core.files import write_file
 
+    flags = list(words or [])
+    if flags and output is None and not flags[0].startswith("-"):
+        output = Path(flags.pop(0))
     if output is not None and output.exists() and not force:
         raise ConfigError(f"-o {output}: there is such a file already; --force writes over it, another name keeps both")
-    found, words = converted_files(
-        old, curriculum, sampler, lesson=lesson, version=version, agents=agents or [], demo=demo, words=flags or []
+    found, rest = converted_files(
+        old, curriculum, sampler, lesson=lesson, version=version, agents=agents or [], demo=demo, words=flags
     )
     text = text_of(found.current, said(found, old))
     if output is None:
@@ -55,5 +62,5 @@ def convert(
         typer.echo(f"written: {output}")
     for line in found.changes:
         typer.echo(f"- {line}", err=output is None)
-    command = shlex.join(["rookery", "mlagents", "learn", str(output or "NEW.yaml"), *words])
+    command = shlex.join(["rookery", "mlagents", "learn", str(output or "NEW.yaml"), *rest])
     typer.echo(f"then: {command}", err=output is None)

@@ -19,6 +19,7 @@ from rookery.compat.mlagents.old_files import (
     read_curricula,
     read_file,
     read_samplers,
+    read_trainer,
 )
 from rookery.compat.mlagents.old_flags import OLD_FLAGS, read_flags
 from rookery.core.errors import ConfigError
@@ -327,6 +328,15 @@ def test_every_key_has_an_effect(tmp_path, key):
         assert current(one) != current(other)
 
 
+def test_the_last_of_two_equal_keys_counts_as_it_did_and_it_is_said(tmp_path):
+    file = read_trainer(file_of(tmp_path, PPO + "Ball:\n  beta: 1\n  reward_signals: {gail: {}}\n  beta: 2\n"))
+    assert file.values["Ball"]["beta"] == 2
+    assert file.notes == [
+        "trainer_config.yaml:28: Ball.beta stands twice; this one counts, as it did, and not trainer_config.yaml:26"
+    ]
+    assert file.place("Ball.reward_signals.gail") == "trainer_config.yaml:27"
+
+
 # -- which release ---------------------------------------------------------------------------------
 
 
@@ -490,7 +500,6 @@ def test_files_of_0_17_and_0_18_keep_their_behaviours(tmp_path):
         ("", "this is no trainer configuration"),
         ("a: 1\n", "this is no trainer configuration"),
         ("a:\n\tb: 1\n", "config.yaml:2: not YAML"),
-        (PPO + "Ball:\n  beta: 1\n  beta: 2\n", "config.yaml:27: not YAML: found duplicate key"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_trainer_configuration_is_told_with_its_line(tmp_path, text, said):
@@ -679,6 +688,13 @@ def test_the_command_writes_one_file_and_says_what_changed(run, tmp_path):
     assert set(values["environment_parameters"]) == {"low", "high", "mass", "gravity", "scale"}
     assert "written: new.yaml\n- taken as" in done.stdout
     assert done.stdout.endswith("then: rookery mlagents learn new.yaml --run-id x\n")
+
+
+def test_the_new_name_may_stand_behind_the_old_one(run, tmp_path):
+    file_of(tmp_path, PPO, "old.yaml")
+    done = run("old.yaml", "new.yaml", "--", "--seed", "3", "--train")
+    assert done.stdout.endswith("then: rookery mlagents learn new.yaml --seed 3\n")
+    assert (tmp_path / "new.yaml").exists()
 
 
 def test_a_file_that_is_there_stays_unless_it_is_forced(run, tmp_path):

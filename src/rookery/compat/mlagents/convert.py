@@ -148,6 +148,8 @@ def convert(
         ConfigError: If a file is not right; with a line for each mistake.
     """
     changes, flags = Changes(), flags or FlagsRead()
+    for text in trainer.notes:
+        changes.add(text)
     if kind_of(trainer.values) == "between":
         return _between(trainer, curricula, samplers, lesson, changes)
     below, behaviors = sections(trainer)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rookery.compat.mlagents.convert import ALL, Converted, convert
-from rookery.compat.mlagents.old_files import read_curricula, read_file, read_samplers
+from rookery.compat.mlagents.old_files import read_curricula, read_samplers, read_trainer
 from rookery.compat.mlagents.old_flags import read_flags
 from rookery.core.errors import ConfigError
 
@@ -44,7 +44,7 @@ def converted_files(
     curriculum = curriculum or _path(flags.files.get("curriculum"))
     sampler = sampler or _path(flags.files.get("sampler"))
     lesson = lesson if lesson is not None else _lesson(flags.files.get("lesson"))
-    file = read_file(old)
+    file = read_trainer(old)
     curricula, each_in_a_file = read_curricula(curriculum) if curriculum else ([], False)
     found = convert(
         file,

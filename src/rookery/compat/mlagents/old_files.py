@@ -163,12 +163,14 @@ class OldFile:
         values: What it says.
         lines: Where: dotted path -> ``file:line``.
         problems: Mistakes found so far; `check` raises them all at once.
+        notes: What a reader has to know of it.
     """
 
     source: str
     values: Mapping[Any, object]
     lines: Mapping[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def place(self, path: str) -> str:
         """Gives ``file:line`` of a dotted path, or of the section around it."""
@@ -240,6 +242,42 @@ def _number(value: object) -> float | None:
     except ValueError:
         return None
     return found if abs(found) < float("inf") else None
+
+
+def read_trainer(path: str | Path) -> OldFile:
+    """Reads a trainer configuration, in which the last of two equal keys counts, as it did.
+
+    Raises:
+        ConfigError: If it cannot be read; says where.
+    """
+    try:
+        return read_file(path)
+    except ConfigError as error:
+        if "found duplicate key" not in str(error):
+            raise
+    from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import MappingNode, Node
+
+    reader = YAML(typ="safe", pure=True)
+    lines: dict[str, str] = {}
+    notes: list[str] = []
+    found = OldFile(Path(path).name, {}, lines, notes=notes)
+
+    def note(node: Node, above: str) -> None:
+        last = {}
+        for key, value in node.value if isinstance(node, MappingNode) else ():
+            here, line = f"{above}{key.value}", f"{found.source}:{key.start_mark.line + 1}"
+            if here in lines:
+                notes.append(f"{line}: {here} stands twice; this one counts, as it did, and not {lines[here]}")
+            lines[here], last[key.value] = line, (key, value)
+            note(value, f"{here}.")
+        if isinstance(node, MappingNode):
+            node.value = list(last.values())
+
+    tree = reader.compose(Path(path).read_text(encoding="utf-8"))
+    note(tree, "")
+    found.values = reader.constructor.construct_document(tree)
+    return found
 
 
 def read_file(path: str | Path) -> OldFile:
