@@ -337,6 +337,11 @@ def test_the_last_of_two_equal_keys_counts_as_it_did_and_it_is_said(tmp_path):
     assert file.place("Ball.reward_signals.gail") == "trainer_config.yaml:27"
 
 
+def test_memory_of_a_trainer_that_cloned_was_all_the_actors(tmp_path):
+    ball = converted(tmp_path, OFFLINE + "  use_recurrent: true\n  memory_size: 64\n").current["behaviors"]["Ball"]
+    assert ball["network_settings"]["memory"] == {"memory_size": 64}
+
+
 # -- which release ---------------------------------------------------------------------------------
 
 
@@ -412,6 +417,12 @@ def test_a_curriculum_becomes_lessons_of_each_parameter(tmp_path):
         }
         for name, values in {"low": [0.0, 4.0, 6.0], "high": [4, 7, 8]}.items()
     }
+
+
+def test_a_curriculum_of_a_behaviour_that_only_default_stands_for_is_told(tmp_path):
+    curricula, _ = read_curricula(file_of(tmp_path, CURRICULUM, "c.yaml"))
+    changes = converted(tmp_path, PPO + "Walls: {}\n", curricula=curricula).changes
+    assert any("no section for the behaviour of this curriculum; did you mean 'Walls'?" in line for line in changes)
 
 
 def test_json_in_a_directory_or_alone_is_the_curriculum_of_the_behaviour_it_is_called_by(tmp_path):

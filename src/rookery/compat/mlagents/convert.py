@@ -164,8 +164,8 @@ def convert(
     trainer.check()
     _apply_flags(facts, flags, found if default is None else {**found, ALL: default})
     current = _assembled(default, found, changes)
-    known = None if default is not None else list(found)
-    if parameters := _parameters(curricula, samplers, lesson, known, trainer.source, changes):
+    others = default is not None
+    if parameters := _parameters(curricula, samplers, lesson, list(found), others, trainer.source, changes):
         current["environment_parameters"] = parameters
     elif lesson:
         raise ConfigError(f"--lesson {lesson}: there are no lessons without --curriculum")
@@ -367,7 +367,7 @@ def _memory(facts: Facts, name: str, trainer: str, read: Mapping[str, object], n
         return
     memory = {key: read[key] for key in ("sequence_length", "memory_size") if read.get(key) is not None}
     size = memory.get("memory_size")
-    if isinstance(size, int) and facts.version in ("0.13", "0.14"):
+    if isinstance(size, int) and facts.version in ("0.13", "0.14") and trainer not in CLONING:
         parts = 4 if trainer == "sac" else 2
         memory["memory_size"] = new_size = max(2, 2 * round(size / parts / 2))
         text = (
@@ -624,7 +624,8 @@ def _parameters(
     curricula: Sequence[OldCurriculum],
     samplers: OldSamplers | None,
     lesson: int,
-    behaviors: Sequence[str] | None,
+    named: list[str],
+    others: bool,
     source: str,
     changes: Changes,
 ) -> dict[str, object]:
@@ -634,7 +635,8 @@ def _parameters(
         curricula: Curricula.
         samplers: Samplers.
         lesson: The lesson to begin with.
-        behaviors: Behaviours that a curriculum may name; None = any, because there are default settings.
+        named: Behaviours that have a section.
+        others: Whether there may be others, because the file has ``default``.
         source: Name of the file they stand in.
         changes: What is said so far.
     """
@@ -642,11 +644,15 @@ def _parameters(
         raise ConfigError(f"--lesson {lesson}: must be 0 or more; lessons are counted from 0")
     found: dict[str, object] = {}
     for one in curricula:
-        if behaviors is not None and one.behavior not in behaviors:
+        if not others and one.behavior not in named:
             raise ConfigError(
                 f"{one.place}: curriculum of {one.behavior!r}: {source} has no such behaviour and no default"
-                f"{nearest(one.behavior, list(behaviors))}"
+                f"{nearest(one.behavior, named)}"
             )
+        if one.behavior not in named:
+            near = nearest(one.behavior, named)
+            changes.add(f"{one.place}: {source} has default but no section for the behaviour of this curriculum{near}",
+                        one.behavior)  # fmt: skip
         start = min(lesson, len(one.thresholds))
         if lesson > start:
             changes.add(f"--lesson {lesson} is the last one, {start}, of this curriculum", one.behavior)
@@ -717,7 +723,9 @@ def _between(
         "environment_parameters"
     )
     current = dict(values)
-    current["environment_parameters"] = _parameters(curricula, samplers, lesson, known, file.source, changes)
+    current["environment_parameters"] = _parameters(
+        curricula, samplers, lesson, known, "default_settings" in values, file.source, changes
+    )
     return Converted(current, changes.lines(), "0.18")
 
 
