@@ -405,7 +405,10 @@ def test_what_was_assumed_is_said(tmp_path):
 def test_a_curriculum_becomes_lessons_of_each_parameter(tmp_path):
     curricula, lone = read_curricula(file_of(tmp_path, CURRICULUM, "wall.yaml"))
     done = converted(tmp_path, PPO + "Wall: {}\n", curricula=curricula)
-    criteria = {"measure": "progress", "behavior": "Wall", "signal_smoothing": True, "min_lesson_length": 100}
+    criteria = {
+        "measure": "progress", "behavior": "Wall", "signal_smoothing": True, "min_lesson_length": 100,
+        "require_reset": True,
+    }  # fmt: skip
     assert not lone
     assert done.current["environment_parameters"] == {
         name: {

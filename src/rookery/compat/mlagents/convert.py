@@ -664,8 +664,8 @@ def _parameters(
             found[parameter] = _lessons(one, values, start)
     if curricula:
         changes.add(
-            "a new lesson begins with the next episode of each agent; before, it broke all episodes off, which "
-            "require_reset: true in completion_criteria does today"
+            "require_reset: true stands in each lesson, because a new lesson broke all episodes off; without it, "
+            "episodes go to their end with the values they began with"
         )
     if samplers is not None:
         for parameter, sampler in samplers.samplers.items():
@@ -698,6 +698,7 @@ def _lessons(curriculum: OldCurriculum, values: Sequence[float], start: int) -> 
                 "signal_smoothing": curriculum.signal_smoothing,
                 "min_lesson_length": curriculum.min_lesson_length,
                 "threshold": curriculum.thresholds[number],
+                "require_reset": True,
             }
         found.append({**one, "value": values[number]})
     return {"curriculum": found}
