@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
@@ -18,7 +19,7 @@ from rookery.core.flat import Flat
 from rookery.core.metrics import Means
 from rookery.core.optim import Adam, gradient_step
 from rookery.core.seeding import Role
-from rookery.core.settings import AtStart, NonNegative, NonNegativeInt, PositiveInt, Settings
+from rookery.core.settings import AtStart, NonNegative, NonNegativeInt, PositiveInt, Scheduled, Settings
 from rookery.models.build import ModelConfig
 from rookery.native.forward import attach
 from rookery.replay.demonstrations import StoredDemonstrations
@@ -33,7 +34,7 @@ class ImitationConfig(Settings):
     """The demonstrations: runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``); none = nothing is
     imitated.
     """
-    strength: NonNegative = 1.0
+    strength: Scheduled[NonNegative] = 1.0
     """Learning rate of imitation, as a multiple of the algorithm's; 0 = only `pretrain_steps`."""
     steps: NonNegativeInt = 0
     """Environment steps in which `strength` falls to 0 in a straight line; 0 = it stays for the whole run."""
@@ -43,6 +44,8 @@ class ImitationConfig(Settings):
     """Passes over the demonstrations in an update; of algorithms that learn from replay, gradient steps of imitation
     for each of theirs.
     """
+    samples: PositiveInt | None = None
+    """Demonstrated decisions in a pass, at most; none = all of them."""
     pretrain_steps: AtStart[NonNegativeInt] = 0
     """Gradient steps of imitation before anything is played, with the algorithm's learning rate."""
 
@@ -123,11 +126,17 @@ class Imitation(BatchHook, Demonstrated):
         return self.cfg.batch_size or self.learner.rows_per_step or 256
 
     @property
+    def parts(self) -> int | None:
+        """Gradient steps in a pass over the demonstrations; None = as many as there are."""
+        return None if self.cfg.samples is None else max(self.cfg.samples // self.batch_size, 1)
+
+    @property
     def strength(self) -> float:
         """The multiple of the learner's rate that holds now."""
-        cfg = self.cfg
-        left = 1.0 - self.learner.env_steps / cfg.steps if cfg.steps else 1.0
-        return cfg.strength * max(left, 0.0)
+        learner, cfg = self.learner, self.cfg
+        left = 1.0 - learner.env_steps / cfg.steps if cfg.steps else 1.0
+        strength: float = cfg.at(learner.env_steps, learner.horizon, learner.decisions).strength
+        return strength * max(left, 0.0)
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
         """Imitates beside a gradient step on what was drawn from replay."""
@@ -140,7 +149,7 @@ class Imitation(BatchHook, Demonstrated):
         """Imitates after an update on what was just played."""
         if learner.replay is None and self.demonstrations is not None and self.strength:
             for _ in range(self.cfg.epochs):
-                for part in self.demonstrations.epoch(self.batch_size):
+                for part in islice(self.demonstrations.epoch(self.batch_size), self.parts):
                     self.improve(part, self.strength)
         return {**row, **self.summary()}
 

@@ -22,6 +22,7 @@ from rookery.cli.evaluate import evaluate
 from rookery.cli.explain import explain
 from rookery.cli.learn import learn
 from rookery.cli.match import match
+from rookery.cli.mlagents import app as mlagents_app
 from rookery.cli.play import play
 from rookery.cli.plot import plot
 from rookery.cli.record import record
@@ -43,6 +44,7 @@ app.add_typer(replay_app, name="replay")
 app.add_typer(replay_app, name="memory", hidden=True)  # as it was called before
 app.add_typer(tune_app, name="tune")
 app.add_typer(rllib_app, name="rllib")
+app.add_typer(mlagents_app, name="mlagents")
 
 
 @app.callback()

@@ -77,10 +77,13 @@ def go_on(run: Path, folder: Path, provenance: Provenance, layers: Sequence[Laye
         layers: Settings that change.
         trust_code: Whether code that the run names may be run, whoever wrote it.
     """
+    from rookery.compat.mlagents.learn import callbacks_of_run
     from rookery.training.trainer import Trainer
 
     if list_checkpoints(folder / FOLDER):
-        return Trainer.load(find_saved(run, "last"), resume=True, trust_code=trust_code, config=list(layers))
+        beside = callbacks_of_run(folder)
+        saved = find_saved(run, "last")
+        return Trainer.load(saved, resume=True, trust_code=trust_code, config=list(layers), callbacks=beside)
     trainer = Trainer(config=[trusted(folder, provenance, trust_code), *layers], run_dir=folder, force=True)
     trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
     return trainer

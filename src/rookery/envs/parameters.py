@@ -241,12 +241,15 @@ class Draws:
     lessons: Mapping[str, Sequence[Sampler]] = field(default_factory=dict)
     declared: Mapping[str, Parameter] = field(default_factory=dict)
 
-    def values(self, lessons: Mapping[str, int], rng: Callable[[str], np.random.Generator]) -> dict[str, Value]:
+    def values(
+        self, lessons: Mapping[str, int], rng: Callable[[str, int | None], np.random.Generator]
+    ) -> dict[str, Value]:
         """Draws the parameters of an episode.
 
         Args:
             lessons: Number of the lesson of each parameter that has lessons, from 0.
-            rng: Gives the generator of a parameter, so that none depends on how often others draw.
+            rng: Gives the generator of a parameter, so that none depends on how often others draw; the second argument
+                is the seed of its sampler.
 
         Raises:
             EnvError: If a function of one's own gives a value that the environment does not allow.
@@ -255,7 +258,7 @@ class Draws:
         for name, sampler in self.samplers.items():
             if name in lessons:
                 sampler = self.lessons[name][lessons[name]]
-            value = sampler.value if isinstance(sampler, ConstantSampler) else sampler.draw(rng(name))
+            value = sampler.value if isinstance(sampler, ConstantSampler) else sampler.draw(rng(name, sampler.seed))
             declared = self.declared.get(name)
             if declared is not None and (wrong := declared.objection(value)):
                 if not sampler.clips:
@@ -278,7 +281,8 @@ class EpisodePlan:
     Args:
         seeds: Seed of each episode.
         draws: What is drawn.
-        rng: Gives the generator of a parameter in an episode: ``rng(lane, episode, name)``.
+        rng: Gives the generator of a parameter in an episode: ``rng(lane, episode, name, seed)``, with the seed of its
+            sampler.
         lessons: Lessons that the first episodes have.
     """
 
@@ -286,7 +290,7 @@ class EpisodePlan:
         self,
         seeds: SeedPlan,
         draws: Draws,
-        rng: Callable[[int, int, str], np.random.Generator],
+        rng: Callable[[int, int, str, int | None], np.random.Generator],
         lessons: Mapping[str, int],
     ) -> None:
         self._seeds, self._draws, self._rng = seeds, draws, rng
@@ -305,7 +309,7 @@ class EpisodePlan:
 
     def parameters(self, lane: int, episode: int) -> dict[str, Value]:
         """Returns the parameters of an episode."""
-        return self._draws.values(self.lessons(lane, episode), lambda name: self._rng(lane, episode, name))
+        return self._draws.values(self.lessons(lane, episode), lambda name, seed: self._rng(lane, episode, name, seed))
 
     def change(self, lessons: Mapping[str, int], episode: np.ndarray | None) -> None:
         """Lets all episodes to come have other lessons.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rookery.core.settings import NonNegative, PositiveFloat, Settings
+from rookery.core.settings import NonNegative, NonNegativeInt, PositiveFloat, Settings
 
 Value = Any
 """Value of a parameter: a number, or with ``constant``, ``choice`` and own functions anything an environment takes."""
@@ -28,6 +28,10 @@ class Sampler(Settings):
     """
 
     clips: ClassVar[bool] = False
+
+    seed: NonNegativeInt | None = field(default=None, kw_only=True)
+    """Names the stream that values are drawn from, so that runs of other seeds draw the same; none = that of the run.
+    """
 
     def draw(self, rng: np.random.Generator) -> Value:
         """Draws a value with a generator of its own."""

@@ -44,10 +44,16 @@ class Recall:
         spec: Layout of what the trunk sees.
         size: Numbers remembered of one slot.
         reward_column: Where among them whoever plays adds up what an action earns; None if that is not seen.
+        frames: How many observations are seen at once.
+        stacked: The leaves of which several are seen, by path.
+        frame_columns: Where the earlier ones of each of these leaves are remembered.
+        num_choices: Choices of the last action that are seen.
+        num_numbers: Its flags and numbers that are.
+        action_columns: Where the last action is remembered, choices first, counted from 1.
     """
 
     def __init__(self, obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig, entities: tuple[str, ...]) -> None:
-        self._frames = cfg.frames
+        self.frames = cfg.frames
         now = {ALIVE} if is_team(obs, action) else set()  # who acts in this decision
         can_stack = [leaf for leaf in obs.leaves if leaf.kind in STACKABLE and leaf.path not in {*entities, *now}]
         stacked = can_stack if cfg.frames > 1 else []
@@ -56,26 +62,26 @@ class Recall:
                 f"model.memory.frames = {cfg.frames}: nothing in {obs.space} can be stacked, "
                 "sets of entities least of all; leave it at 1, or remember by memory.kind"
             )
-        self._stacked = {leaf.path: leaf for leaf in stacked}
-        self._choices = len(action.sizes) if cfg.previous_action else 0
-        self._numbers = action.num_flags + action.num_numbers if cfg.previous_action else 0
+        self.stacked = {leaf.path: leaf for leaf in stacked}
+        self.num_choices = len(action.sizes) if cfg.previous_action else 0
+        self.num_numbers = action.num_flags + action.num_numbers if cfg.previous_action else 0
         own = [
-            Leaf(CHOICES, "multi_discrete", (self._choices,), np.dtype(np.int64), tuple(n + 1 for n in action.sizes))
+            Leaf(CHOICES, "multi_discrete", (self.num_choices,), np.dtype(np.int64), tuple(n + 1 for n in action.sizes))
         ]
-        own = own if self._choices else []
-        if self._numbers:
-            own.append(Leaf(NUMBERS, "box", (self._numbers,), np.dtype(np.float32)))
+        own = own if self.num_choices else []
+        if self.num_numbers:
+            own.append(Leaf(NUMBERS, "box", (self.num_numbers,), np.dtype(np.float32)))
         if cfg.previous_reward:
             own.append(Leaf(REWARD, "box", (1,), np.dtype(np.float32)))
-        seen = [_stacked_leaf(leaf, cfg.frames) if leaf.path in self._stacked else leaf for leaf in obs.leaves]
+        seen = [_stacked_leaf(leaf, cfg.frames) if leaf.path in self.stacked else leaf for leaf in obs.leaves]
         mask = [leaf for leaf in seen if leaf.kind == "mask"]
         self.spec = ObsSpec(obs.space, (*[leaf for leaf in seen if leaf.kind != "mask"], *own, *mask), obs.dropped)
         self._begun = 1 if stacked else 0  # a first number that says whether there are earlier observations
         widths = [(cfg.frames - 1) * math.prod(leaf.shape) for leaf in stacked]
         ends = np.cumsum([self._begun, *widths]).tolist()
-        self._frame_columns = [slice(begin, end) for begin, end in pairwise(ends)]
-        self.size = ends[-1] + self._choices + self._numbers + cfg.previous_reward
-        self._action_columns = slice(ends[-1], ends[-1] + self._choices + self._numbers)
+        self.frame_columns = [slice(begin, end) for begin, end in pairwise(ends)]
+        self.size = ends[-1] + self.num_choices + self.num_numbers + cfg.previous_reward
+        self.action_columns = slice(ends[-1], ends[-1] + self.num_choices + self.num_numbers)
         self.reward_column: int | None = self.size - 1 if cfg.previous_reward else None
 
     # --- one decision -------------------------------------------------------------------------------------------------
@@ -93,16 +99,16 @@ class Recall:
         """
         stacks: TensorTree = {}
         begun = memory[:, 0] > 0
-        for (path, leaf), columns in zip(self._stacked.items(), self._frame_columns, strict=True):
+        for (path, leaf), columns in zip(self.stacked.items(), self.frame_columns, strict=True):
             now = obs[path].unsqueeze(1)
-            past = memory[:, columns].view(len(now), self._frames - 1, *leaf.shape).to(now.dtype)
+            past = memory[:, columns].view(len(now), self.frames - 1, *leaf.shape).to(now.dtype)
             if not begun.all():
                 past = torch.where(begun.view(-1, *[1] * (now.dim() - 1)), past, now)
             stacks[path] = torch.cat((past, now), 1)
         tree = dict(normalize({**obs, **stacks}))
-        for path, leaf in self._stacked.items():
+        for path, leaf in self.stacked.items():
             tree[path] = _arranged(leaf, tree[path])
-        action = memory[:, self._action_columns]
+        action = memory[:, self.action_columns]
         reward = None if self.reward_column is None else memory[:, self.reward_column]
         return self._with_previous(tree, action, reward), stacks
 
@@ -116,24 +122,24 @@ class Recall:
         """
         if self._begun:
             memory[:, 0] = 1.0
-        for path, columns in zip(self._stacked, self._frame_columns, strict=True):
+        for path, columns in zip(self.stacked, self.frame_columns, strict=True):
             memory[:, columns] = stacks[path][:, 1:].flatten(1)
-        memory[:, self._action_columns] = self._written(action)
+        memory[:, self.action_columns] = self._written(action)
         if self.reward_column is not None:
             memory[:, self.reward_column] = 0.0
 
     def _written(self, action: Tensor) -> Tensor:
         """Actions ``[N, ...]`` as numbers, choices counted from 1, because 0 is that of an episode's start."""
         written = action.reshape(len(action), -1).to(torch.float32)
-        if not self._choices + self._numbers:
+        if not self.num_choices + self.num_numbers:
             return written[:, :0]
-        return torch.cat((written[:, : self._choices] + 1, written[:, self._choices :]), 1)
+        return torch.cat((written[:, : self.num_choices] + 1, written[:, self.num_choices :]), 1)
 
     def _with_previous(self, tree: TensorTree, action: Tensor, reward: Tensor | None) -> TensorTree:
-        if self._choices:
-            tree[CHOICES] = action[:, : self._choices].to(torch.int64)
-        if self._numbers:
-            tree[NUMBERS] = action[:, self._choices :]
+        if self.num_choices:
+            tree[CHOICES] = action[:, : self.num_choices].to(torch.int64)
+        if self.num_numbers:
+            tree[NUMBERS] = action[:, self.num_choices :]
         if reward is not None:
             tree[REWARD] = reward.unsqueeze(1)
         return tree
@@ -154,15 +160,15 @@ class Recall:
         memory = rollout.memory[0, :, : self.size]
         if self._begun:
             history = self._history(rollout, at)
-            for (path, leaf), columns in zip(self._stacked.items(), self._frame_columns, strict=True):
-                past = memory[:, columns].reshape(fragments * (self._frames - 1), *leaf.shape)
+            for (path, leaf), columns in zip(self.stacked.items(), self.frame_columns, strict=True):
+                past = memory[:, columns].reshape(fragments * (self.frames - 1), *leaf.shape)
                 past = normalize({**rollout.last_obs, path: past.to(rollout.last_obs[path].dtype)})[path]
                 base = torch.cat((past, *[tree[path] for tree in trees]))
                 for tree, index in zip(trees, history, strict=True):
                     stacked = Stacked(leaf, base, index)
-                    tree[path] = stacked if image_layout(_stacked_leaf(leaf, self._frames)) else stacked.tensor()  # type: ignore[assignment]
+                    tree[path] = stacked if image_layout(_stacked_leaf(leaf, self.frames)) else stacked.tensor()  # type: ignore[assignment]
         written = self._written(rollout.action.flatten(0, 1))
-        action = torch.cat((written, memory[:, self._action_columns], written.new_zeros(1, written.shape[1])))
+        action = torch.cat((written, memory[:, self.action_columns], written.new_zeros(1, written.shape[1])))
         reward = None
         if self.reward_column is not None:
             earned = memory[:, self.reward_column]
@@ -177,7 +183,7 @@ class Recall:
         A frame from before its episode's first observation is that one.
         """
         steps, fragments = rollout.reward.shape
-        past, device = self._frames - 1, rollout.reward.device
+        past, device = self.frames - 1, rollout.reward.device
         clock = torch.arange(steps, device=device).unsqueeze(1)
         start = torch.where(rollout.begins, clock, -past).cummax(0).values  # [T, F], of each row's episode
         back = torch.arange(-past, 1, device=device)

@@ -188,6 +188,7 @@ class IterationResult:
         lessons: Where the run stands in the lessons of each environment parameter that has some.
         groups: Mean of what each group earned in the window, if the environment names groups.
         self_play: Standing of each policy that plays against itself or another that learns.
+        finished_policies: How many policies have learned from all the decisions that they are to learn from.
         stop_reason: Reason why training ended here; empty if it goes on.
     """
 
@@ -214,6 +215,7 @@ class IterationResult:
     lessons: Mapping[str, LessonResult] = field(default_factory=dict)
     groups: Mapping[str, float] = field(default_factory=dict)
     self_play: Mapping[str, SelfPlayResult] = field(default_factory=dict)
+    finished_policies: int = 0
 
     @property
     def score(self) -> float | None:

@@ -80,6 +80,15 @@ class TensorBoard:
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             self.flush()
 
+    def add_text(self, tag: str, text: str, step: int) -> None:
+        """Writes a text, in Markdown, for the Text page."""
+        value = self._summary.Value(tag=tag)
+        value.metadata.plugin_data.plugin_name = "text"
+        value.tensor.dtype = 7  # DT_STRING
+        value.tensor.tensor_shape.dim.add(size=1)
+        value.tensor.string_val.append(text.encode())
+        self._add_values([value], step)
+
     def add_histogram(self, histograms: Mapping[str, Sequence[float]], step: int) -> None:
         """Writes a histogram of the finite values of each tag; tags without any are left out."""
         values = []

@@ -71,6 +71,8 @@ class Episode(Stateful):
         returns: The sum of rewards of each agent so far.
         info: What the environment said beside its latest step, by agent; empty before the first one, and for batched
             environments.
+        policies: Which policy played each agent; known when the episode has ended.
+        groups: What each group of the environment has earned, beside what its members got by themselves; likewise.
         metrics: Yours: numbers that are averaged over episodes, into results, curves and the console.
         histograms: Yours: lists of numbers, shown as histograms.
         user_data: Yours: whatever you need until the episode ends. Plain values and arrays survive a restart.
@@ -78,7 +80,7 @@ class Episode(Stateful):
 
     saved = ("index", "length", "parameters", "obs", "action", "reward", "returns", "metrics", "histograms",
              "user_data")  # fmt: skip
-    fixed = ("lane", "info")
+    fixed = ("lane", "info", "policies", "groups")
 
     def __init__(self, lane: int, index: int) -> None:
         self.lane = lane
@@ -90,6 +92,8 @@ class Episode(Stateful):
         self.reward: dict[str, float] = {}
         self.returns: dict[str, float] = {}
         self.info: Mapping[str, Any] = {}
+        self.policies: Mapping[str, str] = {}
+        self.groups: Mapping[str, float] = {}
         self.metrics: dict[str, float] = {}
         self.histograms: dict[str, list[float]] = {}
         self.user_data: dict[str, Any] = {}
@@ -228,6 +232,7 @@ class EpisodeListeners(Stateful):
         if not self.every_step:
             episode.length, episode.returns, episode.parameters = result.length, result.agents, result.parameters
             self._note(episode, step, tables)
+        episode.policies, episode.groups = result.policies, result.groups
         self._tell("on_episode_end", episode)
         metrics, histograms = episode.measured()
         return replace(result, metrics=metrics, histograms=histograms)

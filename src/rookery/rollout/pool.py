@@ -32,6 +32,10 @@ class WorkerPool(Protocol):
         """Adds a policy to every worker; `demand` None = frozen."""
         ...
 
+    def retire(self, name: str) -> None:
+        """Lets a policy play on without anything being kept of it."""
+        ...
+
     def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
         """Adds to every worker those who meet a policy as opponents; see `RolloutWorker.add_opponents`."""
         ...
@@ -123,6 +127,14 @@ class LocalPool(Stateful):
         """Adds a policy to the worker; `demand` None = frozen."""
         self.policies[name] = policy
         self.worker.add_policy(name, policy, demand)
+
+    def retire(self, name: str) -> None:
+        """Lets a policy play on without anything being kept of it, what was played ahead included."""
+        self.settle()
+        self.worker.retire(name)
+        if self.ready is not None and name in self.ready.rollouts:
+            rest = {other: rollout for other, rollout in self.ready.rollouts.items() if other != name}
+            self.ready = replace(self.ready, rollouts=rest)
 
     def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
         """Adds to the worker those who meet a policy as opponents."""

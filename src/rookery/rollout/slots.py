@@ -454,8 +454,15 @@ class WorkerPolicy(Stateful):
             self.actor.pack()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Takes over what `state_dict` gave. Where nothing was kept and now something is, fragments begin here."""
+        store = self.store
+        if state["store"] is None:
+            self.store = None
         super().load_state_dict(state)
+        if state["store"] is None and store is not None:
+            self.store = store
+            for slot in np.flatnonzero(self.taken).tolist():
+                store.open_slot(slot)
         self.use_weights()
 
     def decide(

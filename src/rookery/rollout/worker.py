@@ -253,6 +253,10 @@ class RolloutWorker(Stateful):
         acting.requires_grad_(False)
         self.policies[name] = WorkerPolicy(name, len(self.policies), acting, store, noise)
 
+    def retire(self, name: str) -> None:
+        """Lets a policy play on without anything being kept of it; what is kept now is forgotten."""
+        self.policies[name].store = None
+
     def add_opponents(self, of: str, policy: Policy, snapshots: MutableMapping[int, Policy]) -> None:
         """Adds what agents are mapped to that meet a policy of the worker as opponents.
 

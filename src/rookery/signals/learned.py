@@ -35,6 +35,10 @@ class LearnedConfig(SignalConfig):
     """Gradient steps in a pass, each on an equal part of the decisions."""
     share: Fraction = 1.0
     """Part of the decisions that it learns from, drawn anew in each pass."""
+    updates_per_step: PositiveFloat = 1.0
+    """Of algorithms that learn from replay: gradient steps for each of theirs, on the same decisions; 0.25 = one for
+    four.
+    """
     model: Structural[ModelConfig] = field(default_factory=ModelConfig)
     """Its networks; memories and what concerns actions have no meaning."""
 
@@ -48,13 +52,15 @@ class LearnedSignal(RewardSignal[LearnedT]):
     A subclass sets `optimizer` and defines `fit`.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("means", "optimizer")
+    saved: ClassVar[tuple[str, ...]] = ("means", "optimizer", "due")
     optimizer: Adam
 
     def __init__(self, policy: Policy, cfg: LearnedT, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
         self.means = Means()
         """What gradient steps have measured since the last `summary`."""
+        self.due = 0.0
+        """Gradient steps on what is drawn from replay that are still to be made, less than 1 between two draws."""
 
     def fit(self, seen: Decisions) -> Metrics:
         """Makes one gradient step; returns what its loss measured."""
@@ -76,14 +82,21 @@ class LearnedSignal(RewardSignal[LearnedT]):
             self.means.add(self.fit(seen.at(rows)))
 
     def learn_drawn(self, seen: Decisions) -> None:
-        """Makes one gradient step."""
-        (rows,) = parts_of(len(seen), 1, self.rng, self.cfg.share)
-        self.means.add(self.fit(seen.at(rows)))
+        """Makes the gradient steps that go with one of the policy."""
+        self.due += self.cfg.updates_per_step
+        while self.due >= 1.0:
+            self.due -= 1.0
+            (rows,) = parts_of(len(seen), 1, self.rng, self.cfg.share)
+            self.means.add(self.fit(seen.at(rows)))
 
     def parts(self, number: int) -> Iterator[Tensor]:
         """Gives the rows ``[n]`` of each gradient step of an update on so many decisions."""
         for _ in range(self.cfg.epochs):
             yield from parts_of(number, self.cfg.minibatches, self.rng, self.cfg.share)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave; states of before `updates_per_step` say nothing of what is due."""
+        super().load_state_dict({"due": 0.0, **state})
 
     def summary(self) -> Report:
         """Returns the means of what gradient steps measured."""

@@ -68,6 +68,8 @@ class LessonConfig(Settings):
     """A value, or a sampler, ``{sampler: uniform, low: 0, high: 1}``."""
     measure: str | None = None
     """What ends the lesson."""
+    policy: str | None = None
+    """Whose episodes count."""
     threshold: float | None = None
     """The value of the measure that ends it."""
     back: float | None = None
@@ -91,6 +93,10 @@ class CourseConfig(Settings):
     measure: str = RETURN
     """What lessons are judged by: ``return`` (mean over the latest `min_episodes` episodes that began in the lesson),
     ``progress`` (share of `stop.env_steps`), or any column of `metrics.jsonl`, as ``evaluation/return_mean``.
+    """
+    policy: str | None = None
+    """Whose episodes count: those of the agents that this policy plays, each by itself; none = whole episodes, with the
+    sum over all agents.
     """
     threshold: float | None = None
     """The value of the measure at which a lesson ends."""
@@ -200,9 +206,14 @@ class Course(Stateful):
     def hear(self, finished: Iterable[EpisodeResult]) -> None:
         """Takes episodes that have ended; those that began in another lesson do not count."""
         for episode in finished:
-            if episode.lessons.get(self.name) == self.lesson:
-                self.episodes += 1
-                self.returns.append(episode.total)
+            if episode.lessons.get(self.name) != self.lesson:
+                continue
+            policy = self.plan.policy
+            earned = [episode.total]
+            if policy is not None:
+                earned = [value for agent, value in episode.agents.items() if episode.policies[agent] == policy]
+            self.episodes += len(earned)
+            self.returns.extend(earned)
 
     def judge(self, row: Mapping[str, Any], horizon: int | None) -> int:
         """Compares the measure with what ends the lesson.

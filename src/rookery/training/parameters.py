@@ -7,9 +7,10 @@ seed and which parameters an episode has.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError, nearest, refuse
@@ -160,7 +161,10 @@ def training_plan(draws: Draws, streams: Streams) -> SeedPlan:
     seeds = streams.episodes(Role.ENV)
     if not draws.samplers:
         return seeds
-    rng = functools.partial(streams.generator, Role.PARAMETERS)
+
+    def rng(lane: int, episode: int, name: str, seed: int | None) -> np.random.Generator:
+        return (streams if seed is None else Streams(seed)).generator(Role.PARAMETERS, lane, episode, name)
+
     return EpisodePlan(seeds, draws, rng, dict.fromkeys(draws.lessons, 0))
 
 
@@ -180,8 +184,9 @@ def evaluation_plan(
     if draws is None or not draws.samplers:
         return lambda lane, episode: by_number(*dealt(lane, episode))
 
-    def rng(lane: int, episode: int, name: str) -> Any:
+    def rng(lane: int, episode: int, name: str, seed: int | None) -> np.random.Generator:
         lane, episode = dealt(lane, episode)
-        return streams.generator(Role.PARAMETERS, episode * lanes + lane, name)
+        drawn = streams if seed is None else Streams(seed)
+        return drawn.generator(Role.PARAMETERS, episode * lanes + lane, name)
 
     return EpisodePlan(lambda lane, episode: by_number(*dealt(lane, episode)), draws, rng, lessons)

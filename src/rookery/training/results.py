@@ -53,6 +53,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         groups={group: math.fsum(values) / len(values) for group, values in windows.groups.items()},
         sampling=run.lane_steps > progress.lane_steps,
         self_play=run.self_play.standing(),
+        finished_policies=len(run.retired),
     )
 
 

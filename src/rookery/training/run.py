@@ -145,6 +145,7 @@ class Run(Stateful):
         iteration: Iterations so far.
         seconds: Seconds of training so far: wall time, with checkpoints, evaluations and callbacks.
         decisions: Decisions that each policy has learned from.
+        retired: Policies that have learned from all the decisions that they are to learn from, `max_decisions`.
         last_learning: What the algorithms reported of the last iteration in which they learned.
         paused: Whether iterations learn from replay alone.
         progress: The iteration that is under way, so that a run can be stopped and taken up in the middle of it.
@@ -172,6 +173,7 @@ class Run(Stateful):
         "note",
         "draws",
         "match",
+        "retired",
     )
 
     def __init__(
@@ -206,6 +208,7 @@ class Run(Stateful):
         self.iteration = 0
         self.seconds = 0.0
         self.decisions: dict[str, int] = {}
+        self.retired: set[str] = set()
         self.last_learning: dict[str, Row] = {}
         self.paused = False
         self.progress: Progress | None = None
@@ -295,7 +298,20 @@ class Run(Stateful):
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
         self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions
+        self._retire(name)
         self.self_play.learned(name, self.decisions[name], self.learners[name], self.pool, self.match)
+
+    def is_learning(self, name: str) -> bool:
+        """Whether a policy learns from what is played now."""
+        return name not in self.retired and self.self_play.is_learning(name)
+
+    def _retire(self, name: str) -> None:
+        """Lets a policy play on without learning, if it has learned all it is to."""
+        limit = self.config.policies[name].max_decisions
+        if limit is not None and self.decisions.get(name, 0) >= limit and name not in self.retired:
+            self.retired.add(name)
+            self.self_play.retired.append(name)
+            self.pool.retire(name)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -310,6 +326,7 @@ class Run(Stateful):
         super().load_state_dict({**absent, **state, "finished": []})
         for name, learner in self.learners.items():
             learner.decisions = self.decisions.get(name, 0)
+            self._retire(name)
         self.finished = [EpisodeResult(**episode) for episode in state["finished"]]
         if self.config.threads is not None:
             self.threads = dict.fromkeys(self.threads, self.config.threads)

@@ -184,8 +184,8 @@ class SelfPlay(Stateful):
 
     saved: ClassVar[tuple[str, ...]] = ("contenders", "snapshots", "ratings", "turn", "lineup", "games", "is_even",
                                         "told")  # fmt: skip
-    fixed: ClassVar[tuple[str, ...]] = ("sides", "teams", "mapping", "base", "streams", "exploiters", "templates",
-                                        "initial", "anchors")  # fmt: skip
+    fixed: ClassVar[tuple[str, ...]] = ("sides", "teams", "retired", "mapping", "base", "streams", "exploiters",
+                                        "templates", "initial", "anchors")  # fmt: skip
 
     def __init__(self, resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapping, streams: Streams) -> None:
         settings: Mapping[str, SelfPlayConfig] = resolved.config.self_play
@@ -193,6 +193,8 @@ class SelfPlay(Stateful):
         self.streams = streams
         self.sides: dict[str, tuple[str, ...]] = {}
         self.teams = list(settings)
+        self.retired: list[str] = []
+        """Policies that have learned all they are to."""
         self.exploiters = exploiters_of(settings)
         self.contenders = {name: Contender(cfg) for name, cfg in settings.items()}
         self.contenders |= {name: Contender(settings[of]) for name, of in self.exploiters.items()}
@@ -289,9 +291,11 @@ class SelfPlay(Stateful):
         if cfg.swap_every and decisions >= mine.deal_at:
             mine.deal_at = next_at(decisions, cfg.swap_every)
             changed = True
-        if len(self.teams) > 1 and decisions >= mine.turn_at:
+        if len(self.teams) > 1 and (decisions >= mine.turn_at or name in self.retired):
             mine.turn_at = decisions + cfg.turn
-            self.turn = self.teams[(self.teams.index(name) + 1) % len(self.teams)]
+            place = self.teams.index(name)
+            following = [*self.teams[place + 1 :], *self.teams[: place + 1]]
+            self.turn = next((team for team in following if team not in self.retired), following[0])
             changed = True
         if changed:
             pool.change_opponents(self._deal())

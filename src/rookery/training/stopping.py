@@ -188,11 +188,12 @@ def _values(result: IterationResult) -> dict[str, Any]:
         "seconds": result.seconds,
         "minutes": result.seconds / 60,
         "decisions": sum(policy.decisions for policy in result.policies.values()),
+        "finished_policies": result.finished_policies,
         **result.row(),
     }
 
 
-BUDGETS = ("env_steps", "iterations", "iteration", "episodes", "seconds", "minutes", "decisions")
+BUDGETS = ("env_steps", "iterations", "iteration", "episodes", "seconds", "minutes", "decisions", "finished_policies")
 """Criteria that grow from 0; metrics may be anything."""
 
 

@@ -1,0 +1,224 @@
+"""``rookery mlagents``: ML-Agents' own command, with its flags and files, on Rookery."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from rookery.cli.resume import check
+from rookery.cli.runs import TrustedCode, read_provenance
+from rookery.cli.train import exit_of_interrupts
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.layers import Layer, flow
+
+if TYPE_CHECKING:
+    from rookery.compat.mlagents.learn import Session
+    from rookery.core.trust import TrustCode
+
+app = typer.Typer(no_args_is_help=True)
+
+ENV_ARGS = "--env-args"
+"""The flag that takes all words behind it."""
+
+STYLES = ("mlagents", "auto", "live", "plain", "quiet", "json")
+"""What ``--console`` can be."""
+
+OLD_FLAGS = {
+    "--curriculum": "lessons stand under environment_parameters of the configuration file",
+    "--sampler": "samplers stand under environment_parameters of the configuration file",
+    "--save-freq": "checkpoint_interval of a behaviour says it, in its own steps",
+    "--keep-checkpoints": "keep_checkpoints of a behaviour says it",
+    "--lesson": "a run that is resumed goes on with its lesson",
+    "--multi-gpu": "one device learns, which --torch-device names",
+    "--num-runs": "rookery tune trains a configuration with many seeds",
+    "--docker-target-name": "--results-dir names the folder of all runs",
+    "--cpu": "--torch-device cpu says it",
+    "--slow": "--time-scale 1 says it",
+}
+"""Flags of ML-Agents 0.13 to 0.16 that are gone, and what says it today."""
+
+
+class LearnCommand(TyperCommand):
+    """A command whose last flag takes all words behind it, as ML-Agents' ``--env-args`` does."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Takes these words away before others are looked at; flags that are gone are named with what came after."""
+        if ENV_ARGS in args:
+            at = args.index(ENV_ARGS)
+            ctx.meta[ENV_ARGS], args = args[at + 1 :], args[:at]
+        for word in args:
+            if (flag := word.partition("=")[0]) in OLD_FLAGS:
+                raise ConfigError(
+                    f"{flag} is a flag of ML-Agents 0.16 or older: {OLD_FLAGS[flag]}; rookery mlagents convert makes a "
+                    "configuration file of today from files and flags of then"
+                )
+        left: list[str] = super().parse_args(ctx, args)
+        return left
+
+
+@app.callback()
+def mlagents() -> None:
+    """Train with ML-Agents' configuration files and flags, into its folders."""
+
+
+@app.command(cls=LearnCommand)
+def learn(
+    context: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE.yaml]", help="ML-Agents' configuration file.", show_default=False)
+    ] = None,
+    env: Annotated[str | None, typer.Option(help="A Gymnasium id, my.module:MyEnv or rookery.tasks:Name.")] = None,
+    run_id: Annotated[str | None, typer.Option(help="Name of the run's folder in results/ (ppo).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
+    initialize_from: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", help="A run whose weights all behaviours begin with.")
+    ] = None,
+    inference: Annotated[bool, typer.Option("--inference", help="Play and learn nothing; Ctrl-C ends it.")] = False,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the likeliest actions.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Names all random numbers; -1 = drawn.")] = None,
+    results_dir: Annotated[str | None, typer.Option(help="Folder that the run's folder is made in (results).")] = None,
+    num_envs: Annotated[int | None, typer.Option(help="Copies of the environment.")] = None,
+    num_areas: Annotated[int | None, typer.Option(help="Training areas in each; they multiply copies here.")] = None,
+    torch_device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="As ML-Agents' flag.")] = False,
+    base_port: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    timeout_wait: Annotated[int | None, typer.Option(help="Of players, in seconds.")] = None,
+    max_lifetime_restarts: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    restarts_rate_limit_n: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    restarts_rate_limit_period_s: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    width: Annotated[int | None, typer.Option(help="Of players' window.")] = None,
+    height: Annotated[int | None, typer.Option(help="Of players' window.")] = None,
+    quality_level: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    time_scale: Annotated[float | None, typer.Option(help="Of players.")] = None,
+    target_frame_rate: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    capture_frame_rate: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    no_graphics: Annotated[bool, typer.Option("--no-graphics", help="Of players.")] = False,
+    no_graphics_monitor: Annotated[bool, typer.Option("--no-graphics-monitor", help="Of players.")] = False,
+    load: Annotated[bool, typer.Option("--load", help="Of old: does nothing; --resume goes on.")] = False,
+    train: Annotated[bool, typer.Option("--train", help="Of old: does nothing; training is what happens.")] = False,
+    torch: Annotated[bool, typer.Option("--torch", help="Of old: does nothing.")] = False,
+    tensorflow: Annotated[bool, typer.Option("--tensorflow", help="Of old: does nothing.")] = False,
+    env_args: Annotated[
+        str | None, typer.Option(metavar="...", help="All words behind it are the environment's: name=value.")
+    ] = None,
+    console: Annotated[str, typer.Option(help="Progress: mlagents, auto, live, plain, quiet or json.")] = "mlagents",
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="With --inference: end after so many episodes.", show_default=False)
+    ] = None,
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Read weights from a checkpoint.pt of ML-Agents itself.")
+    ] = False,
+    trust_code: TrustedCode = False,
+) -> None:
+    """Train as mlagents-learn does, with its configuration file and its flags; flags beat the file.
+
+    rookery mlagents learn Basic.yaml --env rookery.tasks:Basic --run-id basic
+    """
+    from rookery.compat.mlagents.learn import Request
+
+    values = dict(context.params)
+    own = {name: values.pop(name) for name in ("file", "console", "episodes", "trust_pickle", "trust_code")}
+    dead = [name for name in ("torch", "tensorflow") if values.pop(name)]
+    flags = {name: value for name, value in values.items() if value is not None and value is not False}
+    if ENV_ARGS in context.meta:
+        flags["env_args"] = list(context.meta[ENV_ARGS])
+    for name in dead:
+        typer.echo(f"note: --{name} does nothing: everything runs on PyTorch", err=True)
+    if console not in STYLES:
+        raise ConfigError(f"--console {console!r}: is none of {', '.join(STYLES)}{nearest(console, STYLES)}")
+    if episodes is not None and not inference:
+        raise ConfigError("--episodes goes with --inference; max_steps of a behaviour ends a training")
+    request = Request(flags=flags, **own)
+    (infer if inference else train_or_resume)(request)
+
+
+def train_or_resume(request: object) -> None:
+    """Trains to the end, or until it is interrupted, and says what is written where."""
+    from rookery.cli.apart import report_rows, rows_apart
+    from rookery.compat.mlagents.learn import Request, learning
+
+    assert isinstance(request, Request)
+    style = Layer("--console", {"logging.console": "quiet" if request.console == "mlagents" else request.console})
+    with rows_apart([style]) as rows, learning(request, changes) as session:
+        report_rows(session.trainer, rows)
+        folder = session.folder
+        go_on = f"go on with: rookery mlagents learn --resume --run-id {folder.name}"
+        if folder.parent != Path("results"):
+            go_on += f" --results-dir {folder.parent}"
+        with exit_of_interrupts(lambda _: f"interrupted; all is written in {folder}; {go_on}"):
+            session.trainer.train()
+    if request.console != "json":
+        tell(session)
+
+
+def tell(session: Session) -> None:
+    """Says what has become of each behaviour."""
+    for name, ledger in session.files.ledgers.items():
+        if ledger.final is not None:
+            reward = "no episode has ended" if ledger.final.reward is None else f"reward {ledger.final.reward:.3f}"
+            where = ledger.final.file_path or f"{session.folder}/ (no ONNX file)"
+            typer.echo(f"{name}: {ledger.steps:,} steps, {reward}, {where}")
+
+
+def infer(request: object) -> None:
+    """Lets policies play, and says what they earned."""
+    from rookery.compat.mlagents.inference import play
+    from rookery.compat.mlagents.learn import Request
+
+    assert isinstance(request, Request)
+    for name, earned in play(request, time.monotonic).items():
+        typer.echo(f"{name}: {earned.text() if earned.count else 'no episode has ended'}")
+
+
+def changes(folder: Path, layers: Sequence[Layer], trust_code: TrustCode) -> Layer:
+    """Gives the settings that differ from those of a run, as a layer that keeps their sources.
+
+    Raises:
+        ConfigError: If one of them keeps its value in the middle of a run.
+    """
+    from rookery.algorithms.names import ALGORITHMS
+    from rookery.core.config import DEFAULT, resolve
+    from rookery.training.settings import RunConfig
+
+    provenance = read_provenance(folder)
+    asked = resolve(RunConfig, list(layers), ALGORITHMS).history
+    values, lines = {}, {}
+    for path, given in asked.items():
+        source, value = given[-1]
+        was = provenance.get(path, [("", flow(None))])[-1][1]
+        if source != DEFAULT and " as algorithm." not in source and path != "seed" and flow(value) != was:
+            values[path], lines[path] = value, source
+    changed = Layer("rookery mlagents learn --resume", values, lines)
+    if values:
+        check(folder, provenance, [changed], bool(trust_code))
+    return changed
+
+
+@app.command()
+def alias(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file of that name.")] = False,
+) -> None:
+    """Write a two-line mlagents-learn, so that scripts that call it need no change."""
+    path = folder / "mlagents-learn"
+    if path.exists() and not force:
+        raise ConfigError(f"{path}: there is one already; add --force to replace it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rookery mlagents learn "$@"\n')
+        path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    typer.echo(f"written: {path}")
+    if str(folder.resolve()) not in os.environ.get("PATH", "").split(os.pathsep):
+        typer.echo(f'put it before others: export PATH="{folder.resolve()}:$PATH"')

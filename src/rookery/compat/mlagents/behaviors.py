@@ -1,0 +1,128 @@
+"""Which agents of an environment belong to which behaviour: `match_behaviors`.
+
+In Unity an agent says its behaviour and team, ``Striker?team=0``. Environments of ours name agents, and some of them
+groups. An agent belongs to the behaviour that is called like it, or like its group; team, digits and separators at the
+end and the difference of small and capital letters do not count, so that ``striker_1`` is of behaviour ``Striker``.
+Where no name fits, and the file has one behaviour and all agents are of one kind, they are all of that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rookery.compat.mlagents.options import RunOptions
+from rookery.core.errors import ConfigError
+from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.envs.base import Kind
+
+TEAM = re.compile(r"\?team=(\d+)$")
+"""What stands behind a behaviour's name in that of an agent's team."""
+
+NUMBERED = re.compile(r"[\s_.\-#:]*\d*$")
+"""What stands behind the name of several agents of a sort."""
+
+
+@dataclass(frozen=True)
+class BehaviorSpaces:
+    """What agents of a behaviour see and do.
+
+    Attributes:
+        obs: Observations.
+        actions: Actions.
+        agents: Names of the agents that belong to the behaviour; empty = all.
+        teams: Numbers of its teams, as ``Name?team=0`` says them, or of its groups; one or none where nobody plays
+            against it.
+    """
+
+    obs: ObsSpec
+    actions: ActionSpec
+    agents: tuple[str, ...] = ()
+    teams: tuple[int, ...] = ()
+
+
+def match_behaviors(
+    options: RunOptions, kinds: Sequence[Kind], groups: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, BehaviorSpaces]:
+    """Finds the behaviour of every agent.
+
+    Args:
+        options: Options of the run.
+        kinds: The agents of one copy of the environment, by what they see and do.
+        groups: The agents of each group that the environment names.
+
+    Returns:
+        By the names of behaviours, those of the file in its order.
+
+    Raises:
+        ConfigError: If an agent is of no behaviour of the file, agents of one behaviour see or do different things, or
+            the name of a behaviour cannot be that of a policy; names both.
+    """
+    agents = {agent: kind for kind in kinds for agent in kind.agents}
+    group_of = {agent: group for group, members in (groups or {}).items() for agent in members}
+    named = {agent: _named_for(agent, group_of.get(agent), list(options.behaviors)) for agent in agents}
+    if not any(named.values()) and len(options.behaviors) == 1 and len(kinds) == 1:
+        named = dict.fromkeys(agents, next(iter(options.behaviors)))
+    if options.default_settings is not None:
+        named = {agent: name or _base(group_of.get(agent, agent)) for agent, name in named.items()}
+    lost = [agent for agent, name in named.items() if name is None]
+    if lost:
+        there = ", ".join(options.behaviors) or "none"
+        raise ConfigError(
+            f"{options.file}: behaviors: the environment has an agent {lost[0]!r}, and no behaviour of the file is "
+            f"called like it; there are {there}. Rename the behaviour, or add default_settings for all that have no "
+            "entry"
+        )
+    found: dict[str, BehaviorSpaces] = {}
+    for name in [*options.behaviors, *dict.fromkeys(str(name) for name in named.values())]:
+        mine = tuple(agent for agent, other in named.items() if other == name)
+        if not mine or name in found:
+            continue
+        if not name or "." in name or "@" in name:
+            place = options.places.get(f"behaviors.{name}", options.file)
+            raise ConfigError(
+                f"{place}: behaviors.{name}: the name of a behaviour has to do without dots and @: it names files and "
+                "paths of settings"
+            )
+        first = agents[mine[0]]
+        for agent in mine:
+            if agents[agent] is not first:
+                raise ConfigError(
+                    f"{options.file}: behaviors.{name}: agents {mine[0]!r} (sees {first.obs.space}, does "
+                    f"{first.action.space}) and {agent!r} (sees {agents[agent].obs.space}, does "
+                    f"{agents[agent].action.space}) cannot be of one behaviour: give each kind an entry"
+                )
+        found[name] = BehaviorSpaces(first.obs, first.action, mine, _teams(mine, group_of))
+    return found
+
+
+def _named_for(agent: str, group: str | None, behaviors: Sequence[str]) -> str | None:
+    """Gives the behaviour that is called like an agent, or like its group; None if there is none."""
+    for label in (agent, group):
+        if label is None:
+            continue
+        for known in (str, _without_team, _base):
+            meant = known(label).casefold()
+            exact = [name for name in behaviors if name.casefold() == meant]
+            if exact:
+                return exact[0]
+    return None
+
+
+def _without_team(label: str) -> str:
+    return TEAM.sub("", label)
+
+
+def _base(label: str) -> str:
+    """Gives a name without its team and its number; the name itself if nothing else is left."""
+    without = _without_team(label)
+    return NUMBERED.sub("", without) or without
+
+
+def _teams(agents: Sequence[str], group_of: Mapping[str, str]) -> tuple[int, ...]:
+    """Gives the numbers of the teams of some agents: as their names say, else one for each group."""
+    said = sorted({int(found[1]) for agent in agents if (found := TEAM.search(agent))})
+    if said:
+        return tuple(said)
+    return tuple(range(len({group_of[agent] for agent in agents if agent in group_of})))

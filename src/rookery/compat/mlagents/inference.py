@@ -1,0 +1,148 @@
+"""``--inference``: policies play and nothing is learned, until somebody stops it; then it is said what they earned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rookery.compat.mlagents.console_line import console_line
+from rookery.compat.mlagents.learn import (
+    MLAGENTS,
+    Request,
+    begin_with,
+    check_folder,
+    environment_of,
+    options_of,
+    run_layers,
+    spaces_in,
+    starts_of,
+)
+from rookery.compat.mlagents.options import RunOptions
+from rookery.core.errors import ConfigError
+from rookery.core.files import FOLDER, list_checkpoints
+from rookery.core.interrupt import Interrupted
+from rookery.core.layers import Layer
+from rookery.report.live import write_line
+from rookery.rollout.hooks import EpisodeResult
+from rookery.training.evaluation import bounded
+from rookery.training.prepare import make_copies
+from rookery.training.trainer import Trainer
+
+LOOK_EVERY = 100
+"""Vector steps between two looks at what has ended."""
+
+ENDLESS = 1 << 60
+"""Episodes of a measurement that only an interruption ends."""
+
+
+@dataclass
+class Earned:
+    """What agents of a behaviour have earned.
+
+    Attributes:
+        returns: Of each agent's episode since the latest line.
+        steps: Env steps of these and all before, each agent's by itself.
+        count, total, squares: Episodes, sum and sum of squares of their returns, over all.
+        line_at: Steps at which the next line is due.
+    """
+
+    returns: list[float]
+    steps: int
+    count: int
+    total: float
+    squares: float
+    line_at: int
+
+    def take(self, value: float, length: int) -> None:
+        """Takes an episode of an agent."""
+        self.returns.append(value)
+        self.steps, self.count = self.steps + length, self.count + 1
+        self.total, self.squares = self.total + value, self.squares + value * value
+
+    def text(self) -> str:
+        """Says it in words."""
+        mean = self.total / self.count
+        deviation = math.sqrt(max(0.0, self.squares / self.count - mean * mean))
+        return f"mean reward {mean:.3f}, std of reward {deviation:.3f}, {self.count:,} episodes, {self.steps:,} steps"
+
+
+def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
+    """Lets the policies of a run, or new ones, play until it is interrupted or `episodes` are over.
+
+    Args:
+        request: What is asked for; nothing is written anywhere.
+        seconds: Gives a time to count from.
+
+    Returns:
+        What each behaviour has earned.
+
+    Raises:
+        ConfigError: If anything that was asked for cannot be done; says what, and what to do.
+    """
+    options = options_of(request)
+    folder = check_folder(options)
+    if options.checkpoint_settings.resume:
+        if not list_checkpoints(folder / FOLDER):
+            raise ConfigError(f"--resume: {folder} holds no checkpoint yet")
+        current = Layer("--inference", {"evaluation.lesson": "current"})
+        trainer = Trainer.load(folder, config=[current], console="quiet", trust_code=request.trust_code)
+    else:
+        env = environment_of(options)
+        behaviors = spaces_in(options, env)
+        starts = starts_of(options, behaviors, request.trust_pickle)
+        trainer = Trainer(config=[*run_layers(options, behaviors, env, request), starts.layer()])
+        begin_with(trainer, starts, request.trust_pickle)
+    with trainer:
+        return _play(trainer, options, request, seconds)
+
+
+def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
+    """Plays in copies of the environment that nothing else uses."""
+    wanted = [one.network_settings.deterministic for one in options.behaviors.values()]
+    likeliest = bool(wanted) and all(wanted)
+    freq = {name: _summary_freq(options, name) for name in trainer.policies}
+    earned = {name: Earned([], 0, 0, 0.0, 0.0, every) for name, every in freq.items()}
+    copies, began = make_copies(trainer.config, trainer.config.sampling.num_envs), seconds()
+    episodes = request.episodes or ENDLESS
+    try:
+        played = bounded(trainer, copies, episodes, likeliest, trainer.interrupt)
+        with trainer.interrupt.watching():
+            try:
+                while not played.over:
+                    played.play(LOOK_EVERY)
+                    _take(played.finished, earned)
+                    if request.console == MLAGENTS:
+                        _tell(earned, freq, seconds() - began)
+            except Interrupted:
+                _take(played.finished, earned)
+    finally:
+        copies.close()
+    return earned
+
+
+def _take(finished: list[EpisodeResult], earned: Mapping[str, Earned]) -> None:
+    """Takes episodes that have ended out of a list."""
+    for episode in finished:
+        for agent, value in episode.agents.items():
+            name = episode.policies[agent]
+            if name in earned:
+                earned[name].take(value, episode.length)
+    finished.clear()
+
+
+def _tell(earned: Mapping[str, Earned], freq: Mapping[str, int], seconds: float) -> None:
+    """Writes a line for each behaviour whose next one is due."""
+    for name, one in earned.items():
+        if one.steps >= one.line_at:
+            step = one.steps - one.steps % freq[name]
+            write_line(console_line(name, step, seconds, one.returns, is_training=False))
+            one.returns, one.line_at = [], step + freq[name]
+
+
+def _summary_freq(options: RunOptions, name: str) -> int:
+    """Steps between two lines of a behaviour."""
+    try:
+        return options.of(name).summary_freq
+    except ConfigError:
+        return 50_000

@@ -1,0 +1,314 @@
+"""Every key of ML-Agents 1.1.0 and what becomes of it: `ROWS`, the one table.
+
+A key is *set* (its value goes to a path of ours as it is), *translated* (a function of it and its neighbours gives the
+values of paths), *kept* (``rookery mlagents learn`` itself goes by it), *ignored* (it would change nothing here, and
+whoever gives it is told so) or *refused* (only its default can be, for the reason given). The page of the documentation
+is made from it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from rookery.compat.mlagents import meanings as m
+from rookery.compat.mlagents.meanings import Case, M, Meaning, P, S, Values
+
+
+class KeyFate(Enum):
+    """What becomes of a key."""
+
+    SET = "set"
+    TRANSLATED = "translated"
+    KEPT = "kept"
+    IGNORED = "ignored"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class KeyRow:
+    """What becomes of a key.
+
+    Attributes:
+        key: The key with its section, from the behaviour's section on, or from the top of the file.
+        fate: What becomes of it.
+        text: What it does here, or why it is ignored or refused, in a sentence.
+        paths: Settings of ours that it decides; NAME stands for the behaviour.
+        meaning: Of keys that are translated: what gives the values.
+        only: Trainers of which this is said; empty = of all.
+        fine: Values that need no word, of keys that are ignored or refused.
+    """
+
+    key: str
+    fate: KeyFate
+    text: str
+    paths: tuple[str, ...] = ()
+    meaning: Meaning | None = None
+    only: tuple[str, ...] = ()
+    fine: tuple[object, ...] = ()
+
+
+ON_POLICY = ("ppo", "poca")
+SAC = ("sac",)
+TRAINER_KINDS = (*ON_POLICY, *SAC)
+
+
+def to(key: str, path: str, text: str, only: tuple[str, ...] = ()) -> KeyRow:
+    """A key whose value is that of a path."""
+    return KeyRow(key, KeyFate.SET, text, (path,), only=only)
+
+
+def by(meaning: Meaning, keys: str, paths: str, text: str, only: tuple[str, ...] = ()) -> list[KeyRow]:
+    """Keys that a function translates to paths, both written with spaces between."""
+    return [KeyRow(key, KeyFate.TRANSLATED, text, tuple(paths.split()), meaning, only) for key in keys.split()]
+
+
+def kept(keys: str, text: str, only: tuple[str, ...] = ()) -> list[KeyRow]:
+    """Keys that the command goes by."""
+    return [KeyRow(key, KeyFate.KEPT, text, only=only) for key in keys.split()]
+
+
+def ignored(keys: str, text: str, only: tuple[str, ...] = (), fine: tuple[object, ...] = ()) -> list[KeyRow]:
+    """Keys that would change nothing here."""
+    return [KeyRow(key, KeyFate.IGNORED, text, only=only, fine=fine) for key in keys.split()]
+
+
+def refused(keys: str, text: str, only: tuple[str, ...] = (), fine: tuple[object, ...] = ()) -> list[KeyRow]:
+    """Keys of which only the default can be."""
+    return [KeyRow(key, KeyFate.REFUSED, text, only=only, fine=fine) for key in keys.split()]
+
+
+H = "hyperparameters."
+N = "network_settings."
+R = "reward_signals."
+LEARN = "`rookery mlagents learn` goes by it"
+PLAYER = "it is for Unity players, and Python environments have nothing of the kind"
+PRETTY = "it says how a Unity player draws and keeps time, and a Python environment does neither"
+
+TRAINER_ROWS = [
+    *by(lambda case: {f"{P}name": case.own.trainer_type}, "trainer_type", f"{P}name",
+        "The algorithm: ppo, sac, poca, or settings of your own as my.module:MyConfig, which hyperparameters then "
+        "are."),
+    *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_policies",
+        "Decisions of the behaviour, all its agents together, after which it learns no more; it plays on until all "
+        "behaviours have come as far, which ends the run. Linear schedules end there."),
+    to("time_horizon", f"{P}fragment_length",
+       "Decisions of an agent in a row before its advantage is cut off with a value.", ON_POLICY),
+    *ignored("time_horizon", "decisions go into replay at once, not in trajectories, so nothing waits for their end",
+             SAC, (64,)),
+    *by(m.overlap, "threaded", "sampling.staleness",
+        "Environments step while a rollout is learned from, if all behaviours say so and ppo learns them, which makes "
+        "up for the older weights; else it changes nothing."),
+    *by(m.kept, "keep_checkpoints", "checkpoint.keep_last", "Of several behaviours the largest number counts."),
+    *kept("checkpoint_interval even_checkpoints", f"{LEARN}: decisions of the behaviour between two checkpoints."),
+    *kept("summary_freq", f"{LEARN}: decisions between two lines, and two points in TensorBoard."),
+    *by(m.start, "init_path", f"{P}init_from",
+        "A run or checkpoint of ours whose weights the policy starts with; a file .pt of ML-Agents is a pickle, which "
+        "`rookery mlagents learn --trust-pickle` reads."),
+]  # fmt: skip
+
+ON_POLICY_ROWS = [
+    to(f"{H}buffer_size", f"{P}batch_size",
+       "Decisions before an update; running fragments are cut there, with a value, instead of being waited for.",
+       ON_POLICY),
+    *by(m.minibatch, f"{H}batch_size", f"{P}minibatch_size",
+        "Decisions in a gradient step; with a memory, as many whole sequences.", ON_POLICY),
+    *by(m.learning_rate, f"{H}learning_rate {H}learning_rate_schedule", f"{P}lr",
+        "Learning rate of Adam; `linear` falls to 1e-10 at `max_steps` decisions of the behaviour.", TRAINER_KINDS),
+    *by(m.entropy, f"{H}beta {H}beta_schedule", f"{P}entropy_coef",
+        "Weight of the entropy, which is summed over the parts of an action; `linear` falls to 1e-5.", ON_POLICY),
+    *by(m.clipping, f"{H}epsilon {H}epsilon_schedule", f"{P}clip",
+        "Range of the probability ratio of whole actions; `linear` falls to 0.1.", ON_POLICY),
+    to(f"{H}lambd", f"{P}gae_lambda", "Decay of later errors in the advantage.", ON_POLICY),
+    to(f"{H}num_epoch", f"{P}epochs", "Passes over the batch in an update.", ON_POLICY),
+    to(f"{H}shared_critic", f"{M}shared_trunk", "Values stand on the policy's features.", ("ppo",)),
+]  # fmt: skip
+
+SAC_ROWS = [
+    to(f"{H}buffer_size", f"{P}replay.capacity",
+       "Decisions kept; the oldest go one by one, where ML-Agents cuts to 80 % at once.", SAC),
+    *by(m.drawn_batch, f"{H}batch_size", f"{P}batch_size",
+        "Decisions in a gradient step; with a memory, as many whole sequences.", SAC),
+    *by(m.first_update, f"{H}buffer_init_steps", f"{P}learning_starts",
+        "Decisions before learning begins, a batch at least; until then actions are random, not the policy's.", SAC),
+    *by(m.pace, f"{H}steps_per_update", f"{P}updates_per_step", "Decisions for each gradient step.", SAC),
+    *by(m.signals_pace, f"{H}reward_signal_steps_per_update", f"{S}curiosity.updates_per_step "
+        f"{S}rnd.updates_per_step {S}gail.updates_per_step",
+        "Decisions for each gradient step of reward signals, on the same decisions as the policy's.", SAC),
+    to(f"{H}tau", f"{P}tau", "How far target networks follow.", SAC),
+    to(f"{H}init_entcoef", f"{P}alpha_init", "The first temperature; a checkpoint keeps what it has become.", SAC),
+    to(f"{H}save_replay_buffer", f"{P}replay.save", "Whether checkpoints hold the replay.", SAC),
+]  # fmt: skip
+
+NETWORK_ROWS = [
+    *by(m.widths, f"{N}hidden_units {N}num_layers", f"{M}hidden {M}activation", "Equal layers, with swish (silu)."),
+    to(f"{N}normalize", f"{M}normalize_obs", "Observations by their running mean and deviation, cut off at 5."),
+    *by(m.pictures, f"{N}vis_encode_type", f"{M}cnn",
+        "Network for pictures: simple, nature_cnn = nature, resnet = impala, match3, fully_connected = flat; where "
+        "there are no pictures it says nothing."),
+    *by(m.memory, f"{N}memory {N}memory.memory_size {N}memory.sequence_length",
+        f"{M}memory.kind {M}memory.size {M}memory.sequence_length",
+        "An LSTM of half the `memory_size`: the other half is its cell's. Values stand on it too."),
+    *by(m.goals, f"{N}goal_conditioning_type", f"{M}goal_conditioning {M}goals",
+        "What parts of the observation do whose name begins with `goal`: hyper = the last hidden layer has weights "
+        "that depend on them, none = they are inputs like others."),
+    *by(m.evaluation, f"{N}deterministic", "evaluation.deterministic",
+        "Most likely actions wherever nothing is learned, with --inference too; training always draws, as there is "
+        "nothing to learn from else."),
+]  # fmt: skip
+
+SIGNAL_PATHS = "strength {0}gamma {0}lr {0}scale {0}share {0}epochs {0}minibatches {0}model.hidden {0}model.activation"
+
+
+def signal_paths(name: str, more: str) -> str:
+    """Gives the paths that a signal's keys decide."""
+    here = f"{S}{name}."
+    own = " ".join(f"{here}{path}" for path in more.split())
+    return f"{here}{SIGNAL_PATHS.format(here)} {own}"
+
+
+def signal_keys(name: str, more: str = "") -> str:
+    """Gives the keys of a reward signal that learns."""
+    common = "strength gamma learning_rate network_settings.hidden_units network_settings.num_layers "
+    common += "network_settings.vis_encode_type"
+    return " ".join(f"{R}{name}.{key}" for key in (*common.split(), *more.split()))
+
+
+SIGNAL_ROWS = [
+    *by(m.extrinsic, f"{R}extrinsic.gamma {R}extrinsic.strength", f"{P}gamma {S}extrinsic.strength {S}combine",
+        "The environment's reward: its discount, which SAC uses for all signals, and what it counts. Advantages of "
+        "several signals are averaged. Where it is not among the signals it counts nothing."),
+    *ignored(f"{R}extrinsic.network_settings", "there is nothing to learn about the environment's reward"),
+    *by(m.curiosity, signal_keys("curiosity"), signal_paths("curiosity", "num_features hidden forward_share largest"),
+        "A gradient step for each of the policy's; rewards are at most 1 / strength, and are not scaled."),
+    *by(m.rnd, signal_keys("rnd"), signal_paths("rnd", "num_features"),
+        "A gradient step for each of the policy's; rewards are errors as they are."),
+    *by(m.gail, signal_keys("gail", "demo_path use_actions"),
+        signal_paths("gail", "replay use_actions reward penalty"),
+        "A gradient step for each of the policy's, with a gradient penalty of 10; files .demo are read into a replay "
+        "directory first."),
+    *refused(f"{R}gail.use_vail", "the discriminator has no variational bottleneck; its gradient penalty is what keeps "
+             "it from winning too soon: leave use_vail out", fine=(False,)),
+    *ignored(f"{R}curiosity.network_settings.normalize {R}rnd.network_settings.normalize "
+             f"{R}gail.network_settings.normalize",
+             "signals see observations as the policy's normalizer gives them; rnd and gail normalize by themselves",
+             fine=(False,)),
+    *ignored(f"{R}curiosity.network_settings.memory {R}rnd.network_settings.memory {R}gail.network_settings.memory",
+             "signals see decisions row by row, and remember nothing", fine=(None,)),
+    *ignored(f"{R}curiosity.network_settings.deterministic {R}rnd.network_settings.deterministic "
+             f"{R}gail.network_settings.deterministic {R}curiosity.network_settings.goal_conditioning_type "
+             f"{R}rnd.network_settings.goal_conditioning_type {R}gail.network_settings.goal_conditioning_type",
+             "it is about actions, or about goals of a policy; to a signal goals are inputs like others",
+             fine=(False, "hyper", "none")),
+]  # fmt: skip
+
+CLONING_ROWS = [
+    *by(m.cloning, "behavioral_cloning.demo_path behavioral_cloning.steps behavioral_cloning.strength "
+        "behavioral_cloning.samples_per_update behavioral_cloning.num_epoch behavioral_cloning.batch_size",
+        f"{P}imitation.replay {P}imitation.strength {P}imitation.epochs {P}imitation.batch_size "
+        f"{P}imitation.samples",
+        "Imitation beside every update: `strength` times the learning rate of the moment, falling to 0 over `steps` "
+        "decisions; `num_epoch` passes (3 where nothing is said) over `samples_per_update` demonstrated decisions (0 = "
+        "all). Numbers are learned by their likelihood."),
+]  # fmt: skip
+
+SELF_PLAY_PATHS = "snapshot_every team_change_every swap_every window latest_ratio initial_rating k_factor rating_games"
+
+SELF_PLAY_ROWS = [
+    *by(m.self_play, "self_play.save_steps self_play.team_change self_play.swap_steps self_play.window "
+        "self_play.play_against_latest_model_ratio self_play.initial_elo",
+        " ".join(f"self_play.NAME.{path}" for path in SELF_PLAY_PATHS.split()),
+        "Counted in decisions that are learned from. Ratings move by K = 1 a game, so that their numbers compare with "
+        "ML-Agents'; `team_change` counts where two behaviours meet: one that meets itself learns all its sides."),
+]  # fmt: skip
+
+BEHAVIOR_ROWS = [
+    *TRAINER_ROWS, *ON_POLICY_ROWS, *SAC_ROWS, *NETWORK_ROWS, *SIGNAL_ROWS, *CLONING_ROWS, *SELF_PLAY_ROWS
+]  # fmt: skip
+"""Keys of a behaviour's section."""
+
+ENV_ROWS = [
+    *kept("env_settings.env_path", f"{LEARN}: a Unity player if the file exists, else what `rookery train` takes."),
+    *kept("env_settings.env_args", f"{LEARN}: arguments of a Unity player."),
+    *by(m.copies, "env_settings.num_envs env_settings.num_areas", "sampling.num_envs",
+        "Copies of the environment: processes times areas."),
+    *by(m.seed, "env_settings.seed", "seed", "The seed; -1 = it is drawn, and noted."),
+    *by(m.patience, "env_settings.timeout_wait", "sampling.step_timeout_seconds",
+        "Seconds after which an environment counts as hung."),
+    *by(m.restarts, "env_settings.max_lifetime_restarts", "sampling.max_restarts",
+        "Processes that may be replaced, of all together; -1 = any number."),
+    *ignored("env_settings.restarts_rate_limit_n env_settings.restarts_rate_limit_period_s",
+             "processes are replaced at once, up to max_lifetime_restarts, however fast they die"),
+    *ignored("env_settings.base_port", PLAYER),
+]  # fmt: skip
+
+ENGINE_ROWS = [
+    *ignored("engine_settings.width engine_settings.height engine_settings.quality_level engine_settings.time_scale "
+             "engine_settings.target_frame_rate engine_settings.capture_frame_rate engine_settings.no_graphics "
+             "engine_settings.no_graphics_monitor", PRETTY),
+]  # fmt: skip
+
+PARAMETER_ROWS = [
+    *by(m.parameters, "environment_parameters", "env.parameters curriculum",
+        "Numbers and distributions are drawn for every episode, by Rookery and not by the player; a `seed` of a "
+        "distribution names its stream. Lessons are judged by the episodes of the behaviour's agents that began in "
+        "them, or by its decisions (progress)."),
+]  # fmt: skip
+
+CHECKPOINT_ROWS = [
+    *kept("checkpoint_settings.run_id checkpoint_settings.results_dir", f"{LEARN}: the run's directory."),
+    *kept("checkpoint_settings.resume checkpoint_settings.force checkpoint_settings.inference", f"{LEARN}."),
+    *by(m.initialize_from, "checkpoint_settings.initialize_from", f"{P}init_from",
+        "Weights of the behaviours of the same names in another run of the folder."),
+    *ignored("checkpoint_settings.load_model", "it is of old versions; today it is resume", fine=(False,)),
+    *ignored("checkpoint_settings.train_model", "it is of old versions; what is not inference is training",
+             fine=(False, True)),
+]  # fmt: skip
+
+OTHER_ROWS = [
+    *by(m.device, "torch_settings.device", "device",
+        "cpu or cuda; where nothing is said, cpu: small networks learn faster there."),
+    *kept("debug", f"{LEARN}: more is told."),
+]  # fmt: skip
+
+RUN_ROWS = [*ENV_ROWS, *ENGINE_ROWS, *PARAMETER_ROWS, *CHECKPOINT_ROWS, *OTHER_ROWS]
+"""Keys of the other sections."""
+
+ROWS = [*BEHAVIOR_ROWS, *RUN_ROWS]
+"""All of them."""
+
+ONLY_GIVEN = ("env_settings.timeout_wait", "env_settings.max_lifetime_restarts")
+"""Keys whose default is not carried over: of players it is another thing than of Python environments."""
+
+
+def constants(case: Case) -> Values:
+    """Gives what ML-Agents has no key for, and does differently than Rookery would by itself."""
+    values: Values = {
+        f"{M}obs_clip": 5.0, f"{M}layer_norm": False, f"{M}codes": (), f"{M}entity_size": 128, f"{P}adam_eps": 1e-8,
+    }  # fmt: skip
+    if case.own.trainer_type == "sac":
+        return values | {
+            f"{P}alpha": None, f"{P}entropy_share": 0.2, f"{P}log_std": "clamp", f"{P}n_step": 1, f"{P}train_every": 1,
+        }  # fmt: skip
+    values |= {
+        f"{P}normalize_advantage": "batch", f"{P}scale_rewards": False, f"{P}kl_coef": 0.0, f"{P}target_kl": None,
+        f"{P}value_coef": 0.5 / max(len(case.own.reward_signals), 1),
+        f"{M}log_std_init": -math.log(3.0),
+    }  # fmt: skip
+    return values
+
+
+CONSTANTS = {
+    "normalize_advantage": "Advantages have mean 0 and deviation 1 over the whole batch.",
+    "value_coef": "Value losses are averaged over reward signals, and count half.",
+    "log_std_init": "Gaussian actions start with a deviation of 1/3 of their range: ML-Agents cuts draws off at 3 and "
+    "divides them by 3.",
+    "obs_clip": "Normalized observations are cut off at 5.",
+    "entropy_share": "Discrete SAC aims at 0.2 of the most entropy there could be; continuous at minus one nat a "
+    "number.",
+    "codes": "Pictures are pixels: bytes are no codes.",
+    "adam_eps": "Adam's epsilon is torch's.",
+    "entity_size": "Sets of entities are embedded in 128 numbers.",
+}
+"""The constants in words, for the documentation."""

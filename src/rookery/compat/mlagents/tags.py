@@ -1,0 +1,182 @@
+"""TensorBoard tags of ML-Agents, and which of our metrics each of them shows: one table, `TAGS`.
+
+The step axis is the agent steps of the behaviour, its decisions. A summary shows what has come since the one before.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+PPO, SAC, POCA = "ppo", "sac", "poca"
+
+ALL = (PPO, SAC, POCA)
+"""Trainers of ML-Agents."""
+
+HISTOGRAM = "returns"
+"""Measure that is shown as a histogram, and not as a number."""
+
+ANY = re.compile(r"<(\w+)>")
+"""What stands in a tag for the name of a signal or a parameter."""
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A tag of ML-Agents 1.1.0.
+
+    Attributes:
+        name: The tag; ``<signal>`` stands for a reward signal with a capital letter, ``<parameter>`` for a parameter of
+            the environment.
+        trainers: Trainers that it belongs to.
+        measure: What it shows, by the name of a measure (`measures_of`); a signal or parameter follows a slash. Empty =
+            it is not written.
+        reason: Why it is not written, or in what it differs from what ML-Agents shows.
+    """
+
+    name: str
+    trainers: Sequence[str]
+    measure: str = ""
+    reason: str = ""
+
+
+TAGS = (
+    Tag("Environment/Cumulative Reward", ALL, "return"),
+    Tag("Environment/Cumulative Reward_hist", ALL, HISTOGRAM),
+    Tag("Environment/Episode Length", ALL, "length"),
+    Tag("Environment/Lesson Number/<parameter>", ALL, "lesson/<parameter>"),
+    Tag("Environment/Group Cumulative Reward", ALL, "group_return"),
+    Tag("Policy/Entropy", ALL, "entropy", "summed over the numbers of an action, where ML-Agents takes their mean"),
+    Tag("Policy/Learning Rate", ALL, "lr"),
+    Tag("Policy/Epsilon", (PPO, POCA), "clip"),
+    Tag("Policy/Beta", (PPO, POCA), "entropy_coef"),
+    Tag(
+        "Policy/<signal> Reward",
+        ALL,
+        "reward/<signal>",
+        "an episode's sum; of signals beside extrinsic, the mean of a decision times the mean length",
+    ),
+    Tag("Policy/<signal> Value Estimate", (PPO, POCA), "value/<signal>"),
+    Tag("Policy/<signal> Value", (SAC,), "q/<signal>", "as extrinsic, of all signals: critics learn their sum"),
+    Tag("Policy/<signal> Baseline Estimate", (POCA,), "baseline/<signal>"),
+    Tag("Policy/Continuous Entropy Coeff", (SAC,), "continuous_alpha"),
+    Tag("Policy/Discrete Entropy Coeff", (SAC,), "discrete_alpha"),
+    Tag("Policy/GAIL Policy Estimate", ALL, "gail_policy_estimate"),
+    Tag("Policy/GAIL Expert Estimate", ALL, "gail_expert_estimate"),
+    Tag("Policy/GAIL Beta", ALL, "gail_beta"),
+    Tag("Policy/GAIL Grad Mag Loss", ALL, "gail_penalty"),
+    Tag("Losses/Policy Loss", ALL, "policy_loss", "with its sign, where ML-Agents takes it away"),
+    Tag("Losses/Value Loss", ALL, "value_loss", "not of SAC, whose critics are all there is: no network of values"),
+    Tag("Losses/Baseline Loss", (POCA,), "baseline_loss"),
+    Tag("Losses/Q1 Loss", (SAC,), "q1_loss", "the mean over both critics"),
+    Tag("Losses/Q2 Loss", (SAC,), "q2_loss", "likewise"),
+    Tag("Losses/Curiosity Forward Loss", ALL, "curiosity_forward_loss"),
+    Tag("Losses/Curiosity Inverse Loss", ALL, "curiosity_inverse_loss"),
+    Tag("Losses/GAIL Loss", ALL, "gail_loss"),
+    Tag("Losses/GAIL KL Loss", ALL, "gail_kl"),
+    Tag("Losses/RND Loss", ALL, "rnd_loss"),
+    Tag("Losses/Pretraining Loss", ALL, "imitation_loss", "a log-likelihood, not the squared error of a drawn action"),
+    Tag("Self-play/ELO", ALL, "elo", "with K = 16, not 1"),
+    Tag("Is Training", ALL, "", "hidden from TensorBoard there too; the console line and the gauges say it"),
+    Tag("Step", ALL, "", "hidden from TensorBoard there too: it is the axis"),
+)
+"""Every tag of ML-Agents 1.1.0 but the text ``Hyperparameters``, in the order of its documentation."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was measured of a behaviour since the summary before.
+
+    Attributes:
+        returns: Return of each agent's episode that has ended.
+        lengths: Its length in environment steps.
+        group_returns: What the group of each group's episode has earned, if the environment names groups.
+        learning: Metrics of the algorithm, each the mean over the updates.
+        values: Mean value of the states that were learned from, by reward signal.
+        baselines: Mean of the baselines, likewise.
+        strengths: Strength of each reward signal.
+        settings: Settings of the algorithm that change by a schedule, as they are now: ``lr``, ``clip``,
+            ``entropy_coef``.
+        lessons: Number of the lesson of each parameter, from 0.
+        elo: Rating, of a behaviour that plays against itself.
+        is_continuous: Whether actions are numbers, and not choices.
+        beside: Numbers of callbacks and of the environment, which keep their names.
+    """
+
+    returns: Sequence[float]
+    lengths: Sequence[int]
+    group_returns: Sequence[float]
+    learning: Mapping[str, float]
+    values: Mapping[str, float]
+    baselines: Mapping[str, float]
+    strengths: Mapping[str, float]
+    settings: Mapping[str, float]
+    lessons: Mapping[str, int]
+    elo: float | None
+    is_continuous: bool
+    beside: Mapping[str, float]
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Gives the mean, or None of nothing."""
+    return math.fsum(values) / len(values) if values else None
+
+
+def measures_of(seen: Seen) -> dict[str, float]:
+    """Gives what tags show, by the names that `TAGS` uses; measures that there are none of are left out."""
+    learning, length = dict(seen.learning), mean(seen.lengths)
+    found: dict[str, float | None] = {
+        **learning,
+        **seen.settings,
+        "return": mean(seen.returns),
+        "length": length,
+        "group_return": mean(seen.group_returns),
+        "elo": seen.elo,
+        "policy_loss": learning.get("policy_loss", learning.get("actor_loss")),
+    }
+    for name, strength in seen.strengths.items():
+        one = learning.get(f"{name}_reward")
+        found[f"reward/{name}"] = None if one is None or length is None else one * length * strength
+    earned = mean(seen.returns)
+    if earned is not None:
+        found["reward/extrinsic"] = (earned + (mean(seen.group_returns) or 0.0)) * seen.strengths.get("extrinsic", 1.0)
+    found |= {f"value/{name}": value for name, value in seen.values.items()}
+    found |= {f"baseline/{name}": value for name, value in seen.baselines.items()}
+    found |= {f"lesson/{name}": float(lesson) for name, lesson in seen.lessons.items()}
+    if "critic_loss" in learning:
+        found["q1_loss"] = found["q2_loss"] = learning["critic_loss"]  # half the square, summed over two
+        found["q/extrinsic"] = learning.get("q_mean")
+    if "alpha" in learning:
+        found["continuous_alpha" if seen.is_continuous else "discrete_alpha"] = learning["alpha"]
+    return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def tags_of(seen: Seen, trainer: str) -> dict[str, float]:
+    """Gives the value of each tag of a summary.
+
+    Args:
+        seen: What was measured.
+        trainer: ``ppo``, ``sac`` or ``poca``; another name stands for an algorithm of one's own, which has the tags of
+            all.
+    """
+    measures, shown = measures_of(seen), dict[str, float]()
+    for tag in TAGS:
+        if tag.measure in ("", HISTOGRAM) or (trainer in ALL and trainer not in tag.trainers):
+            continue
+        kind = ANY.search(tag.measure)
+        if kind is None:
+            if tag.measure in measures:
+                shown[tag.name] = measures[tag.measure]
+            continue
+        before = tag.measure[: kind.start()]
+        for name, value in measures.items():
+            if name.startswith(before):
+                one = name.removeprefix(before)
+                shown[ANY.sub(one.capitalize() if kind[1] == "signal" else one, tag.name)] = value
+    return shown | dict(seen.beside)
+
+
+def histogram_tag() -> str:
+    """Gives the tag that returns are shown as a histogram under."""
+    return next(tag.name for tag in TAGS if tag.measure == HISTOGRAM)

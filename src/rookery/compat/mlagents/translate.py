@@ -1,0 +1,299 @@
+"""Settings of a Rookery run from the options of an ML-Agents run: `layers_of`.
+
+Everything that ML-Agents decides is decided here too, defaults included, so that presets of ours change nothing. There
+are three layers: what ML-Agents has no key for, its defaults, and what the file and flags say, each value with the line
+that it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.algorithms.poca import POCA
+from rookery.compat.mlagents.behaviors import BehaviorSpaces
+from rookery.compat.mlagents.keys import (
+    BEHAVIOR_ROWS,
+    ONLY_GIVEN,
+    RUN_ROWS,
+    KeyFate,
+    KeyRow,
+    constants,
+)
+from rookery.compat.mlagents.meanings import Case, P, Values
+from rookery.compat.mlagents.options import RunOptions, plain
+from rookery.compat.mlagents.reading_behaviors import TRAINERS
+from rookery.compat.mlagents.sections import OwnOptions
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.layers import Layer, import_object
+from rookery.core.settings import fields_of
+
+AS_IS = "as ML-Agents 1.1.0"
+"""Source of what ML-Agents has no key for."""
+
+DEFAULT = "ML-Agents' default of"
+"""Source of what nobody gave, before the key."""
+
+CLOSEST: dict[str, tuple[str, ...]] = {
+    "lr": ("learning_rate", "learning_rate_schedule"),
+    "entropy_coef": ("beta", "beta_schedule", "learning_rate_schedule"),
+    "clip": ("epsilon", "epsilon_schedule", "learning_rate_schedule"),
+    "hidden": ("hidden_units", "num_layers"),
+    "activation": (),
+    "num_features": ("hidden_units",),
+    "largest": ("strength",),
+    "cnn": ("vis_encode_type",),
+    "kind": ("memory",),
+    "size": ("memory_size",),
+    "replay": ("demo_path",),
+    "epochs": ("num_epoch",),
+    "samples": ("samples_per_update",),
+    "snapshot_every": ("save_steps",),
+    "team_change_every": ("team_change", "save_steps"),
+    "swap_every": ("swap_steps",),
+    "latest_ratio": ("play_against_latest_model_ratio",),
+    "initial_rating": ("initial_elo",),
+    "goals": (),
+    **{
+        name: (name,)
+        for name in ("strength", "gamma", "use_actions", "window", "sequence_length", "batch_size", "combine")
+    },
+    **dict.fromkeys(("scale", "share", "minibatches", "reward", "penalty", "forward_share", "k_factor"), ()),
+    "rating_games": (),
+}
+"""For the last part of a path of a function of several keys: those that decide it, by their last part, the first
+foremost; none = it is as in ML-Agents."""
+
+
+def layers_of(
+    options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], replays: Mapping[str, str] | None = None
+) -> list[Layer]:
+    """Gives the settings of our run, lowest layer first.
+
+    The source of each value is the line of the file that decided it, ``ball.yaml:12 hyperparameters.beta``, so that
+    ``rookery explain`` names it.
+
+    Args:
+        options: Options of the run.
+        behaviors: What the environment has, by the names of behaviours, as `match_behaviors` gives it.
+        replays: For each ``demo_path`` that is a file of ML-Agents, the replay directory it was read into, as
+            `import_demonstrations` gives it.
+
+    Raises:
+        ConfigError: If a behaviour has no options, or a key cannot be what it says; says which, where, and what to do.
+    """
+    cases = [
+        Case(name, options, options.of(name), spaces, behaviors, replays or {}) for name, spaces in behaviors.items()
+    ]
+    if not cases:
+        raise ConfigError("the environment has no agent, so that there is no behaviour to train")
+    problems = [line for case in cases for line in _refusals(case)]
+    if problems:
+        raise ConfigError(*dict.fromkeys(problems))
+    as_is: Values = {
+        "policy_mapping": {agent: name for name, spaces in behaviors.items() for agent in spaces.agents} or None
+    }
+    defaults: Values = {}
+    given: Values = {}
+    said: dict[str, str] = {}
+    for case in cases:
+        own = case.own.trainer_type not in TRAINERS
+        for path, value in ({} if own else constants(case)).items():
+            as_is[_named(path, case)] = value
+        if isinstance(case.own.hyperparameters, OwnOptions):
+            for key, one in case.own.hyperparameters.values.items():
+                given[f"policies.{case.name}.{key}"] = one
+                said[f"policies.{case.name}.{key}"] = _source(case, f"hyperparameters.{key}") or ""
+        for path, (value, keys) in _decided(case).items():
+            source = next(filter(None, (_source(case, key) for key in keys)), None)
+            here = _named(path, case)
+            if source is not None:
+                given[here], said[here] = value, source
+            elif not (own and path.startswith(P) and path != f"{P}max_decisions") and not (
+                keys and keys[0] in ONLY_GIVEN
+            ):
+                defaults[here], said[here] = value, f"{DEFAULT} {keys[0]}" if keys else AS_IS
+    file = options.file or "flags"
+    return [
+        Layer(AS_IS, {path: value for path, value in as_is.items() if value is not None or path != "policy_mapping"}),
+        Layer("ML-Agents' defaults", {path: value for path, value in defaults.items() if path not in given}, said),
+        Layer(file, given, said),
+    ]
+
+
+def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> list[str]:
+    """Gives lines about what was given and does nothing here: keys, and behaviours that the environment does not have.
+
+    Args:
+        options: Options of the run.
+        behaviors: What the environment has, by the names of behaviours.
+    """
+    lines = list(options.notes)
+    for name in options.behaviors:
+        if name not in behaviors:
+            place = options.places.get(f"behaviors.{name}", options.file)
+            there = ", ".join(behaviors)
+            lines.append(
+                f"{place}: behaviors.{name}: the environment has no such behaviour{nearest(name, list(behaviors))}: it "
+                f"has {there}"
+            )
+    for name, spaces in behaviors.items():
+        case = Case(name, options, options.of(name), spaces, behaviors)
+        for row in _rows(case):
+            place = _place(case, row.key)
+            if row.fate is KeyFate.IGNORED and place is not None and _value(case, row.key) not in row.fine:
+                lines.append(f"{place}: {row.key} does nothing here: {row.text}")
+    return list(dict.fromkeys(lines))
+
+
+def _named(path: str, case: Case) -> str:
+    """Gives a path with the behaviour's name in it."""
+    return path.replace("NAME", case.name, 1) if path.startswith(("policies.NAME.", "self_play.NAME.")) else path
+
+
+def _rows(case: Case) -> Iterator[KeyRow]:
+    """Gives the rows that hold for a behaviour."""
+    trainer = case.own.trainer_type
+    for row in BEHAVIOR_ROWS:
+        own = trainer not in TRAINERS and "ppo" in row.only and not row.key.startswith("hyperparameters.")
+        if not row.only or trainer in row.only or own:
+            yield row
+    yield from RUN_ROWS
+
+
+def _decided(case: Case) -> dict[str, tuple[object, list[str]]]:
+    """Gives the settings that keys decide, each with the keys that decide it, the foremost first."""
+    found: dict[str, tuple[object, list[str]]] = {}
+    rows = list(_rows(case))
+    groups: dict[int, list[KeyRow]] = {}
+    for row in rows:
+        if row.fate is KeyFate.SET:
+            found[row.paths[0]] = _value(case, row.key), [row.key]
+        elif row.meaning is not None:
+            groups.setdefault(id(row.meaning), []).append(row)
+    for group in groups.values():
+        meaning, keys = group[0].meaning, [row.key for row in group]
+        assert meaning is not None
+        if case.own.trainer_type not in TRAINERS and not any(_place(case, key) for key in keys):
+            continue
+        for path, value in meaning(case).items():
+            found[path] = value, _deciding(path, keys)
+    return found
+
+
+def _deciding(path: str, keys: list[str]) -> list[str]:
+    """Gives those of the keys of a function that decide one of its paths."""
+    if keys == ["environment_parameters"]:
+        return [f"environment_parameters.{path.rpartition('.')[2]}"]
+    if len(keys) == 1:
+        return keys
+    last = path.rpartition(".")[2]
+    if last not in CLOSEST:
+        return keys
+    ends = CLOSEST[last]
+    return [key for end in ends for key in keys if key.rpartition(".")[2] == end]
+
+
+def _value(case: Case, key: str) -> object:
+    """Gives the value of a key as the options have it; None where its section is not there."""
+    section, _, rest = key.partition(".")
+    top = section if hasattr(case.options, section) and not hasattr(case.own, section) else ""
+    found: object = plain(getattr(case.options, top)) if top else plain(case.own)
+    for part in (rest if top else key).split("."):
+        if part:
+            found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _place(case: Case, key: str) -> str | None:
+    """Gives where a key was given; None if it has its default."""
+    return case.options.place_of(case.name, key) or case.options.places.get(key)
+
+
+def _source(case: Case, key: str) -> str | None:
+    """Gives the source of a value for `rookery explain`: the place and the key; None if nobody gave it."""
+    place = _place(case, key)
+    return None if place is None else place if place.startswith("--") else f"{place} {key}"
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+def _refusals(case: Case) -> Iterator[str]:
+    """Gives a line for each key that cannot be what it says for a behaviour in its environment."""
+    own, actions = case.own, case.spaces.actions
+
+    def line(key: str, why: str) -> str:
+        return f"{_place(case, key) or case.options.file or 'default'}: {case.name}: {key}: {why}"
+
+    for row in _rows(case):
+        value = _value(case, row.key)
+        if row.fate is KeyFate.REFUSED and value is not None and value not in row.fine:
+            yield line(row.key, f"{value!r} cannot be: {row.text}")
+    if own.trainer_type == "sac" and (actions.kind not in ("box", "discrete")):
+        yield line(
+            "trainer_type",
+            f"sac learns numbers or one choice of several, and agents of this behaviour act in {actions.space}; use "
+            "ppo, which takes any actions",
+        )
+    remembers = own.network_settings.memory is not None
+    if own.trainer_type == "poca" and remembers and not _poca_remembers():
+        yield line(
+            "network_settings.memory",
+            "poca learns members of groups moment by moment, and cannot learn to remember; use ppo, or leave memory "
+            "out",
+        )
+    if own.behavioral_cloning is not None and remembers:
+        yield line(
+            "behavioral_cloning",
+            "demonstrations do not say what a policy remembered, so one with a memory cannot be cloned row by row; "
+            "leave memory out, or use the reward signal gail, which rewards decisions by themselves",
+        )
+    if own.trainer_type not in TRAINERS:
+        yield from _own_refusals(case, line("trainer_type", ""))
+    device = case.options.torch_settings.device
+    if device is not None and device not in ("cpu", "cuda", "cuda:0"):
+        place = case.options.places.get("torch_settings.device", "--torch-device")
+        yield f"{place}: torch_settings.device = {device!r}: must be cpu or cuda{nearest(device, ['cpu', 'cuda'])}"
+    for name, parameter in case.options.environment_parameters.items():
+        for number, lesson in enumerate(parameter.curriculum):
+            criteria = lesson.completion_criteria
+            if criteria is not None and criteria.behavior not in case.behaviors:
+                key = f"environment_parameters.{name}.curriculum.{number}.completion_criteria.behavior"
+                at = case.options.places.get(key, case.options.file)
+                yield (
+                    f"{at}: {key} = {criteria.behavior!r}: the environment has no such behaviour"
+                    f"{nearest(criteria.behavior, list(case.behaviors))}; it has {', '.join(case.behaviors)}"
+                )
+
+
+def _poca_remembers() -> bool:
+    """Whether our POCA can learn policies that remember."""
+    return POCA.learns_memory
+
+
+def _own_refusals(case: Case, start: str) -> Iterator[str]:
+    """Gives lines about an algorithm of a user's own: settings that are not there, and keys it has no setting for."""
+    try:
+        found: object = import_object(case.own.trainer_type)
+    except ConfigError as error:
+        yield f"{start}{error}"
+        return
+    if not (isinstance(found, type) and issubclass(found, AlgorithmConfig)):
+        yield f"{start}{case.own.trainer_type} is no class of settings that derives from rookery.extend.AlgorithmConfig"
+        return
+    known = list(fields_of(found))
+    values = case.own.hyperparameters.values if isinstance(case.own.hyperparameters, OwnOptions) else {}
+    for key in values:
+        if key.partition(".")[0] not in known:
+            place = _place(case, f"hyperparameters.{key}") or case.options.file
+            yield (
+                f"{place}: {case.name}: hyperparameters.{key}: {found.__name__} has no such setting"
+                f"{nearest(key, known)}; it has {', '.join(known)}"
+            )
+    beside = ("name", "max_decisions", "init_from")
+    for path, (_, keys) in _decided(case).items():
+        field = path.removeprefix(P).partition(".")[0]
+        given = next(filter(None, (_source(case, key) for key in keys)), None)
+        if path.startswith(P) and field not in beside and given is not None and field not in known:
+            yield f"{given}: {case.name}: {found.__name__} has no setting {field!r}: leave the key out"

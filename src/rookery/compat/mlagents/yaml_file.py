@@ -1,0 +1,150 @@
+"""A YAML file as a tree in which every key and value knows its line: `read_tree`.
+
+Files are read as ML-Agents reads them, by YAML 1.1 where that makes a difference: aliases and merge keys count, and
+``3e-4`` may be a text. Unlike there, a key that stands twice in a section is a mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rookery.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ruamel.yaml.nodes import Node as YamlNode
+
+Scalar = bool | int | float | str | None
+"""A value that is no section and no list."""
+
+MERGE = "<<"
+"""Key whose value is a section, or a list of them, to start from."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a file.
+
+    Attributes:
+        value: A scalar; a section, by key; or a list.
+        place: Where it was given, ``ball.yaml:12`` or ``--seed``; empty where nobody gave it.
+    """
+
+    value: Scalar | Mapping[str, Node] | list[Node]
+    place: str
+
+    @property
+    def section(self) -> Mapping[str, Node] | None:
+        """The keys of a section; None of anything else. A section without a line is an empty text in a file."""
+        if self.value is None:
+            return {}
+        return self.value if isinstance(self.value, Mapping) else None
+
+    def written(self) -> object:
+        """Gives the value as Python writes it."""
+        if isinstance(self.value, Mapping):
+            return {key: node.written() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.written() for node in self.value]
+        return self.value
+
+
+def read_tree(path: str | Path) -> Node:
+    """Reads a file.
+
+    Raises:
+        ConfigError: If it cannot be read, is no YAML, or has a key twice in a section; says in which line.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    name = Path(path).name
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as text: {error}") from None
+    reader = YAML(typ="safe", pure=True)
+    reader.allow_duplicate_keys = True
+    try:
+        found = reader.compose(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
+        if "\t" in written[: len(written) - len(written.lstrip()) + 1]:
+            raise ConfigError(
+                f"{name}:{line}: a tab stands where YAML wants spaces: indent with spaces alone"
+            ) from None
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{name}:{line}: not YAML: {reason}") from None
+    problems: list[str] = []
+    tree = Node({}, f"{name}:1") if found is None else _node(found, name, "", problems, ())
+    if problems:
+        raise ConfigError(*problems)
+    return tree
+
+
+def merged(low: Node, high: Node) -> Node:
+    """Puts a section over another, key by key, sections in it likewise; anything else takes the place of what was."""
+    if not isinstance(low.value, Mapping) or not isinstance(high.value, Mapping):
+        return high
+    values = dict(low.value)
+    for key, node in high.value.items():
+        values[key] = merged(values[key], node) if key in values else node
+    return Node(values, high.place)
+
+
+def _node(found: YamlNode, name: str, path: str, problems: list[str], above: tuple[int, ...]) -> Node:
+    """Gives a node of the file; `above` are those it stands in, so that one that contains itself is refused."""
+    from ruamel.yaml.nodes import MappingNode, ScalarNode
+
+    place = f"{name}:{found.start_mark.line + 1}"
+    if id(found) in above:
+        raise ConfigError(f"{place}: {path}: the section contains itself")
+    if isinstance(found, ScalarNode):
+        return Node(_scalar(found.value, quoted=found.style is not None), place)
+    inside = (*above, id(found))
+    if not isinstance(found, MappingNode):
+        return Node([_node(one, name, path, problems, inside) for one in found.value], place)
+    values: dict[str, Node] = {}
+    started: dict[str, Node] = {}
+    for key, value in found.value:
+        if not isinstance(key, ScalarNode):
+            raise ConfigError(f"{name}:{key.start_mark.line + 1}: {path}: a key must be a text, not a section or list")
+        here = f"{path}.{key.value}" if path else str(key.value)
+        node = _node(value, name, here, problems, inside)
+        if key.value == MERGE:
+            for one in node.value if isinstance(node.value, list) else [node]:
+                started = {**dict(one.section or {}), **started}
+            continue
+        line = f"{name}:{key.start_mark.line + 1}"
+        if key.value in values:
+            problems.append(f"{line}: {here}: the key stands twice, first in {values[key.value].place}: leave one out")
+        values[str(key.value)] = Node(node.value, line)
+    return Node({**started, **values}, place)
+
+
+def _scalar(text: str, *, quoted: bool) -> Scalar:
+    """Gives the value of a scalar: a null, a truth value or a number, unless it is quoted."""
+    if quoted:
+        return text
+    if text in ("", "~", "null", "Null", "NULL"):
+        return None
+    if text.lower() in ("true", "false", "yes", "no", "on", "off"):
+        return text.lower() in ("true", "yes", "on")
+    number = number_of(text)
+    return text if number is None else number
+
+
+def number_of(text: str) -> int | float | None:
+    """Gives the number that a text is, as ``5``, ``3e-4``, ``5.0e5``; None if it is none."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return None

@@ -1,0 +1,164 @@
+"""Trunks as ONNX operators: normalizer, encoder, entities, goals (`models/build.py`, `entities.py`, `hyper.py`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from torch import Tensor, nn
+
+from rookery.core.spaces import Leaf
+from rookery.models.build import Encoder, GoalTrunk, MixedLinear
+from rookery.models.entities import ABSENT, EntityEmbedding, EntityEncoder
+from rookery.models.hyper import HyperLinear
+from rookery.models.pictures import ImageEncoder
+from rookery.onnx.graph import Graph
+from rookery.onnx.pictures import picture_features
+from rookery.onnx.seen import Seen, one_hots
+from rookery.policies.normalize import ObsNormalizer, RunningMeanStd
+
+Observed = Mapping[str, Seen]
+"""An observation in a graph, by leaf path."""
+
+
+def normalized(graph: Graph, normalizer: ObsNormalizer | None, obs: Observed) -> dict[str, Seen]:
+    """Adds the normalizer, if there is one; gives the observation after it."""
+    tree = dict(obs)
+    if normalizer is None:
+        return tree
+    for path, statistics in zip(normalizer.paths, normalizer.statistics, strict=True):
+        assert isinstance(statistics, RunningMeanStd)
+        if path in obs:
+            scale = obs[path].scale
+            shifted = graph.sub(obs[path].name, graph.constant(statistics.mean32 / scale))
+            standard = graph.mul(shifted, graph.constant(statistics.inverse_std32 * scale))
+            tree[path] = Seen(graph.clip(standard, -normalizer.clip, normalizer.clip))
+    return tree
+
+
+def trunk_features(graph: Graph, trunk: nn.Module, obs: Observed) -> str | None:
+    """Adds a trunk of ours; gives its features ``[N, F]``, or None for a module that there is no graph of."""
+    if type(trunk) is Encoder:
+        return encoder_features(graph, trunk, obs)
+    if type(trunk) is GoalTrunk:
+        return _goal_features(graph, trunk, obs)
+    return None
+
+
+def encoder_features(graph: Graph, encoder: Encoder, obs: Observed) -> str:
+    """Adds an encoder; gives its features ``[N, F]``."""
+    numbers = [_vector(graph, leaf, obs[leaf.path]) for leaf in encoder.vectors]
+    for path, image in zip(encoder.pictures, encoder.images, strict=True):
+        assert isinstance(image, ImageEncoder)
+        numbers.append(picture_features(graph, image, obs[path]))
+    chosen = [one_hots(graph, obs[leaf.path], leaf.sizes) for leaf in encoder.categories]
+    if encoder.sets is not None:
+        own = graph.concat([*numbers, *chosen]) if numbers or chosen else None
+        numbers.append(_set_features(graph, encoder.sets, obs, own))
+    if encoder.first is None:
+        return graph.concat([*numbers, *chosen])
+    x = _mixed(graph, encoder.first, numbers, chosen)
+    for place, layer in enumerate([None, *encoder.layers]):
+        if layer is not None:
+            assert isinstance(layer, nn.Linear)
+            x = graph.linear(x, layer.weight, layer.bias)
+        if len(encoder.norms):
+            x = _norm(graph, encoder.norms[place], x)
+        x = graph.activation(encoder.activation, x)
+    return x
+
+
+def _vector(graph: Graph, leaf: Leaf, seen: Seen) -> str:
+    """Numbers of a leaf side by side, ``[N, numbers]``."""
+    x = seen.name if len(leaf.shape) == 1 else graph.reshape(seen.name, -1, math.prod(leaf.shape))
+    return graph.scaled(x, seen.scale / leaf.scale)
+
+
+def _mixed(graph: Graph, layer: MixedLinear, numbers: list[str], chosen: list[str]) -> str:
+    """The first layer, on numbers and one-hots."""
+    bias: Tensor | None = layer.bias
+    parts = []
+    if layer.weight is not None:
+        parts.append(graph.linear(graph.concat(numbers), layer.weight, bias))
+        bias = None
+    if layer.table is not None:
+        parts.append(graph.linear(graph.concat(chosen), layer.table.T, bias))
+    return parts[0] if len(parts) == 1 else graph.add(parts[1], parts[0])
+
+
+def _norm(graph: Graph, norm: nn.Module, x: str) -> str:
+    """A LayerNorm over rows ``[N, F]``."""
+    assert isinstance(norm, nn.LayerNorm)
+    return graph.layer_norm(x, 1, norm.weight, norm.bias, norm.eps)
+
+
+# --- entities ---------------------------------------------------------------------------------------------------------
+
+
+def _set_features(graph: Graph, encoder: EntityEncoder, obs: Observed, own: str | None) -> str:
+    """Features ``[N, size]`` of all sets: attention among those present, and the mean over them."""
+    pairs = []
+    for path, embed in zip(encoder.paths, encoder.embeddings, strict=True):
+        assert isinstance(embed, EntityEmbedding)
+        pairs.append(_embedded(graph, embed, obs[path], own))
+    x = graph.concat([embedded for embedded, _ in pairs], 1)
+    present = graph.concat([flags for _, flags in pairs], 1)  # [N, C, 1]
+    count, size, heads = encoder.num_entities, encoder.num_features, encoder.heads
+    x = graph.layer_norm(x, 2)
+    layer = encoder.query_key_value
+    query, key, value = (
+        graph.reshape(part, -1, count, heads, size // heads)
+        for part in graph.split(graph.linear_inside(x, layer.weight, layer.bias), [size] * 3, 2)
+    )
+    scores = graph.op("MatMul", graph.transpose(query, 0, 2, 1, 3), graph.transpose(key, 0, 2, 3, 1))
+    absent = graph.sub(graph.constant(1.0), graph.reshape(present, -1, 1, 1, count))
+    scores = graph.add(graph.scaled(scores, (size // heads) ** -0.5), graph.scaled(absent, ABSENT))
+    attended = graph.op("MatMul", graph.softmax(scores, 3), graph.transpose(value, 0, 2, 1, 3))
+    attended = graph.reshape(graph.transpose(attended, 0, 2, 1, 3), -1, count, size)
+    x = graph.add(x, graph.linear_inside(attended, encoder.output.weight, encoder.output.bias))
+    x = graph.layer_norm(x, 2)
+    number = graph.op("Max", graph.sum(present, 1, keep=True), graph.constant(1.0))
+    return graph.sum(graph.mul(x, graph.op("Div", present, number)), 1, keep=False)
+
+
+def _embedded(graph: Graph, embed: EntityEmbedding, seen: Seen, own: str | None) -> tuple[str, str]:
+    """Embeddings ``[N, max, size]`` of a set's entities, and which of them are there, ``[N, max, 1]`` of 0 and 1."""
+    entities = seen.name
+    if embed.flagged:
+        flag = graph.slice(entities, 0, 1, 2)
+        entities = graph.slice(entities, 1, 1 + embed.weight.shape[1], 2)
+    else:
+        flag = graph.op("ReduceMax", graph.op("Abs", entities), axes=[2], keepdims=1)
+    present = graph.cast(graph.above(flag, 0.0), np.float32)
+    scale = seen.scale if embed.flagged else seen.scale / embed.scale
+    entities = graph.mul(graph.scaled(entities, scale), present)
+    embedded = graph.linear_inside(entities, embed.weight)
+    if embed.self_weight is None or own is None:
+        return graph.add(embedded, graph.constant(embed.bias)), present
+    mine = graph.linear(own, embed.self_weight, embed.bias)
+    return graph.add(embedded, graph.reshape(mine, -1, 1, len(embed.bias))), present
+
+
+# --- goals ------------------------------------------------------------------------------------------------------------
+
+
+def _goal_features(graph: Graph, trunk: GoalTrunk, obs: Observed) -> str:
+    """Features of a trunk whose last layer has weights that depend on the goal."""
+    x = _hyper(graph, trunk.layer, encoder_features(graph, trunk.trunk, obs), encoder_features(graph, trunk.goal, obs))
+    if isinstance(trunk.norm, nn.LayerNorm):
+        x = _norm(graph, trunk.norm, x)
+    return graph.activation(trunk.trunk.activation, x)
+
+
+def _hyper(graph: Graph, layer: HyperLinear, x: str, goal: str) -> str:
+    """The layer whose weight is mixed by the goal, as one product with all pairs of an input and a part of the goal."""
+    inputs, outputs = layer.shape
+    size = layer.mixed.shape[1]
+    square = graph.op("ReduceMean", graph.mul(goal, goal), axes=[1], keepdims=1)
+    goal = graph.op("Div", goal, graph.op("Sqrt", graph.add(square, graph.constant(1e-6))))
+    pairs = graph.mul(graph.reshape(x, -1, inputs, 1), graph.reshape(goal, -1, 1, size))
+    mixed = layer.mixed.view(inputs, outputs, size).permute(1, 0, 2).reshape(outputs, inputs * size)
+    y = graph.linear(graph.reshape(pairs, -1, inputs * size), mixed, layer.bias)
+    y = graph.add(y, graph.linear(x, layer.shared.T))
+    return graph.add(y, graph.linear(goal, layer.mixed_bias))
