@@ -332,6 +332,19 @@ def test_mates_that_see_something_else_under_the_same_name_have_an_encoder_of_th
     assert all(one.learning["skipped_steps"] == 0 for one in result.policies.values())
 
 
+def test_teams_are_members_of_groups():
+    policies = {name: POCAConfig(**SMALL) for name in ("team", "alone")}
+    mapping = {"pair": "team", "c": "alone"}
+    with Trainer(
+        Crew, policies=policies, policy_mapping=mapping, teams={"pair": ["a", "b"]}, num_envs=2, seed=0
+    ) as run:
+        result = run.train({"iterations": 2})
+        sets = {name: [group.prefix for group in one.net.critic_trunk.groups] for name, one in run.learners.items()}
+    assert sets == dict.fromkeys(policies, ["central/0", "central/1"])
+    assert result.groups == {"crew": 3.0} and result.return_mean == 3.0 + 0.5 * (2 + 4 + 6)
+    assert all(one.learning["skipped_steps"] == 0 for one in result.policies.values())
+
+
 def test_signals_reward_those_who_act():
     cfg = POCAConfig(**SMALL, signals={"rnd": {}})
     with Trainer(Crew, cfg, num_envs=2, seed=0) as run:

@@ -273,9 +273,18 @@ def test_a_groups_reward_is_earned_once_and_what_is_for_critics_is_shown_once():
     alone[0] = {"0": 1}
     shown = env.step([pair(1, 0), alone, np.array([0])])
     assert plain.given == [1, 0, 0, 1]
-    assert [rows.reward.tolist() for rows in shown.rows] == [[12.0], [11.0], [1.0]]
-    assert shown.rows[2].group_reward.tolist() == [10.0]
-    assert shown.rows[0].group_reward is None
+    assert [rows.reward.tolist() for rows in shown.rows] == [[2.0], [1.0], [1.0]]
+    assert [rows.group_reward.tolist() for rows in shown.rows] == [[10.0]] * 3
+
+
+def test_what_several_groups_earn_is_a_teams_own():
+    env = TeamEnv(Paid(), {"all": ("a", "b", "c", "d")})
+    env.reset(seeds)
+    acts = np.empty(1, dtype=object)
+    acts[0] = dict.fromkeys("0123", 0)
+    (rows,) = env.step([acts]).rows
+    assert rows.reward.tolist() == [4 * 1.0 + 2 * 10.0]
+    assert rows.group_reward is None
 
 
 def test_members_know_their_own_part_of_the_teams_arrays():
