@@ -8,9 +8,9 @@ truncated: 1000 pay 100, which is the best return.
 
 A step of physics: the cube turns, gravity and air act on the ball, and where the ball touches the cube, it is pushed
 out, and loses what speed it has into the cube. Friction there lets it roll: it changes the speed of the point of
-contact as far as `FRICTION` times the pressure can. The cube is moved and not pushed, so on its top neither the mass nor
-the radius changes how a ball rolls; but ``mass`` says how little air slows it (`AIR`), and a larger ball goes over the
-edge later. All three parameters can be drawn, with the bounds that ML-Agents recommends.
+contact as far as `FRICTION` times the pressure can. The cube is moved and not pushed, so on its top neither the mass
+nor the radius changes how a ball rolls; but ``mass`` says how little air slows it (`AIR`), and a larger ball goes over
+the edge later. All three parameters can be drawn, with the bounds that ML-Agents recommends.
 
 Returns (`benchmarks/results/worlds.md`): random actions 1.0, the scripted player 100.
 """

@@ -3,7 +3,7 @@
 The arena is a square from -40 to 40. Food pays 1 to the agent that touches it, poison costs 1; what is gone comes back
 elsewhere at once. An agent moves forward and to the right, at up to `SPEED` in all, and turns to the left, by up to 30
 degrees a step. It has inertia: half of its speed stays. With the laser it freezes the nearest agent that stands before
-it, at most 2 beside the beam: whoever is frozen neither acts nor moves for `FROZEN` steps. Shooting halves the own push.
+it, at most 2 beside the beam: whoever is frozen neither acts nor moves for `FROZEN` steps. Shooting halves one's push.
 A step stands for 0.1 seconds. Agents do not stop each other. After `max_steps` an episode is truncated.
 
 Two parameters can be drawn, with the bounds that ML-Agents recommends: ``laser_length``, 1 for a beam of 25, and
@@ -157,7 +157,7 @@ class FoodCollector(BatchedAgents):
         np.copyto(self._frozen, FROZEN, where=met.any(axis=1) & (self._frozen == 0))
 
     def _within(self, way: np.ndarray, forward: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns how far ways ``[lanes, agents, N, 2]`` lead ahead and to the right of agents, ``[lanes, agents, N]``."""
+        """Returns how far ways ``[lanes, agents, N, 2]`` lead ahead and to the right, ``[lanes, agents, N]`` each."""
         x, y = way[..., 0], way[..., 1]
         ahead = x * forward[:, :, None, 0] + y * forward[:, :, None, 1]
         return ahead, x * right[:, :, None, 0] + y * right[:, :, None, 1]
@@ -228,7 +228,7 @@ class FoodCollector(BatchedAgents):
         view[lane * len(AGENTS) + agent, (row * self.view + column) * 5 + kind] = 1
 
     def text(self, lane: int) -> str:
-        """Returns the arena of a lane in letters: agents as numbers, ``*`` where one is frozen, food ``o``, poison ``x``."""
+        """Returns the arena of a lane in letters: agents as numbers, ``*`` if frozen, food ``o``, poison ``x``."""
         width, height = 60, 24
         cells = [["."] * width for _ in range(height)]
 

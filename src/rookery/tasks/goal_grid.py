@@ -1,12 +1,12 @@
 """GoalGrid: a grid with a green plus and a red cross, of which a signal says the one to go to; ML-Agents' GridWorld.
 
 The agent, the plus and the cross begin in different cells, drawn at random, and which of both is the goal is drawn too.
-The agent stays, or moves by a cell; the mask forbids what a wall would stop. A step costs 0.01; to come to the goal pays
-1 instead and ends the episode, to come to the other one costs 1 instead and ends it too. After `max_steps` an episode is
-truncated. The rules and the numbers are those of ML-Agents.
+The agent stays, or moves by a cell; the mask forbids what a wall would stop. A step costs 0.01; to come to the goal
+pays 1 instead and ends the episode, to come to the other one costs 1 instead and ends it too. After `max_steps` an
+episode is truncated. The rules and the numbers are those of ML-Agents.
 
 The best way is as long as the distance in rows and columns, or two steps longer where the other one lies between on a
-straight line. On the grid of 5 x 5 that gives 0.9765 on average (exact: `best_return`); random actions give -0.10.
+straight line. On the grid of 5 x 5 that gives 0.976 on average (exact: `best_return`); random actions give -0.10.
 ML-Agents counts the task as solved at 0.8.
 """
 
@@ -116,7 +116,7 @@ class GoalGrid(BatchedAgents):
             picture[...] = self._icons[cells].swapaxes(2, 3)
 
     def text(self, lane: int) -> str:
-        """Returns the grid of a lane in letters: ``@`` the agent, ``+`` and ``x`` both things; and which is the goal."""
+        """Returns the grid of a lane in letters: ``@`` the agent, ``+`` and ``x``; and which of both is the goal."""
         rows = [" ".join(".+x@"[cell] for cell in row) for row in self.cells()[lane]]
         return "\n".join([*rows, f"the goal is {'+x'[int(self._goal[lane])]}"])
 

@@ -1,9 +1,9 @@
 """Match3: two neighbours are swapped so that three or more of a kind lie in a line; ML-Agents' task, by its rules.
 
-A board has up to `rows` x `columns` cells of `types` kinds, of which 1 in 10 is special in a second way and 2 in 10 in a
-first one. A move swaps two neighbours of different kinds, and is allowed if one of them then lies in a line of three or
-more of its kind. All cells of such lines are cleared together: a plain one pays 0.01, a special one 0.02, or 0.03 if it
-is special in the second way. What lies above falls down, new cells fall in from above, and lines that come of it are
+A board has up to `rows` x `columns` cells of `types` kinds, of which 2 in 10 are special in a first way and 1 in 10 in
+a second one. A move swaps two neighbours of different kinds, and is allowed if one of them then lies in a line of three
+or more of its kind. All cells of such lines are cleared together: a plain one pays 0.01, a special one 0.02, or 0.03 if
+it is special in the second way. What lies above falls down, new cells fall in from above, and lines that come of it are
 cleared too, until there are none. If no move is allowed then, the board is drawn anew, which pays nothing. After
 `max_moves` moves an episode is truncated.
 
@@ -42,6 +42,9 @@ POINTS = np.array([1, 2, 3])
 CHANCES = np.array([2, 1, 1, 0, 0, 0, 0, 0, 0, 0])
 """Of ten cells, how many are special, and in which way."""
 
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Letters of the kinds of cells."""
+
 REWARD = 0.01
 """Reward of a point."""
 
@@ -55,8 +58,8 @@ class Match3(BatchedAgents):
     """Many boards, a row for each lane.
 
     Actions are moves, numbered as the module says; the mask has those that are allowed. An observation has the mask,
-    ``cells``, for each cell a flag for each kind, and ``special``, for each cell a flag for plain and for each way to be
-    special: ``[rows * columns * flags]``, or as pictures ``[rows, columns, flags]``.
+    ``cells``, for each cell a flag for each kind, and ``special``, for each cell a flag for plain and for each way to
+    be special: ``[rows * columns * flags]``, or as pictures ``[rows, columns, flags]``.
 
     Attributes:
         rows: Number of rows of the largest board.
@@ -83,7 +86,7 @@ class Match3(BatchedAgents):
             num_lanes: Number of boards.
             rows: Number of rows, at least 4.
             columns: Number of columns, at least 4.
-            types: Number of kinds of cells, at least 4.
+            types: Number of kinds of cells, from 4 to 26.
             observation: How a board is seen: ``vector`` or ``visual``.
             max_moves: Number of moves after which an episode is truncated.
             min_rows: Smallest number of rows that an episode may have, at least 4; 0: always `rows`.
@@ -94,6 +97,8 @@ class Match3(BatchedAgents):
         """
         check_least("Match3", 4, rows=rows, columns=columns, types=types)
         check_least("Match3", 1, max_moves=max_moves)
+        if types > len(LETTERS):
+            raise ValueError(f"Match3: types is {types}, it must be from 4 to {len(LETTERS)}")
         for name, least, most in (("min_rows", min_rows, rows), ("min_columns", min_columns, columns)):
             check_least("Match3", 0, **{name: least})
             if least and not 4 <= least <= most:
@@ -159,7 +164,7 @@ class Match3(BatchedAgents):
         self._make_playable(lanes)
 
     def _settle(self, lanes: np.ndarray) -> np.ndarray:
-        """Clears lines, lets cells fall and new ones follow, until there are no lines; returns the points of `lanes`."""
+        """Clears lines, lets cells fall and new ones follow, until no line is left; returns the points of `lanes`."""
         points = np.zeros(len(lanes), dtype=np.int64)
         busy = np.arange(len(lanes))
         while len(busy):
@@ -210,12 +215,13 @@ class Match3(BatchedAgents):
 
     def text(self, lane: int) -> str:
         """Returns the board of a lane, its highest row first: kinds as letters, with a mark where a cell is special."""
-        rows = [
-            " ".join(
-                " " * 2 if kind < 0 else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[kind] + " '*"[way] for kind, way in zip(*both)
-            )
-            for both in zip(self._cells[lane, ::-1].tolist(), self._special[lane, ::-1].tolist(), strict=True)
-        ]
+
+        def told(kind: int, way: int) -> str:
+            """Returns the two letters of a cell."""
+            return "  " if kind < 0 else LETTERS[kind] + " '*"[way]
+
+        both = zip(self._cells[lane, ::-1].tolist(), self._special[lane, ::-1].tolist(), strict=True)
+        rows = [" ".join(map(told, kinds, ways)) for kinds, ways in both]
         return "\n".join(row.rstrip() for row in rows)
 
     def render(self, lane: int) -> np.ndarray:
@@ -262,7 +268,7 @@ def fallen(cells: np.ndarray, special: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def allowed(cells: np.ndarray) -> np.ndarray:
     """Returns which moves are allowed, ``[N, moves]`` bool, on boards ``[N, rows, columns]`` without lines."""
-    return move_points(cells, np.zeros(cells.shape, dtype=np.int8)) > 0
+    return np.asarray(move_points(cells, np.zeros(cells.shape, dtype=np.int8)) > 0)
 
 
 def move_points(cells: np.ndarray, special: np.ndarray) -> np.ndarray:
@@ -303,4 +309,4 @@ def _right_points(cells: np.ndarray, points: np.ndarray) -> np.ndarray:
         in_row, in_column = straight >= 2, up + down >= 2
         total += (in_row | in_column) * own
         total += in_row * straight_points + in_column * (up_points + down_points)
-    return total * ((left != right) & (left >= 0) & (right >= 0))
+    return np.asarray(total * ((left != right) & (left >= 0) & (right >= 0)))

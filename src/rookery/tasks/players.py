@@ -116,7 +116,7 @@ def ball_plate_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
     wanted = np.clip(0.15 * place + 0.2 * speed, -0.45, 0.45) * (1.0, -1.0)
     tilt = 2 * np.arcsin(seen[:, :2])
     turn = (wanted - tilt) / (ball_plate.TURN * ball_plate.STEPS)
-    return np.clip(turn, -1.0, 1.0).astype(np.float32)
+    return np.asarray(np.clip(turn, -1.0, 1.0).astype(np.float32))
 
 
 def goal_grid_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
@@ -178,7 +178,7 @@ def push_block_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 
 
 def food_collector_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Plays FoodCollector, ``[N]`` dicts: walks to the nearest food in sight, pushed off by poison, else straight on."""
+    """Plays FoodCollector, ``[N]`` dicts: walks to the nearest food in sight and around poison, else straight on."""
     view = obs["view"]
     cells = view.shape[1]
     middle = (np.arange(cells) + 0.5) * 2 * food_collector.SEEN / cells - food_collector.SEEN
@@ -186,7 +186,7 @@ def food_collector_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
     far = np.hypot(ahead, aside)
     food, poison = view[..., food_collector.FOOD] > 0, view[..., food_collector.POISON] > 0
     nearest = np.where(food, far, np.inf).reshape(len(view), -1).argmin(axis=1)
-    sees = food.any(axis=(1, 2))
+    sees = np.asarray(food.any(axis=(1, 2)))
     way = np.stack([ahead.ravel()[nearest], aside.ravel()[nearest]], axis=1)
     way /= np.linalg.norm(way, axis=1, keepdims=True)
     way = np.where(sees[:, None], way, (1.0, 0.0))

@@ -1,4 +1,4 @@
-"""Pictures of the tasks that follow ML-Agents' examples, as `drawing` draws the others: ``[height, width, 3]`` uint8."""
+"""Pictures of the tasks after ML-Agents' examples, as `drawing` draws the others: ``[height, width, 3]`` uint8."""
 
 from __future__ import annotations
 
@@ -223,8 +223,8 @@ def draw_food(
         tip = at(x + nose * math.cos(heading), y + nose * math.sin(heading))
         draw.line((*at(x, y), *tip), fill=color, width=3 * SMOOTH)
     picture = np.array(image.reduce(SMOOTH))
-    frozen = sum(is_frozen for *_, is_frozen, _ in agents)
-    shown = [("food", GREEN, "+1"), ("poison", RED, "-1"), ("frozen", INK, str(frozen))]
+    num = sum(is_frozen for *_, is_frozen, _ in agents)
+    shown = [("food", GREEN, "+1"), ("poison", RED, "-1"), ("frozen", INK, str(num))]
     _draw_footer(picture, shown, timestep, max_timesteps)
     return picture
 
