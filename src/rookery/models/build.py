@@ -594,7 +594,7 @@ class CustomMemory(Memory):
         parts = tuple(part.reshape(-1, *shape) for part, shape in zip(remembered, self._shapes, strict=True))
         features, after = self.model(x, parts[0] if self._is_one else parts)
         return features, torch.cat(
-            [torch.ones_like(memory[:, :1]), *[part.reshape(len(part), -1) for part in parts_of(after)]], 1
+            [torch.ones_like(memory[:, :1]), *[part.reshape(part.shape[0], -1) for part in parts_of(after)]], 1
         )
 
     def forward(self, x: Any, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:

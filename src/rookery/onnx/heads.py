@@ -291,7 +291,8 @@ def number_bounds(action: ActionSpec) -> tuple[np.ndarray, ...]:
     high = np.concatenate([np.ravel(part.space.high).astype(np.float64) for part in columns])
     whole = np.concatenate([np.full(part.num_numbers, np.issubdtype(part.space.dtype, np.integer)) for part in columns])
     scaled = np.isfinite(low) & np.isfinite(high)
-    half, center = np.where(scaled, high / 2 - low / 2, 1.0), np.where(scaled, high / 2 + low / 2, 0.0)
+    top, bottom = np.where(scaled, high, 0.0) / 2, np.where(scaled, low, 0.0) / 2
+    half, center = np.where(scaled, top - bottom, 1.0), top + bottom
     lowest = np.where(scaled, -1.0, np.maximum(low, LOWEST))
     highest = np.where(scaled, 1.0, np.minimum(high, -LOWEST))
     return tuple(part.astype(np.float32) for part in (lowest, highest, half, center)) + (whole,)
