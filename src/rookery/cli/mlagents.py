@@ -22,7 +22,6 @@ from rookery.core.layers import Layer, flow
 
 if TYPE_CHECKING:
     from rookery.compat.mlagents.learn import Session
-    from rookery.core.trust import TrustCode
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -180,8 +179,13 @@ def infer(request: object) -> None:
         typer.echo(f"{name}: {earned.text() if earned.count else 'no episode has ended'}")
 
 
-def changes(folder: Path, layers: Sequence[Layer], trust_code: TrustCode) -> Layer:
+def changes(folder: Path, layers: Sequence[Layer], only_flags: bool) -> Layer:
     """Gives the settings that differ from those of a run, as a layer that keeps their sources.
+
+    Args:
+        folder: The run.
+        layers: What it would begin with now.
+        only_flags: Whether only flags say anything, because all else is what the run has written down itself.
 
     Raises:
         ConfigError: If one of them keeps its value in the middle of a run.
@@ -196,11 +200,13 @@ def changes(folder: Path, layers: Sequence[Layer], trust_code: TrustCode) -> Lay
     for path, given in asked.items():
         source, value = given[-1]
         was = provenance.get(path, [("", flow(None))])[-1][1]
-        if source != DEFAULT and " as algorithm." not in source and path != "seed" and flow(value) != was:
+        if source == DEFAULT or " as algorithm." in source or (only_flags and not source.startswith("--")):
+            continue
+        if flow(value) != was and not (path.startswith("policies.") and path.endswith(".init_from")):
             values[path], lines[path] = value, source
     changed = Layer("rookery mlagents learn --resume", values, lines)
     if values:
-        check(folder, provenance, [changed], bool(trust_code))
+        check(folder, provenance, [changed], trust_code=True)  # what is changed is said now, by who trusts it
     return changed
 
 
