@@ -15,9 +15,9 @@ from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
 from rookery.compat.mlagents.demonstrations import import_demonstrations
 from rookery.compat.mlagents.options import RunOptions, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, RunFiles, folder_name
-from rookery.compat.mlagents.sections import BehaviorOptions
+from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
-from rookery.compat.mlagents.translate import layers_of, notes_of
+from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, list_checkpoints, read_checkpoint_files
 from rookery.core.layers import Layer, override_layer
@@ -42,11 +42,6 @@ DEMONSTRATIONS = "demonstrations"
 SUFFIXES = ("", ".x86_64", ".x86", ".exe", ".app")
 """What the name of a player may lack."""
 
-Changes = Callable[[Path, Sequence[Layer], bool], Layer]
-"""Gives what layers of settings change in the run of a folder, or only flags among them; refuses what cannot be changed
-there.
-"""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -67,6 +62,10 @@ class Request:
     episodes: int | None
     trust_pickle: bool
     trust_code: TrustCode
+
+
+Changes = Callable[[Path, Sequence[Layer], Request], Layer]
+"""Gives what layers of settings change in the run of a folder; refuses what cannot be changed there."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,11 @@ def options_of(request: Request) -> RunOptions:
     Raises:
         ConfigError: If anything in it is wrong.
     """
-    options = read_options(request.file, request.flags)
-    kept = folder_of(options) / CONFIGURATION
-    if request.file is None and options.checkpoint_settings.resume and kept.is_file():
-        return read_options(kept, request.flags)
-    return options
+    usual = CheckpointOptions()
+    run = (request.flags.get(name, getattr(usual, name)) for name in ("results_dir", "run_id"))
+    kept = Path(*map(str, run)) / CONFIGURATION
+    goes_on = request.file is None and request.flags.get("resume") and kept.is_file()
+    return read_options(kept if goes_on else request.file, request.flags)
 
 
 def folder_of(options: RunOptions) -> Path:
@@ -212,9 +211,7 @@ def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
         seen.close()
     for name in found:
         if folder_name(name) in RESERVED:
-            raise ConfigError(
-                f"behaviors.{name}: a run has a folder of that name already; call the behaviour otherwise"
-            )
+            raise ConfigError(f"behaviors.{name}: a run has a folder of that name; call the behaviour otherwise")
     return found
 
 
@@ -319,10 +316,8 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     try:
         layers = plan.layers(request, folder / DEMONSTRATIONS)
         if options.checkpoint_settings.resume and list_checkpoints(folder / FOLDER):
-            layer = changes(folder, layers, request.file is None)
-            trainer = Trainer.load(
-                folder, resume=True, callbacks=[files], config=[layer], trust_code=request.trust_code
-            )
+            layer, trust_code = changes(folder, layers, request), request.trust_code
+            trainer = Trainer.load(folder, resume=True, callbacks=[files], config=[layer], trust_code=trust_code)
         else:
             trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, force=True)
             plan.begin(trainer, request.trust_pickle)
@@ -331,9 +326,11 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     except BaseException:
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # of a folder with other runs
+                folder.parent.rmdir()
         raise
     with trainer:
-        trainer.notes.extend(notes_of(options, plan.behaviors))
+        trainer.notes[:] = filter(is_asked_for, [*trainer.notes, *notes_of(options, plan.behaviors)])
         try:
             yield Session(trainer, files, options, folder)
         finally:
@@ -390,6 +387,11 @@ def plan_of(request: Request) -> Plan:
     behaviors = spaces_in(options, env)
     options = options.with_behaviors(behaviors)
     return Plan(options, folder, env, behaviors, starts_of(options, behaviors, request.trust_pickle))
+
+
+def is_asked_for(note: str) -> bool:
+    """Whether a note is about something that a user has said, and not about what ML-Agents has anyway."""
+    return not note.startswith(f"{CONFIGURATION}:") and f"({AS_IS})" not in note and f"({DEFAULT} " not in note
 
 
 def run_files(options: RunOptions, shows_lines: bool) -> RunFiles:
