@@ -51,7 +51,7 @@ SCHEDULED = ("lr", "clip", "entropy_coef")
 LOGS_APART = 2.0
 """Seconds between two writings of the files in `run_logs` that only summaries ask for: each waits for the disk."""
 
-RESERVED = ("checkpoints", LOGS)
+RESERVED = ("checkpoints", "demonstrations", LOGS)
 """Folders of a run that no behaviour can be called like."""
 
 
