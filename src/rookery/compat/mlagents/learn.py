@@ -17,7 +17,7 @@ from rookery.compat.mlagents.their_weights import check_kind, read_weights, take
 from rookery.compat.mlagents.translate import BehaviorSpaces, layers_of
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, list_checkpoints, read_checkpoint_files
-from rookery.core.layers import Layer, override_layer, yaml_layer
+from rookery.core.layers import Layer, override_layer
 from rookery.core.trust import TrustCode
 from rookery.envs.make import make_env
 from rookery.policies.export import FILE
@@ -33,20 +33,6 @@ SOURCE = "rookery mlagents"
 
 SUFFIXES = ("", ".x86_64", ".x86", ".exe", ".app")
 """What the name of a player may lack."""
-
-OLD_KEYS = {"trainer", "batch_size", "beta", "buffer_size", "hidden_units", "lambd", "num_epoch", "use_recurrent"}
-"""Keys that stood flat in the section of a behaviour before 0.17; a string there was the name of another section."""
-
-SECTIONS = (
-    "default_settings",
-    "behaviors",
-    "env_settings",
-    "engine_settings",
-    "environment_parameters",
-    "checkpoint_settings",
-    "torch_settings",
-    "debug",
-)
 
 Changes = Callable[[Path, Sequence[Layer], TrustCode], Layer]
 """Gives what layers of settings change in the run of a folder; refuses what cannot be changed there."""
@@ -101,36 +87,10 @@ def options_of(request: Request) -> RunOptions:
     """
     file = request.file
     if file is not None:
-        check_is_current(Path(file))
         return read_options(file, request.flags)
     options = read_options(None, request.flags)
     kept = folder_of(options) / CONFIGURATION
     return read_options(kept, request.flags) if options.checkpoint_settings.resume and kept.is_file() else options
-
-
-def check_is_current(file: Path) -> None:
-    """Refuses a file of ML-Agents 0.16 or older, which has other sections.
-
-    Raises:
-        ConfigError: Says how the file becomes one of today.
-    """
-    if file.suffix == ".json":
-        raise ConfigError(f"{file}: a curriculum of ML-Agents 0.13 or older; rookery mlagents convert reads it")
-    try:
-        values = yaml_layer(file).values
-    except ConfigError:
-        return  # whoever reads it says what is wrong, and where
-    others = {name: value for name, value in values.items() if name not in SECTIONS}
-    flat = [
-        name for name, value in others.items()
-        if isinstance(value, Mapping) and (OLD_KEYS & value.keys() or {"sampler-type", "thresholds"} & value.keys())
-    ]  # fmt: skip
-    if flat or "resampling-interval" in others:
-        first = flat[0] if flat else "resampling-interval"
-        raise ConfigError(
-            f"{file}: {first}: a file of ML-Agents 0.16 or older, where behaviours stand at the top; make one of today "
-            f"with rookery mlagents convert {file}"
-        )
 
 
 def folder_of(options: RunOptions) -> Path:
