@@ -55,6 +55,7 @@ OLD_FLAGS = {
         takes=True,
         versions=("0.13", "0.15"),
     ),
+    "--slow": OldFlag("`--time-scale 1`", today=("--time-scale", "1"), versions=("0.13", "0.13")),
     "--env": _same("--env"),
     "--run-id": _same("--run-id"),
     "--seed": _same("--seed"),
@@ -74,7 +75,13 @@ OLD_FLAGS = {
     "--initialize-from": _same("--initialize-from", first="0.16"),
     "--env-args": OldFlag("`--env-args` of `rookery mlagents learn`, last as before", takes=True),
 }
-"""What becomes of each flag."""
+"""What becomes of each flag; ``--slow`` is of 0.12."""
+
+GONE = [
+    name for name, flag in OLD_FLAGS.items()
+    if flag.today[:1] != (name,) and name not in ("--train", "--load", "--env-args")
+]  # fmt: skip
+"""Flags that the command of today does not have."""
 
 
 @dataclass
