@@ -238,6 +238,11 @@ def test_a_minibatch_in_which_nobody_acted_has_no_divergence_that_could_stop_an_
         assert learner.training_step(rollout)["epochs"] == 3
 
 
+def test_play_of_older_weights_is_refused():
+    with pytest.raises(ConfigError, match=r"sampling.staleness = 1.* learned by MAPPO"):
+        Trainer(Pair, MAPPOConfig(), num_envs=2, config={"sampling.staleness": 1})
+
+
 @pytest.mark.parametrize("kind", ["none", "lstm"])
 def test_a_run_with_rows_that_do_not_act_goes_on_as_if_it_had_not_stopped(kind, tmp_path):
     def make():

@@ -151,6 +151,27 @@ def test_members_that_do_not_act_show_zeros_may_do_anything_and_are_not_asked():
     env.step(given)
 
 
+class Spent(Squad):
+    """A squad that is allowed nothing more where it is cut off."""
+
+    def shown(self, who):
+        seen = super().shown(who)
+        for one in who if self.t == self.cut else ():
+            seen[one]["action_mask"][:] = 0
+        return seen
+
+
+def test_members_that_are_allowed_nothing_after_an_end_may_do_anything():
+    env = TeamEnv(make_env(Spent, {"cut": 2}, (), LANES, "serial"), {"blue": WALKERS})
+    shown = env.reset(seeds)
+    for step in range(2):
+        shown = env.step(answers(env, shown, step))
+    blue = shown.rows[0]
+    assert blue.truncated.all()
+    assert blue.final_obs[ALIVE].all()
+    assert blue.final_obs[MASK].all()
+
+
 def test_going_on_from_a_state_shows_the_same():
     def steps(env, shown, first, number):
         told = []

@@ -10,6 +10,7 @@ from lives import BRIEF, RECALLING, Podium, digest, make, weights
 
 from rookery import ConfigError, PPOConfig, Trainer
 from rookery.core.encoding import decode, encode
+from rookery.core.errors import SpaceError
 from rookery.core.seeding import Streams
 from rookery.report.console import summary
 from rookery.rollout.hooks import EpisodeResult
@@ -255,6 +256,15 @@ def test_games_are_rated_and_what_they_say_is_told(tmp_path):
     assert {f"self_play/main/{name}" for name in columns} <= set(row)
     assert row["self_play/main/games"] > 10
     assert row["self_play/main/anchors/perfect"] <= 0.5
+
+
+def test_an_anchor_that_does_not_know_the_game_is_named():
+    each = {"snapshot_every": 60, "rating_games": 2, "anchors": {"perfect": PERFECT}}
+    with (
+        make(**{**SOCCER, "policies": {"main": {}}}, self_play={"main": each}) as trainer,
+        pytest.raises(SpaceError, match=r"self_play\.main, rating games against perfect: "),
+    ):
+        trainer.train({"iterations": 3})
 
 
 def test_rewards_that_never_differ_are_told_of_once():
