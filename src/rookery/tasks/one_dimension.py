@@ -131,11 +131,11 @@ class OneDimension(BatchedAgents):
             numbers = given.reshape(waiting, -1)
         if chosen.shape[1] != self.choices or numbers.shape[1] != self.numbers:
             raise EnvError(f"{self.name}: actions of shape {given.shape}; expected one of {self.kinds[0].action.space}")
-        wrong = ~np.isin(chosen, (0, 1)).all(axis=1)
-        if wrong.any():
+        if self.choices and (wrong := ((chosen != 0) & (chosen != 1)).any(axis=1)).any():
             where, agent = self._who(wrong)
             raise EnvError(f"{where}: action {chosen[wrong][0].tolist()} of {agent} is not of 0 and 1")
-        self._check_finite(numbers)
+        if self.numbers:
+            self._check_finite(numbers)
         moves = np.concatenate((2.0 * chosen - 1.0, numbers), axis=1)
         self._moves.fill(0.0)
         self._moves[self._waiting] = np.clip(moves, -self.step_size, self.step_size)
