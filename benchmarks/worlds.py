@@ -1,4 +1,4 @@
-"""What chance and scripted players score in the tasks after ML-Agents' examples: ``worlds.py [--episodes 256]``.
+"""What chance and scripted players score in the tasks after ML-Agents' examples: ``worlds.py [--episodes 1024]``.
 
 Also how many agent steps a second 64 copies play by chance, and with ``--pictures`` a picture of each task for
 docs/images. Of each lane equally many episodes count, so that short ones do not count more often. Writes
@@ -49,7 +49,7 @@ TASKS: dict[str, tuple[dict[str, Any], Player | None, str, str]] = {
 }  # fmt: skip
 """Settings, scripted player, best score if it is known, and what ML-Agents states for its own task."""
 
-LEAST_EPISODES = {"Match3": 64, "FoodCollector": 64}
+MOST_EPISODES = {"Match3": 256, "FoodCollector": 64, "BallPlate": 256}
 """Tasks of long episodes, of which fewer are enough."""
 
 
@@ -111,7 +111,7 @@ def draw_pictures() -> None:
 def main() -> None:
     """Plays, measures and writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=256)
+    parser.add_argument("--episodes", type=int, default=1024)
     parser.add_argument("--pictures", action="store_true")
     asked = parser.parse_args()
     if asked.pictures:
@@ -124,7 +124,7 @@ def main() -> None:
         "|---|---|---|---|---|---|",
     ]
     for name, (_, scripted, best, theirs) in TASKS.items():
-        episodes = min(asked.episodes, LEAST_EPISODES.get(name.split(",")[0], asked.episodes))
+        episodes = min(asked.episodes, MOST_EPISODES.get(name.split(",")[0], asked.episodes))
         env = made(name)
         for called, player in (("random", chance(env)), ("script", scripted)):
             if player is not None:
