@@ -104,7 +104,7 @@ def draw_pictures() -> None:
             short = name.split(",")[0]
             env = getattr(tasks, short)(1, **settings)
             shown, rng = env.reset(lambda lane, episode: 5), np.random.default_rng(0)
-            plays = player or chance(env)
+            plays = chance(env) if player is None or short == "FoodCollector" else player
             for _ in range(2 if short == "GoalGrid" else 5):
                 shown = env.step([plays(shown.rows[0].obs, rng)])
             picture = Image.fromarray(env.render(0)).convert("P", palette=Image.Palette.ADAPTIVE, colors=64)
@@ -136,7 +136,8 @@ def main() -> None:
                 told = f"{returns.mean():.3f} ± {error:.3f} | {lengths.mean():.1f}"
                 lines.append(f"| {name} | {called} | {told} | {best} | {theirs} |")
                 print(lines[-1], flush=True)
-    lines += ["", f"Agent steps a second in {LANES} copies, played by chance (drawing the actions included), best of 10:", ""]
+    how = "played by chance (drawing the actions included), best of 10 measurements"
+    lines += ["", f"Agent steps a second in {LANES} copies, {how}:", ""]
     lines += ["| task | sees | agent steps a second |", "|---|---|---|"]
     for name in TASKS:
         env = made(name)
