@@ -9,7 +9,7 @@ A step stands for 0.1 seconds. Agents do not stop each other. After `max_steps` 
 Two parameters can be drawn, with the bounds that ML-Agents recommends: ``laser_length``, 1 for a beam of 25, and
 ``agent_scale``, on which depends how near food must be.
 
-Returns of an agent in 1000 steps (`benchmarks/results/worlds.md`): random actions 0.0, the scripted player 58.4.
+Returns of an agent in 1000 steps (`benchmarks/results/worlds.md`): random actions 0.0, the scripted player 32.1.
 ML-Agents counts its own task as solved at 10.
 """
 

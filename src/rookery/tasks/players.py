@@ -190,8 +190,14 @@ def food_collector_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
     way = np.stack([ahead.ravel()[nearest], aside.ravel()[nearest]], axis=1)
     way /= np.linalg.norm(way, axis=1, keepdims=True)
     way = np.where(sees[:, None], way, (1.0, 0.0))
-    push = poison * np.maximum(4.0 - far, 0.0) / np.maximum(far, 0.5)
-    way -= 0.8 * np.stack([(push * ahead).sum(axis=(1, 2)), (push * aside).sum(axis=(1, 2))], axis=1)
+    push = poison * np.maximum(3.0 - far, 0.0) / np.maximum(far, 0.5)
+    danger = np.stack([(push * ahead).sum(axis=(1, 2)), (push * aside).sum(axis=(1, 2))], axis=1)
+    length = np.linalg.norm(danger, axis=1, keepdims=True)
+    danger /= np.maximum(length, 1e-9)
+    past = np.stack([-danger[:, 1], danger[:, 0]], axis=1)  # on that side of the poison to which the way leads anyway
+    past *= np.where((way * past).sum(axis=1, keepdims=True) >= 0.0, 1.0, -1.0)
+    leads_there = (length > 0.0) & ((way * danger).sum(axis=1, keepdims=True) > 0.0)
+    way = np.where(leads_there, past - 0.3 * danger, way)
     way /= np.maximum(np.linalg.norm(way, axis=1, keepdims=True), 1.0)
     wall = view[:, : cells // 2, cells // 2 - 1 : cells // 2 + 1, food_collector.WALL].sum(axis=(1, 2)) / cells
     turn = np.where(sees, 0.0, np.where(wall > 0.3, 1.0, rng.uniform(-0.3, 0.3, len(view))))

@@ -28,7 +28,7 @@ VIOLET: Color = (132, 88, 176)
 KINDS: tuple[Color, ...] = (GREEN, RED, BLUE, GOLD, VIOLET, WOOD)
 """Colours of the kinds of cells."""
 
-CAMERA = math.radians(28.0)
+CAMERA = math.radians(36.0)
 """By how much the camera looks down on a plate."""
 
 
