@@ -401,11 +401,12 @@ environment_parameters:
     found = values_of(layers)
     assert found["env.parameters.mass"][0] == {"sampler": "uniform", "low": 1.0, "high": 2.0}
     assert found["env.parameters.mass"][1] == "ball.yaml:14 environment_parameters.mass"
+    assert layers[-1].where("curriculum.wall.lessons") == "ball.yaml:4 environment_parameters.wall"
     course = resolve(RunConfig, layers, ALGORITHMS).config.curriculum["wall"]
     low, middle, high = course.plans()
     assert (low.measure, low.threshold, low.min_episodes) == ("policies/B/decisions", 250.0, 0)
     assert (low.require_reset, middle.require_reset, high.require_reset) == (False, True, False)
-    assert (middle.measure, middle.policy, middle.threshold) == ("return", "B", 0.8)
+    assert (middle.measure, middle.of_policy, middle.threshold) == ("return", "B", 0.8)
     assert (middle.min_episodes, middle.smoothing) == (50, False)
     assert middle.value == {"sampler": "normal", "mean": 2.0, "std": 0.5, "seed": 9}
     assert high.value == {"sampler": "intervals", "intervals": [(3.0, 4.0), (5.0, 6.0)]}
@@ -493,6 +494,7 @@ def match(tmp_path):
 
 def test_one_behaviour_has_all_agents_of_the_only_kind(match):
     assert match("behaviors: {3DBall: {}}", kind("agent")) == {"3DBall": (("agent",), ())}
+    assert match("behaviors: {B: {}}", kind("a", "b")) == {"B": (("a", "b"), ())}
     assert match("behaviors: {Soccer: {}}", kind("a", "b"), groups={"blue": ["a"], "red": ["b"]}) == {
         "Soccer": (("a", "b"), (0, 1))
     }
