@@ -166,7 +166,7 @@ def plan_of(samplers=None, lessons=None, declared=None, start=None):
     samplers = {"mass": UniformSampler(0.5, 2.0), "wind": UniformSampler(-1.0, 1.0)} if samplers is None else samplers
     draws = Draws(samplers, lessons or {}, declared or {})
     return EpisodePlan(
-        SEEDS.episodes(Role.ENV), draws, lambda *key: SEEDS.generator(Role.PARAMETERS, *key), start or {}
+        SEEDS.episodes(Role.ENV), draws, lambda *key: SEEDS.generator(Role.PARAMETERS, *key[:3]), start or {}
     )
 
 

@@ -115,7 +115,7 @@ def plan():
     return EpisodePlan(
         lambda lane, episode: lane * 7919 + episode * 104729 + 13,
         Draws(samplers),
-        lambda lane, episode, name: np.random.default_rng([lane, episode, len(name)]),
+        lambda lane, episode, name, seed: np.random.default_rng([lane, episode, len(name)]),
         {},
     )
 
