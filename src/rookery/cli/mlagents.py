@@ -83,7 +83,9 @@ def learn(
         str | None, typer.Option(metavar="RUN_ID", help="A run whose weights all behaviours begin with.")
     ] = None,
     inference: Annotated[bool, typer.Option("--inference", help="Play and learn nothing; Ctrl-C ends it.")] = False,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the likeliest actions.")] = False,
+    deterministic: Annotated[
+        bool | None, typer.Option("--deterministic", help="Take the likeliest actions.", show_default=False)
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Names all random numbers; -1 = drawn.")] = None,
     results_dir: Annotated[str | None, typer.Option(help="Folder that the run's folder is made in (results).")] = None,
     num_envs: Annotated[int | None, typer.Option(help="Copies of the environment.")] = None,
@@ -110,7 +112,9 @@ def learn(
     env_args: Annotated[
         str | None, typer.Option(metavar="...", help="All words behind it are the environment's: name=value.")
     ] = None,
-    console: Annotated[str, typer.Option(help="Progress: mlagents, auto, live, plain, quiet or json.")] = "mlagents",
+    console: Annotated[
+        str | None, typer.Option(help="Progress: mlagents (as theirs), auto, live, plain, quiet or json.")
+    ] = None,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="With --inference: end after so many episodes.", show_default=False)
     ] = None,
@@ -133,6 +137,7 @@ def learn(
         flags["env_args"] = list(context.meta[ENV_ARGS])
     for name in dead:
         typer.echo(f"note: --{name} does nothing: everything runs on PyTorch", err=True)
+    own["console"] = console = console or STYLES[0]
     if console not in STYLES:
         raise ConfigError(f"--console {console!r}: is none of {', '.join(STYLES)}{nearest(console, STYLES)}")
     if episodes is not None and not inference:
