@@ -63,6 +63,7 @@ OURS = {
     "CarryTogether": "rookery.tasks.carry_together:CarryTogether",
     "Sacrifice": "rookery.tasks.sacrifice:Sacrifice",
     "MatrixGame": "rookery.tasks.matrix_game:MatrixGame",
+    "OneDimension": "rookery.tasks.one_dimension:OneDimension",
 }
 """Import paths of the environments that come with Rookery, by short name."""
 

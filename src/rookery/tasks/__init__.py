@@ -13,6 +13,7 @@ _HOME = {
     "CarryTogether": "rookery.tasks.carry_together",
     "Sacrifice": "rookery.tasks.sacrifice",
     "MatrixGame": "rookery.tasks.matrix_game",
+    "OneDimension": "rookery.tasks.one_dimension",
 }
 
 __all__ = [*_HOME]
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rookery.tasks.carry_together import CarryTogether as CarryTogether
     from rookery.tasks.line_soccer import LineSoccer as LineSoccer
     from rookery.tasks.matrix_game import MatrixGame as MatrixGame
+    from rookery.tasks.one_dimension import OneDimension as OneDimension
     from rookery.tasks.sacrifice import Sacrifice as Sacrifice
 
 
