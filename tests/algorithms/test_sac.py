@@ -343,7 +343,7 @@ def test_discrete_actions_need_to_be_asked_for():
         sac(action=spaces.Discrete(3))
 
 
-@pytest.mark.parametrize("action", [MOVES, spaces.MultiDiscrete([2, 3])])
+@pytest.mark.parametrize("action", [MOVES, spaces.MultiBinary(2), spaces.Tuple((spaces.Discrete(2), MOVES))])
 def test_discrete_is_for_one_of_several(action):
     with pytest.raises(ConfigError, match=r"policies.hero.discrete = True: .* set discrete = false .* or use PPO"):
         sac(action=action, discrete=True)

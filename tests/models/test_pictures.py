@@ -17,9 +17,9 @@ def leaf(*shape, dtype=np.uint8):
     return obs_spec(space, spaces.Discrete(2)).leaves[0]
 
 
-def encoder(*shape, cnn="auto", width=1, precision="float32", seed=0, dtype=np.uint8, codes=False):
+def encoder(*shape, cnn="auto", width=1, features=None, precision="float32", seed=0, dtype=np.uint8, codes=False):
     generator = torch.Generator().manual_seed(seed)
-    network = {"cnn": cnn, "cnn_width": width, "precision": precision, "codes": codes}
+    network = {"cnn": cnn, "cnn_width": width, "cnn_features": features, "precision": precision, "codes": codes}
     return ImageEncoder(leaf(*shape, dtype=dtype), **network, generator=generator)
 
 
@@ -66,6 +66,55 @@ def test_a_picture_too_small_for_the_nature_network_is_told():
         encoder(35, 84, 3, cnn="nature")
 
 
+@pytest.mark.parametrize(("cnn", "smallest"), [("simple", 20), ("nature", 36), ("match3", 5)])
+def test_a_network_begins_where_its_layers_leave_one_pixel(cnn, smallest):
+    maps = encoder(smallest, smallest + 9, 3, cnn=cnn).convolutions(torch.zeros(1, 3, smallest, smallest + 9), 1.0)
+    assert maps.shape[2] == 1
+    with pytest.raises(ConfigError, match=rf"model.cnn = '{cnn}': .* at least {smallest}; use auto, .*small.* or flat"):
+        encoder(smallest - 1, smallest + 9, 3, cnn=cnn)
+
+
+def test_what_a_message_names_for_a_small_picture_fits_it():
+    with pytest.raises(ConfigError, match=r"'simple': .* use auto, impala, small or flat$"):
+        encoder(4, 4, 3, cnn="simple")
+    for cnn in ("impala", "small", "flat"):
+        assert encoder(4, 4, 3, cnn=cnn)(pictures(2, 4, 4, 3)).shape[0] == 2
+
+
+def test_the_networks_of_ml_agents_have_their_layers():
+    # encoders.py of ml-agents 1.1.0; features there are hidden_units
+    simple = encoder(84, 84, 3, cnn="simple")
+    assert sizes(simple) == [(16, 3, 8, 8), (32, 16, 4, 4), (128, 9 * 9 * 32)]  # 84 -> 20 -> 9
+    assert num_parameters(simple) == 3088 + 8224 + 331904
+    match3 = encoder(9, 8, 6, cnn="match3", features=256)
+    assert sizes(match3) == [(35, 6, 3, 3), (144, 35, 3, 3), (256, 5 * 4 * 144)]  # 9 x 8 -> 7 x 6 -> 5 x 4
+    assert sizes(encoder(10, 12, 3, cnn="flat", features=50)) == [(50, 360)]
+
+
+def test_the_networks_of_ml_agents_end_in_leaky_units():
+    for cnn in ("simple", "match3", "flat"):
+        module = encoder(20, 20, 3, cnn=cnn)
+        image = pictures(4, 20, 20, 3)
+        x = image.permute(0, 3, 1, 2).float() / 255.0
+        for layer in module.convolutions:
+            x = functional.leaky_relu(functional.conv2d(x, layer.weight, layer.bias, layer.stride))
+        expected = functional.leaky_relu(module.linear(x.flatten(1)))
+        assert torch.allclose(module(image), expected, atol=1e-5)
+        assert (expected < 0).any()
+
+
+def test_features_are_set_for_every_network():
+    for cnn in ("nature", "impala", "small", "simple", "match3", "flat"):
+        module = encoder(36, 36, 1, cnn=cnn, features=20)
+        assert module.num_features == 20
+        assert module(pictures(2, 36, 36, 1)).shape == (2, 20)
+
+
+def test_a_network_without_filters_has_none_to_multiply():
+    with pytest.raises(ConfigError, match=r"model.cnn_width = 2 multiplies filters, and model.cnn = 'flat' has none"):
+        encoder(8, 8, 3, cnn="flat", width=2)
+
+
 def test_the_nature_network_has_the_layers_of_its_paper():
     module = encoder(84, 84, 4, cnn="nature")
     # 84 -> 20 -> 9 -> 7
@@ -109,7 +158,7 @@ def test_width_multiplies_the_filters_and_leaves_the_features():
     assert [shape[0] for shape in sizes(encoder(36, 36, 1, width=3))] == [96, 192, 192, 512]
 
 
-@pytest.mark.parametrize("cnn", ["nature", "impala", "small"])
+@pytest.mark.parametrize("cnn", ["nature", "impala", "small", "simple", "match3", "flat"])
 def test_weights_start_orthogonal(cnn):
     for weight in encoder(40, 44, 3, cnn=cnn).parameters():
         if weight.dim() > 1:
@@ -121,7 +170,7 @@ def test_weights_start_orthogonal(cnn):
 @pytest.mark.parametrize(
     ("height", "width", "channels", "cnn"),
     [(84, 84, 4, "auto"), (40, 50, 3, "auto"), (10, 12, 3, "auto"), (7, 7, 3, "auto"), (3, 9, 2, "impala"),
-     (17, 30, 3, "impala"), (36, 61, 1, "small")],
+     (17, 30, 3, "impala"), (36, 61, 1, "small"), (20, 24, 3, "simple"), (5, 9, 4, "match3"), (3, 4, 2, "flat")],
 )  # fmt: skip
 def test_channels_first_and_last_give_equal_features(height, width, channels, cnn):
     last, first = encoder(height, width, channels, cnn=cnn), encoder(channels, height, width, cnn=cnn)
@@ -132,7 +181,7 @@ def test_channels_first_and_last_give_equal_features(height, width, channels, cn
     assert torch.allclose(features, first(images.permute(0, 3, 1, 2).contiguous()), atol=1e-5)
 
 
-@pytest.mark.parametrize("cnn", ["nature", "impala", "small"])
+@pytest.mark.parametrize("cnn", ["nature", "impala", "small", "simple", "match3", "flat"])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_gradients_reach_every_parameter(cnn, precision):
     module = encoder(40, 40, 3, cnn=cnn, precision=precision)
@@ -180,7 +229,7 @@ def gradient(cnn, precision, seed):
 
 @pytest.mark.parametrize(
     ("cnn", "least"),
-    [("nature", 0.999), ("small", 0.999), ("impala", 0.998)],  # which rounds in 15 layers instead of 3
+    [("nature", 0.999), ("small", 0.999), ("simple", 0.999), ("flat", 0.999), ("impala", 0.998)],  # which rounds in 15 layers instead of 3
 )
 def test_gradients_in_bfloat16_point_where_those_in_float32_do(cnn, least):
     exact, rounded = gradient(cnn, "float32", 0), gradient(cnn, "bfloat16", 0)
@@ -192,7 +241,7 @@ def test_gradients_in_bfloat16_point_where_those_in_float32_do(cnn, least):
     assert 1 - similarity < 0.1 * (1 - functional.cosine_similarity(exact, gradient(cnn, "float32", 1), dim=0))
 
 
-@pytest.mark.parametrize("cnn", ["nature", "impala"])
+@pytest.mark.parametrize("cnn", ["nature", "impala", "simple", "flat"])
 def test_a_network_learns_in_bfloat16_what_it_sees(cnn):
     class Settings:
         lr = 1e-3

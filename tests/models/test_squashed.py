@@ -149,7 +149,7 @@ def test_the_deterministic_head_is_tanh_of_a_layer_and_noise_stays_within_bounds
         (spaces.Discrete(4), "DQN"),
         (spaces.MultiDiscrete([2, 2]), "PPO"),
         (spaces.MultiBinary(2), "PPO"),
-        (spaces.Tuple((spaces.Box(-1, 1), spaces.Discrete(2))), "PPO"),
+        (spaces.Tuple((spaces.Box(-1, 1), spaces.MultiBinary(2))), "PPO"),
         (spaces.Box(np.array([-1, -np.inf], np.float32), np.array([1, 1], np.float32)), "no finite bounds in 1 of 2"),
     ],
 )

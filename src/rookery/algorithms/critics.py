@@ -77,7 +77,7 @@ class StateAction:
 
     Attributes:
         obs: Observations as networks take them.
-        action: Numbers in [-1, 1]; critics that value all choices at once do not look at it.
+        action: Numbers in [-1, 1]; critics of choices alone do not look at it.
         recurrent: Where the rows stand among the observations, for critics that remember; else None.
     """
 
@@ -310,7 +310,7 @@ class RememberingTrunk(nn.Module):
 
 
 class Critic(nn.Module):
-    """One network: from an observation and an action to its value, or from an observation to those of all choices.
+    """One network: from an observation and the numbers of an action to its value, or to those of all choices.
 
     Args:
         policy: The policy whose actions are valued.
@@ -322,7 +322,7 @@ class Critic(nn.Module):
     def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         obs, action = policy.critic_spec, policy.action_spec
-        self.takes_action = action.kind == "box"
+        self.takes_action = action.num_numbers > 0
         inside = {"none": model, "layer": model.replace(layer_norm=True), "batch": model.replace(hidden=())}[cfg.norm]
         if policy.memory is not None:
             trunk: nn.Module = RememberingTrunk(policy, inside, generator)
@@ -333,11 +333,11 @@ class Critic(nn.Module):
         self.trunk = RenormalizedLayers(trunk, model, generator) if cfg.norm == "batch" else trunk
         width = self.trunk.num_features
         assert isinstance(width, int)
-        self._outputs = (cfg.quantiles or 1) if self.takes_action else action.sizes[0]
+        self._outputs = sum(action.sizes) or cfg.quantiles or 1
         self.linear = linear(width, self._outputs, gain=VALUE_GAIN, generator=generator)
 
     def forward(self, batch: StateAction) -> Tensor:
-        """Values ``[N]``, quantiles ``[N, M]``, or values of all choices ``[N, A]``."""
+        """Values ``[N]``, quantiles ``[N, M]``, or values of all options of all choices ``[N, A]``."""
         output: Tensor = self.linear(self.trunk(batch.seen(self.takes_action) if batch.recurrent is None else batch))
         return output.squeeze(1) if self._outputs == 1 else output
 
@@ -351,7 +351,8 @@ class Critics(nn.Module):
     def __init__(self, policy: Policy, cfg: CriticConfig, model: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.model = model
-        self.takes_action = policy.action_spec.kind == "box"
+        self.takes_action = policy.action_spec.num_numbers > 0
+        self._both = self.takes_action and bool(policy.action_spec.sizes)
         self.networks = nn.ModuleList(Critic(policy, cfg, model, generator) for _ in range(cfg.number))
         self.to(device_of(policy))
 
@@ -362,7 +363,8 @@ class Critics(nn.Module):
     def structure(self) -> Structure:
         """Declares what `forward` computes."""
         towers = tuple(Tower(critic.trunk, (critic.linear,)) for critic in self.networks if isinstance(critic, Critic))
-        why = "critics that remember" if any(isinstance(tower.trunk, RememberingTrunk) for tower in towers) else ""
+        why = "critics of choices and numbers" if self._both else ""
+        why = "critics that remember" if any(isinstance(tower.trunk, RememberingTrunk) for tower in towers) else why
         return Structure(
             towers,
             self.model,

@@ -1,5 +1,5 @@
 """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905), and its form for discrete actions (Christodoulou 2019,
-arXiv:1910.07207).
+arXiv:1910.07207), several choices and choices beside numbers (`branches.py`).
 
 The details that decide are in docs/algorithms/sac.md. The file reads from the settings down to the update.
 """
@@ -17,6 +17,19 @@ from torch import Tensor, nn
 
 from rookery.algorithms.action_noise import NoiseConfig
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.branches import (
+    BranchActorBatch,
+    BranchCriticBatch,
+    Branches,
+    branch_actor_loss,
+    branch_critic_loss,
+    branches_of,
+    chosen_of,
+    has_branches,
+    num_temperatures,
+    numbers_of,
+    target_entropies,
+)
 from rookery.algorithms.critics import (
     CriticBatch,
     CriticLearner,
@@ -68,12 +81,15 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     """The first temperature, where it adapts."""
     target_entropy: float | None = None
     """Entropy in nats that the temperature aims at; none = minus one for each number of an action, on [-1, 1]; of
-    discrete actions, `entropy_share` of the most there could be.
+    discrete actions, `entropy_share` of the most there could be. Where an action has several parts each one has a
+    temperature and a target of its own, and this is none.
     """
     entropy_share: Fraction = 0.5
-    """With `discrete`: target entropy as a share of that of choosing evenly among the allowed actions."""
+    """Of choices: target entropy as a share of that of choosing evenly among what is allowed."""
     discrete: Structural[bool] = False
-    """Whether actions are one of several; critics then value all of them at once."""
+    """Whether actions are one of several, or several such choices; critics then value all of them at once. Choices
+    beside numbers need no setting.
+    """
     log_std: Literal["clamp", "tanh"] = "clamp"
     """How the log standard deviation stays in range: cut off at -20 and 2, or brought between -5 and 2 by tanh."""
     exploration: NoiseConfig = field(default_factory=NoiseConfig)
@@ -129,8 +145,8 @@ class EntropyBatch:
     """What the temperature learns from.
 
     Attributes:
-        entropy: ``[N]`` of the policy now.
-        target: What it should be: one number, or ``[N]``.
+        entropy: ``[N]`` of the policy now, or ``[N, P]`` of P parts of it.
+        target: What it should be: one number, ``[N]``, ``[P]`` or ``[N, P]``.
     """
 
     entropy: Tensor
@@ -193,8 +209,9 @@ def discrete_critic_loss(q: Tensor, batch: CriticBatch, cfg: SACConfig) -> tuple
 
 
 def temperature_loss(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> tuple[Tensor, Metrics]:
-    """Eq. 18, of the logarithm: entropy below its target raises the temperature."""
-    loss = log_alpha * (batch.entropy - batch.target).mean()
+    """Eq. 18, of the logarithm: entropy below its target raises the temperature; of several ``[P]``, the sum."""
+    below = batch.entropy - batch.target
+    loss = log_alpha * below.mean() if log_alpha.dim() == 0 else log_alpha @ below.mean(0)
     return loss, {"temperature_loss": loss.detach()}
 
 
@@ -237,18 +254,19 @@ class SACActor:
 
 
 class Temperature(nn.Module):
-    """One number, learned as its logarithm.
+    """One number, or several, learned as their logarithms.
 
     Args:
-        alpha: Where it starts.
+        alpha: Where they start.
+        number: How many, ``[number]``; None = one, without dimensions.
     """
 
-    def __init__(self, alpha: float) -> None:
+    def __init__(self, alpha: float, number: int | None = None) -> None:
         super().__init__()
-        self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha)))
+        self.log_alpha = nn.Parameter(torch.full(() if number is None else (number,), math.log(alpha)))
 
     def forward(self, batch: EntropyBatch) -> Tensor:
-        """Its logarithm, without dimensions."""
+        """Their logarithms."""
         return self.log_alpha
 
 
@@ -283,7 +301,8 @@ class SAC(Algorithm[SACConfig]):
         self.actor_optimizer = self._adam(policy)
         self.imitation = add_imitation(self, cfg.imitation, self.actor_optimizer.flat)
         self.actor = attach(SACActor(policy, self.critics.detached_forward))
-        self.temperature = Temperature(cfg.alpha_init).to(self.replay.device) if cfg.alpha is None else None
+        parts = num_temperatures(policy.action_spec) if self.has_branches else None
+        self.temperature = Temperature(cfg.alpha_init, parts).to(self.replay.device) if cfg.alpha is None else None
         self.temperature_optimizer = None if self.temperature is None else self._adam(self.temperature)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
@@ -291,16 +310,26 @@ class SAC(Algorithm[SACConfig]):
     def _adam(self, module: nn.Module) -> Adam:
         return Adam(flatten([module]), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
 
+    @property
+    def has_branches(self) -> bool:
+        """Whether an action has more than one choice, or choices and numbers."""
+        return has_branches(self.policy.action_spec)
+
     def _check_actions(self) -> None:
         cfg, action = self.cfg, self.policy.action_spec
-        if not cfg.discrete:  # the head has seen to it
+        if not cfg.discrete and not self.has_branches:  # the head has seen to it
             return
-        if action.kind != "discrete":
+        if cfg.discrete and (not action.sizes or action.num_numbers or action.num_flags):
             raise ConfigError(
                 f"policies.{self.name}.discrete = True: actions of {action.space} are not one of several; set "
-                "discrete = false for numbers (a Box), or use PPO, which takes any space"
+                "discrete = false for numbers (a Box) or numbers beside choices, or use PPO, which takes any space"
             )
-        if action.sizes == (1,):
+        if self.has_branches and cfg.target_entropy is not None:
+            raise ConfigError(
+                f"policies.{self.name}.target_entropy = {cfg.target_entropy} is one number, and each part of an action "
+                f"of {action.space} has a target of its own: leave it out, or set entropy_share for the choices"
+            )
+        if set(action.sizes) == {1} and not action.num_numbers:
             raise ConfigError(
                 f"policies.{self.name}: actions of {action.space} are always the same, so there is no entropy to hold "
                 "and nothing to learn: give the environment two choices at least, or use PPO, which takes any space"
@@ -324,7 +353,8 @@ class SAC(Algorithm[SACConfig]):
         cfg = self.now()
         for _ in range(gradient_steps):
             rows, alpha = self.experience(cfg), self.alpha(cfg)
-            metrics = (self.learn_discrete if cfg.discrete else self.learn_continuous)(rows, alpha, cfg)
+            learn = self.learn_discrete if cfg.discrete else self.learn_continuous
+            metrics = (self.learn_branches if self.has_branches else learn)(rows, alpha, cfg)
             self.replay.update_priorities(rows.row, metrics.pop("priority"), rows.fragment)
             entropy = metrics["entropy"]
             assert isinstance(entropy, Tensor)
@@ -333,7 +363,8 @@ class SAC(Algorithm[SACConfig]):
                 learned = gradient_step(self.temperature, temperature_loss, batch, self.temperature_optimizer, cfg)
                 metrics |= named("temperature", learned)
             self.critics.track(cfg.tau)
-            self.replay.record(metrics | {"entropy": entropy.mean(), "alpha": alpha})
+            whole = entropy if entropy.dim() == 1 else entropy.sum(1)
+            self.replay.record(metrics | {"entropy": whole.mean(), "alpha": alpha.mean()})
 
     def explore(self) -> None:
         """Lets actions be random while replay fills. A categorical starts out nearly even by itself."""
@@ -349,9 +380,10 @@ class SAC(Algorithm[SACConfig]):
         return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **signals, **beside}
 
     def alpha(self, cfg: SACConfig) -> Tensor:
-        """Returns the temperature now."""
+        """Returns the temperature now; of an action with several parts those of all, ``[P]``."""
         if self.temperature is None:
-            return torch.tensor(cfg.alpha, device=self.replay.device)
+            alpha = torch.tensor(cfg.alpha, device=self.replay.device)
+            return alpha.expand(num_temperatures(self.policy.action_spec)) if self.has_branches else alpha
         return self.temperature.log_alpha.detach().exp()
 
     def experience(self, cfg: SACConfig) -> Experience:
@@ -396,6 +428,28 @@ class SAC(Algorithm[SACConfig]):
         learned = gradient_step(self.distribution, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)
 
+    def learn_branches(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
+        """The same where an action has several parts: in expectation over all choices, and of fresh numbers."""
+        action = self.policy.action_spec
+        shape = (2, len(rows), action.num_numbers)
+        ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
+        with torch.no_grad():
+            assert self.critics.target_forward is not None
+            behavior = behavior_of(self.policy, rows.next_obs, recurrent=rows.next_recurrent)
+            after = branches_of(behavior, self.critics.target_forward, rows.next_obs, ahead, rows.next_recurrent)
+            target = torch.addcmul(rows.reward, rows.discount, after.soft_value(alpha))
+        numbers, chosen = numbers_of(rows.action, action), chosen_of(rows.action, action)
+        batch = BranchCriticBatch(rows.obs, numbers, target, rows.weight, chosen, recurrent=rows.recurrent)
+        metrics = self.critics.improve(branch_critic_loss, batch, cfg)
+        actor_batch = BranchActorBatch(rows.obs, now, alpha, rows.recurrent)
+        learned = gradient_step(self.branches, branch_actor_loss, actor_batch, self.actor_optimizer, cfg)
+        return metrics | named("actor", learned)
+
+    def branches(self, batch: BranchActorBatch) -> Branches:
+        """What the policy would do in the rows of a batch, and what critics say of it."""
+        behavior = behavior_of(self.policy, batch.obs, recurrent=batch.recurrent)
+        return branches_of(behavior, self.critics.detached_forward, batch.obs, batch.noise, batch.recurrent)
+
     def distribution(self, batch: DiscreteBatch | StateAction) -> Categorical:
         """The policy's probabilities of all actions in the rows of a batch."""
         distribution = behavior_of(self.policy, batch.obs, recurrent=batch.recurrent)
@@ -403,8 +457,13 @@ class SAC(Algorithm[SACConfig]):
         return distribution
 
     def target_entropy(self, rows: Experience) -> Tensor | float:
-        """The entropy that the temperature aims at; where masks forbid some choices, ``[N]``."""
+        """The entropy that the temperature aims at; where masks forbid some choices, ``[N]``. Of an action with several
+        parts that of each, ``[P]`` or ``[N, P]``.
+        """
         cfg, action = self.cfg, self.policy.action_spec
+        if self.has_branches:
+            mask = mask_at(rows.obs, rows.recurrent)
+            return target_entropies(action, cfg.entropy_share, mask).to(self.replay.device)
         if cfg.target_entropy is not None:
             return cfg.target_entropy
         if not cfg.discrete:

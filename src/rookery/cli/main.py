@@ -14,12 +14,14 @@ import typer
 
 from rookery import __version__
 from rookery.cli.bench import bench
+from rookery.cli.check_onnx import check_onnx
 from rookery.cli.config import app as config_app
 from rookery.cli.elo import elo
 from rookery.cli.ending import ENDED_AFTER, SAID_AFTER, end_in_time
 from rookery.cli.envs import app as envs_app
 from rookery.cli.evaluate import evaluate
 from rookery.cli.explain import explain
+from rookery.cli.export import export
 from rookery.cli.learn import learn
 from rookery.cli.match import match
 from rookery.cli.mlagents import app as mlagents_app
@@ -36,7 +38,22 @@ from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.tracebacks import own_traceback
 
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for verb in (train, resume, learn, evaluate, record, plot, elo, match, play, timers, explain, bench):
+for verb in (
+    train,
+    resume,
+    learn,
+    evaluate,
+    record,
+    plot,
+    elo,
+    match,
+    play,
+    timers,
+    explain,
+    export,
+    check_onnx,
+    bench,
+):
     app.command()(verb)
 app.add_typer(envs_app, name="envs")
 app.add_typer(config_app, name="config")

@@ -69,6 +69,7 @@ OURS = {
     "PushBlock": "rookery.tasks.push_block:PushBlock",
     "FoodCollector": "rookery.tasks.food_collector:FoodCollector",
     "Match3": "rookery.tasks.match3:Match3",
+    "OneDimension": "rookery.tasks.one_dimension:OneDimension",
 }
 """Import paths of the environments that come with Rookery, by short name."""
 

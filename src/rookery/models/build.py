@@ -99,13 +99,16 @@ class ModelConfig(Settings):
     log_std_init: Annotated[float, Interval(ge=-20, le=2)] = 0.0
     """First log standard deviation of continuous actions, whose range is [-1, 1] where they are bounded."""
 
-    cnn: Literal["auto", "nature", "impala", "small"] = "auto"
-    """Network for pictures: Mnih et al. 2015, the residual one of Espeholt et al. 2018, or one for grid worlds;
-    ``auto`` = nature from 36 pixels on, small below.
+    cnn: Literal["auto", "nature", "impala", "small", "simple", "match3", "flat"] = "auto"
+    """Network for pictures: Mnih et al. 2015, the residual one of Espeholt et al. 2018, one for grid worlds, or one of
+    ML-Agents' (two convolutions, two for boards, or none); ``auto`` = nature from 36 pixels on, small below.
     """
 
     cnn_width: PositiveInt = 1
     """Multiplies the filters of that network."""
+
+    cnn_features: PositiveInt | None = None
+    """Features that it makes of a picture; none = 512 (nature), 256 (impala) or 128 (the others)."""
 
     codes: tuple[str, ...] | None = None
     """Paths of pictures of bytes whose numbers are codes from 0 to 31 (of things, colours, states) and no brightness: a
@@ -250,8 +253,9 @@ def build_trunk(obs: ObsSpec, cfg: ModelConfig, *, generator: torch.Generator) -
 
 
 def with_action(obs: ObsSpec, action: ActionSpec) -> ObsSpec:
-    """Observations with an action beside them, ``[N, k]`` as it is stored, under the path `CRITIC_ACTION`."""
-    leaf = Leaf(CRITIC_ACTION, "box", action.shape, np.dtype(np.float32))
+    """Observations with the numbers of an action beside them, ``[N, k]``, under the path `CRITIC_ACTION`."""
+    shape = action.shape if action.kind == "box" else (action.num_numbers,)
+    leaf = Leaf(CRITIC_ACTION, "box", shape, np.dtype(np.float32))
     mask = [leaf for leaf in obs.leaves if leaf.kind == "mask"]
     return ObsSpec(obs.space, (*[leaf for leaf in obs.leaves if leaf.kind != "mask"], leaf, *mask), obs.dropped)
 
@@ -362,6 +366,7 @@ class Encoder(nn.Module):
                 leaf,
                 cnn=cfg.cnn,
                 cnn_width=cfg.cnn_width,
+                cnn_features=cfg.cnn_features,
                 precision=cfg.precision,
                 codes=leaf.path in (cfg.codes or ()),
                 generator=generator,
@@ -550,7 +555,7 @@ class OutputTrunk(CustomTrunk):
         if not self.num_values:
             return given
         (outputs, values), *after = given if memory else (given,)
-        features = torch.cat((outputs, values.reshape(len(outputs), -1)), 1)
+        features = torch.cat((outputs, values.reshape(outputs.shape[0], -1)), 1)
         return (features, *after) if memory else features
 
 
@@ -589,7 +594,7 @@ class CustomMemory(Memory):
         parts = tuple(part.reshape(-1, *shape) for part, shape in zip(remembered, self._shapes, strict=True))
         features, after = self.model(x, parts[0] if self._is_one else parts)
         return features, torch.cat(
-            [torch.ones_like(memory[:, :1]), *[part.reshape(len(part), -1) for part in parts_of(after)]], 1
+            [torch.ones_like(memory[:, :1]), *[part.reshape(part.shape[0], -1) for part in parts_of(after)]], 1
         )
 
     def forward(self, x: Any, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import torch
@@ -151,11 +152,17 @@ def bounded_numbers(action: ActionSpec) -> int:
             "use DQN or PPO, or SAC with discrete=true"
         )
     if action.kind != "box":
+        told = "are choices" if action.sizes and not action.num_numbers else "are not numbers alone"
         raise SpaceError(
-            f"actions of {action.space} are not numbers alone, and SAC, TD3 and DDPG need those (a Box): "
-            "use PPO, which takes any space, or give each part a policy of its own"
+            f"actions of {action.space} {told}, and TD3, DDPG and SAC with discrete=false need numbers (a Box): use PPO, "
+            "which takes any space, or SAC, which takes choices (discrete=true) and choices beside numbers"
         )
-    space = action.space
+    check_bounds(action.space)
+    return action.num_numbers
+
+
+def check_bounds(space: spaces.Space[Any]) -> None:
+    """Raises a SpaceError if a Box has elements without two bounds."""
     assert isinstance(space, spaces.Box)
     endless = ~(np.isfinite(space.low) & np.isfinite(space.high)).ravel()
     if endless.any():
@@ -165,4 +172,3 @@ def bounded_numbers(action: ActionSpec) -> int:
             f"{where[0]}), and SAC, TD3 and DDPG act between two bounds: give the environment an action "
             "space with bounds (gymnasium.wrappers.TransformAction), or use PPO"
         )
-    return action.num_numbers

@@ -1,4 +1,5 @@
-"""Picture networks: Mnih et al. 2015 (*Nature*), the residual one of Espeholt et al. 2018 (IMPALA), a small one.
+"""Picture networks: Mnih et al. 2015 (*Nature*), the residual one of Espeholt et al. 2018 (IMPALA), a small one, and
+those that ML-Agents has beside them.
 
 What makes them fast on a processor, none of which changes what is computed: activations lie in memory pixel by pixel
 (``channels_last``); bytes become numbers in one pass, because their scale divides the few weights of the first layer
@@ -22,10 +23,22 @@ from rookery.models.layers import HIDDEN_GAIN, convolution, linear, normal
 SMALLEST_PICTURE = 3  # pixels; a three-dimensional box with a shorter side is read as a vector
 SMALLEST_NATURE = 36  # pixels: the shortest side on which the three layers of the Nature network leave one pixel
 NATURE_LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel, stride
+SIMPLE_LAYERS = ((16, 8, 4), (32, 4, 2))
+MATCH3_LAYERS = ((35, 3, 1), (144, 3, 1))
+FIXED_LAYERS = {"nature": NATURE_LAYERS, "simple": SIMPLE_LAYERS, "match3": MATCH3_LAYERS, "flat": ()}
+"""Layers of the networks that are the same for pictures of all sizes."""
+
+SMALLEST = {"nature": SMALLEST_NATURE, "simple": 20, "match3": 5}
+"""Pixels: the shortest side on which the layers of these networks leave one pixel."""
+
+LEAKY = 0.01
+SLOPES = {"simple": LEAKY, "match3": LEAKY, "flat": LEAKY}
+"""Slope below 0 of the units of networks whose units are leaky."""
+
 IMPALA_FILTERS = (16, 32, 32)
 SMALL_FILTERS = (16, 32, 64)
 SMALL_STRIDE_FROM = 14  # pixels: from here on a small network halves its picture
-FEATURES = {"nature": 512, "impala": 256, "small": 128}
+FEATURES = {"nature": 512, "impala": 256, "small": 128, "simple": 128, "match3": 128, "flat": 128}
 NUM_CODES = 32
 """Codes that a number of a picture may be, counted from 0; greater numbers are read as the greatest code."""
 
@@ -48,7 +61,8 @@ def image_layout(leaf: Leaf) -> tuple[int, int, int, bool] | None:
 
 
 def network_for(cnn: str, leaf: Leaf) -> str:
-    """``nature``, ``impala`` or ``small`` for this picture: what the setting says, or by size if it says ``auto``.
+    """The network for this picture: the one that the setting names, or if it says ``auto``, ``nature`` or ``small`` by
+    size.
 
     Raises:
         ConfigError: If the picture is too small for the network that was asked for.
@@ -56,14 +70,15 @@ def network_for(cnn: str, leaf: Leaf) -> str:
     layout = image_layout(leaf)
     assert layout is not None
     _, height, width, _ = layout
-    fits_nature = min(height, width) >= SMALLEST_NATURE
-    if cnn == "nature" and not fits_nature:
-        raise ConfigError(
-            f"model.cnn = 'nature': the picture {leaf.path!r} of {height} x {width} pixels is too small, its sides "
-            f"must be at least {SMALLEST_NATURE}; use auto, small or impala"
-        )
+    side = min(height, width)
     if cnn == "auto":
-        return "nature" if fits_nature else "small"
+        return "nature" if side >= SMALLEST_NATURE else "small"
+    if side < SMALLEST.get(cnn, 0):
+        fit = [name for name in FEATURES if side >= SMALLEST.get(name, 0)]
+        raise ConfigError(
+            f"model.cnn = {cnn!r}: the picture {leaf.path!r} of {height} x {width} pixels is too small, its sides "
+            f"must be at least {SMALLEST[cnn]}; use auto, {', '.join(fit[:-1])} or {fit[-1]}"
+        )
     return cnn
 
 
@@ -90,23 +105,45 @@ def on_pixels(layer: nn.Conv2d, pixels: Tensor, scale: float) -> Tensor:
     return functional.conv2d(pixels, layer.weight / scale, layer.bias, layer.stride, layer.padding)
 
 
-class PlainStack(nn.ModuleList):
-    """Convolutions with a ReLU after each; `plan` says filters, kernel and stride of each layer."""
+def rectified(x: Tensor, slope: float) -> Tensor:
+    """``x`` where it is above 0, ``slope * x`` elsewhere, written over `x`."""
+    return functional.leaky_relu_(x, slope) if slope else torch.relu_(x)
 
-    def __init__(self, channels: int, plan: Sequence[tuple[int, int, int]], *, generator: torch.Generator) -> None:
+
+class PlainStack(nn.ModuleList):
+    """Convolutions with a ReLU after each, or, without any, the pixels themselves.
+
+    Args:
+        channels: Of a picture.
+        plan: Filters, kernel and stride of each layer.
+        slope: Of the ReLU below 0.
+        generator: Draws the weights.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        plan: Sequence[tuple[int, int, int]],
+        *,
+        slope: float = 0.0,
+        generator: torch.Generator,
+    ) -> None:
         layers = []
         for filters, kernel, stride in plan:
             layers.append(convolution(channels, filters, kernel, stride, gain=HIDDEN_GAIN, generator=generator))
             channels = filters
         super().__init__(layers)
+        self.slope = slope
 
     def forward(self, pixels: Tensor, scale: float) -> Tensor:
         """Maps ``[N, filters, height, width]`` of pictures ``[N, channels, height, width]`` divided by `scale`."""
+        if not len(self):
+            return pixels if scale == 1.0 else pixels / scale
         first, *others = self
         assert isinstance(first, nn.Conv2d)
-        x = torch.relu_(on_pixels(first, pixels, scale))
+        x = rectified(on_pixels(first, pixels, scale), self.slope)
         for layer in others:
-            x = torch.relu_(layer(x))
+            x = rectified(layer(x), self.slope)
         return x
 
 
@@ -182,18 +219,19 @@ class CodeEmbedding(nn.Module):
 
 
 class ImageEncoder(nn.Module):
-    """Convolutions, then one linear layer with a ReLU: 512 features (nature), 256 (impala) or 128 (small).
+    """Convolutions, then one linear layer with a ReLU: 512 features (nature), 256 (impala) or 128 (the others).
 
     Args:
         leaf: The picture; its `scale` divides the pixels.
         codes: Whether its numbers are codes, which are looked up first, and not how bright a pixel is.
-        cnn: Which network: ``auto``, ``nature``, ``impala`` or ``small``.
+        cnn: Which network: ``auto``, or one of `FEATURES`.
         cnn_width: Multiplies the filters of every layer.
+        cnn_features: Features; None = as many as the network has by itself.
         precision: ``float32``, or ``bfloat16`` for products while learning.
         generator: Draws the weights.
 
     Raises:
-        ConfigError: If the picture is too small for the network that was asked for.
+        ConfigError: If the picture is too small for the network that was asked for, or that has no filters to multiply.
     """
 
     def __init__(
@@ -202,6 +240,7 @@ class ImageEncoder(nn.Module):
         *,
         cnn: str,
         cnn_width: int,
+        cnn_features: int | None,
         precision: str,
         codes: bool,
         generator: torch.Generator,
@@ -215,7 +254,13 @@ class ImageEncoder(nn.Module):
         channels = CODE_SIZE if codes else channels
         self.learns_in_bfloat16 = precision == "bfloat16"
         network = network_for(cnn, leaf)
-        self.num_features = FEATURES[network]
+        self.num_features = cnn_features or FEATURES[network]
+        self.slope = SLOPES.get(network, 0.0)
+        if network == "flat" and cnn_width != 1:
+            raise ConfigError(
+                f"model.cnn_width = {cnn_width} multiplies filters, and model.cnn = 'flat' has none: leave it out, or "
+                "set model.cnn_features for more features"
+            )
         if network == "impala":
             widths = [filters * cnn_width for filters in IMPALA_FILTERS]
             self.convolutions: nn.Module = ResidualStack(channels, widths, generator=generator)
@@ -223,12 +268,12 @@ class ImageEncoder(nn.Module):
                 height, width = (height + 1) // 2, (width + 1) // 2
             channels = widths[-1]
         else:
-            layers = NATURE_LAYERS if network == "nature" else small_layers(height, width)
+            layers = small_layers(height, width) if network == "small" else FIXED_LAYERS[network]
             plan = [(filters * cnn_width, kernel, stride) for filters, kernel, stride in layers]
-            self.convolutions = PlainStack(channels, plan, generator=generator)
+            self.convolutions = PlainStack(channels, plan, slope=self.slope, generator=generator)
             for _, kernel, stride in plan:
                 height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
-            channels = plan[-1][0]
+            channels = plan[-1][0] if plan else channels
         self.linear = linear(channels * height * width, self.num_features, gain=HIDDEN_GAIN, generator=generator)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -242,4 +287,4 @@ class ImageEncoder(nn.Module):
         if not self.channels_last:
             image = torch.stack(image.unbind(1), -1)  # plane by plane: twice as fast as a copy in the other order
         x = image.to(dtype).permute(0, 3, 1, 2) if self.embedding is None else self.embedding(image)
-        return torch.relu_(self.linear(self.convolutions(x, self.scale).flatten(1)))
+        return rectified(self.linear(self.convolutions(x, self.scale).flatten(1)), self.slope)

@@ -1,7 +1,8 @@
 """Heads for numbers between two bounds, into which tanh brings what they put out.
 
-The squashed Gaussian is that of Haarnoja et al. 2018 (1812.05905, app. C; SAC); the deterministic head is for policies
-that are learned through a critic (Silver et al. 2014; DDPG, TD3).
+The squashed Gaussian is that of Haarnoja et al. 2018 (1812.05905, app. C; SAC); beside choices it stands as in
+Delalleau et al. 2019 (1912.11077, section 4). The deterministic head is for policies that are learned through a critic
+(Silver et al. 2014; DDPG, TD3).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rookery.core.errors import SpaceError
 from rookery.core.spaces import ActionSpec
-from rookery.models.distributions import LOG_2PI, Behavior, NoiseSpec
-from rookery.models.exploration import action_noise_for, bounded_numbers, uniform
+from rookery.models.distributions import LOG_2PI, Behavior, MultiCategorical, NoiseSpec
+from rookery.models.exploration import action_noise_for, bounded_numbers, check_bounds, uniform
 from rookery.models.heads import ACTION_GAIN, Head, HeadSpec
 from rookery.models.layers import linear
 
@@ -131,7 +133,8 @@ class BoundedHead(Head):
 
 @dataclass(frozen=True)
 class Squashed(BoundedSpec):
-    """A squashed Gaussian for a Box with bounds. Log-probabilities are those of a decision by itself.
+    """A squashed Gaussian for a Box with bounds, and for numbers with bounds beside choices. Log-probabilities are
+    those of a decision by itself.
 
     With ``gsde`` the standard deviation is learned for each feature: it is ``sqrt(sum_j f_j^2 s_ij^2)``, see
     `StateDependent`.
@@ -143,10 +146,10 @@ class Squashed(BoundedSpec):
 
     log_std: Literal["clamp", "tanh"] = "clamp"
 
-    def build(
-        self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
-    ) -> SquashedHead:
+    def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> Head:
         """The head; arguments as of `HeadSpec.build`."""
+        if action.sizes and action.num_numbers:
+            return HybridHead(num_features, action, self, log_std_init=log_std_init, generator=generator)
         return SquashedHead(num_features, action, self, log_std_init=log_std_init, generator=generator)
 
     @property
@@ -181,7 +184,7 @@ class SquashedHead(BoundedHead):
             self.log_spread = nn.Parameter(torch.full((numbers, num_features), start))
         else:
             self.linear = linear(num_features, 2 * numbers, gain=ACTION_GAIN, generator=generator)
-            self.linear.bias.data[numbers:] = _before_range(spec, log_std_init)
+            self.linear.bias.data[numbers:] = before_range(spec, log_std_init)
         self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> SquashedGaussian:
@@ -197,7 +200,7 @@ class SquashedHead(BoundedHead):
     def behavior(self, output: Tensor) -> SquashedGaussian:
         """What actions are drawn from, given what `linear` puts out (not with ``gsde``), ``[N, 2 * k]``."""
         mean, log_std = output.chunk(2, -1)
-        return SquashedGaussian(mean, _in_range(self.spec, log_std))
+        return SquashedGaussian(mean, in_range(self.spec, log_std))
 
     @property
     def spread(self) -> Tensor | None:
@@ -205,7 +208,7 @@ class SquashedHead(BoundedHead):
         return None if self.log_spread is None else self.log_spread.exp()
 
 
-def _in_range(spec: Squashed, output: Tensor) -> Tensor:
+def in_range(spec: Squashed, output: Tensor) -> Tensor:
     """The log standard deviation of what the layer puts out for it."""
     if spec.log_std == "clamp":
         return output.clamp(*CLAMPED)
@@ -213,13 +216,110 @@ def _in_range(spec: Squashed, output: Tensor) -> Tensor:
     return low + 0.5 * (high - low) * (torch.tanh(output) + 1.0)
 
 
-def _before_range(spec: Squashed, log_std: float) -> float:
+def before_range(spec: Squashed, log_std: float) -> float:
     """What the layer must put out for a log standard deviation."""
     if spec.log_std == "clamp":
         return log_std
     low, high = SCALED
     place = 2.0 * (log_std - low) / (high - low) - 1.0
     return math.atanh(min(max(place, -0.999), 0.999))
+
+
+class Hybrid(Behavior):
+    """Choices, and numbers that do not depend on them: float32 ``[..., c + k]``, choices first.
+
+    Args:
+        choices: What the c choices are drawn from.
+        numbers: What the k numbers are drawn from.
+    """
+
+    def __init__(self, choices: MultiCategorical, numbers: SquashedGaussian) -> None:
+        self.choices = choices
+        self.numbers = numbers
+        self._widths = (len(choices.sizes), numbers.mean.shape[-1])
+
+    @property
+    def noise(self) -> NoiseSpec:
+        """A uniform number for each choice and a normal one for each number."""
+        return NoiseSpec(*self._widths)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Each part by its own noise."""
+        return self.sample_logp(noise)[0]
+
+    def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """`sample`, and the sum of both parts' log-probabilities."""
+        even, normal = noise.split(self._widths, -1)
+        (choice, choice_logp), (number, number_logp) = self.choices.sample_logp(even), self.numbers.sample_logp(normal)
+        return torch.cat((choice.float(), number), -1), choice_logp + number_logp
+
+    def mode(self) -> Tensor:
+        """The most probable choices, and tanh of the means."""
+        return torch.cat((self.choices.mode().float(), self.numbers.mode()), -1)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Sum of both parts' log-probabilities of `action`, ``[..., c + k]``."""
+        choice, number = action.split(self._widths, -1)
+        return self.choices.log_prob(choice.long()) + self.numbers.log_prob(number)
+
+
+class HybridHead(Head):
+    """A linear layer to logits, means and log standard deviations; arguments as of `HeadSpec.build`, and the spec.
+
+    Attributes:
+        linear: Its outputs are the logits of all choices, then all k means, then all k log standard deviations.
+        random: 1 = whoever explores draws numbers evenly; a buffer, 0 until somebody sets it.
+
+    Raises:
+        SpaceError: If an action has flags, or numbers without bounds, or its noise is to hang together over time.
+    """
+
+    random: Tensor
+
+    def __init__(
+        self, num_features: int, action: ActionSpec, spec: Squashed, *, log_std_init: float, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        if action.num_flags:
+            raise SpaceError(
+                f"actions of {action.space} have flags (MultiBinary), and SAC takes choices and numbers: make each flag "
+                "a choice of two, or use PPO, which takes any space"
+            )
+        for part, _ in action.parts:
+            if part.kind == "box":
+                check_bounds(part.space)
+        if spec.noise != "white":
+            raise SpaceError(
+                f"exploration.kind = {spec.noise} is for actions that are numbers alone, not for {action.space}: leave "
+                "it out"
+            )
+        self.spec = spec
+        self.action_spec = action
+        numbers = action.num_numbers
+        self.noise = NoiseSpec(uniform=len(action.sizes), normal=numbers)
+        self._widths = (sum(action.sizes), numbers, numbers)
+        self.linear = linear(num_features, sum(self._widths), gain=ACTION_GAIN, generator=generator)
+        self.linear.bias.data[-numbers:] = before_range(spec, log_std_init)
+        self.register_buffer("random", torch.tensor(0.0))
+
+    def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Hybrid:
+        """What each row's action is drawn from, whether or not it is `random`; arguments as of `Head.forward`."""
+        output = functional.linear(features, self.linear.weight, self.linear.bias)
+        logits, mean, log_std = output.split(self._widths, -1)
+        choices = MultiCategorical(logits, self.action_spec.sizes, mask)
+        return Hybrid(choices, SquashedGaussian(mean, in_range(self.spec, log_std)))
+
+    def draw(
+        self, features: Tensor, mask: Tensor | None, noise: Tensor, carried: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Actions as whoever explores takes them; see `Head.draw`."""
+        behavior = self(features, mask)
+        if not self.random:
+            drawn: tuple[Tensor, Tensor] = behavior.sample_logp(noise)
+            return drawn
+        even, normal = noise.split((self.noise.uniform, self.noise.normal), -1)
+        (choice, choice_logp), (number, number_logp) = behavior.choices.sample_logp(even), uniform(normal)
+        return torch.cat((choice.float(), number), -1), choice_logp + number_logp
 
 
 class Disturbed(Behavior):

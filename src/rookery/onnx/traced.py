@@ -143,6 +143,8 @@ def traced_trunk(
         seen, example = obs[leaf.path], torch.zeros(ROWS, *leaf.shape)
         value = categories(graph, seen.one_hot, leaf.sizes) if seen.one_hot else seen.plain(graph)
         if leaf.kind in CATEGORIES:
+            last = graph.constant(np.array([leaf.sizes]) - 1)
+            value = graph.op("Max", graph.op("Min", value, last), graph.constant([[0.0]]))  # tables fail on others
             value, example = graph.cast(value, np.int64), example.to(torch.int64)
             value = graph.reshape(value, -1, *leaf.shape)
         paths.append(leaf.path)

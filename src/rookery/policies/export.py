@@ -77,6 +77,18 @@ def read_policy(
     return _build(name, described[name])
 
 
+def policy_names(path: str | Path) -> list[str]:
+    """Gives the names of the policies in a run's last checkpoint, or in a checkpoint.
+
+    Raises:
+        FileError: If there is no checkpoint, or it is broken; names the last good one.
+    """
+    checkpoint, files, _ = read_checkpoint_files(Path(path))
+    if FILE not in files:
+        raise FileError(f"{checkpoint}: holds no policies: it is not a checkpoint of Rookery")
+    return list(json.loads(files[FILE]))
+
+
 def _named_code(name: str, described: dict[str, Any]) -> Iterator[Named]:
     """The code that a policy is made of."""
     places = {"model.module": (described["model"].get("module"), NETWORK)}

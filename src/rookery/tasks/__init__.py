@@ -19,6 +19,7 @@ _HOME = {
     "PushBlock": "rookery.tasks.push_block",
     "FoodCollector": "rookery.tasks.food_collector",
     "Match3": "rookery.tasks.match3",
+    "OneDimension": "rookery.tasks.one_dimension",
 }
 
 __all__ = [*_HOME]
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from rookery.tasks.line_soccer import LineSoccer as LineSoccer
     from rookery.tasks.match3 import Match3 as Match3
     from rookery.tasks.matrix_game import MatrixGame as MatrixGame
+    from rookery.tasks.one_dimension import OneDimension as OneDimension
     from rookery.tasks.push_block import PushBlock as PushBlock
     from rookery.tasks.sacrifice import Sacrifice as Sacrifice
 

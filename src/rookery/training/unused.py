@@ -15,7 +15,7 @@ from rookery.models.pictures import image_layout
 from rookery.models.recall import byte_pictures
 from rookery.training.settings import RunConfig
 
-OF_PICTURES = ("cnn", "cnn_width")
+OF_PICTURES = ("cnn", "cnn_width", "cnn_features")
 OF_SETS = ("entities_as", "entity_size", "entity_heads")
 OF_MEMORY = ("memory.size", "memory.layers", "memory.sequence_length", "memory.context", "memory.heads")
 

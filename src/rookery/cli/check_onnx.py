@@ -1,0 +1,43 @@
+"""``rookery check-onnx``: what is in an ONNX file, and what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def check_onnx(
+    file: Annotated[Path, typer.Argument(help="The file, NAME.onnx.", show_default=False)],
+) -> None:
+    """Show inputs, outputs and operators of an ONNX file, and what is wrong with it; exit code 1 if anything is.
+
+    A file for Unity is checked by the rules of Unity's importer, any other by running it.
+
+    rookery check-onnx runs/BallPlate-ppo-s0/main.onnx
+    """
+    from rookery.onnx.check import look_at
+
+    look = look_at(file)
+    kind = {"unity": f"for Unity, model version {look.version or '?'}", "generic": "for any program"}[look.kind]
+    if look.outputs:
+        lines = {"file": f"{file}, {file.stat().st_size:,} bytes, {kind}", "opset": str(look.opset)}
+        lines |= {key.replace("_", " "): value for key, value in look.told.items()}
+        for label, text in lines.items():
+            typer.echo(f"{label:<20}{text}")
+        width = max((len(name) for name, _, _ in (*look.inputs, *look.outputs)), default=0)
+        for side, ports in (("inputs", look.inputs), ("outputs", look.outputs)):
+            for number, (name, dtype, shape) in enumerate(ports):
+                axes = ", ".join(map(str, shape))
+                typer.echo(f"{'' if number else side:<20}{name:<{width}}  {dtype:<8} [{axes}]")
+        operators = sorted(look.operators.items(), key=lambda pair: (-pair[1], pair[0]))
+        typer.echo(f"{'operators':<20}{', '.join(f'{name} {count}' for name, count in operators)}")
+    for note in look.notes:
+        typer.echo(f"note: {note}")
+    for problem in look.problems:
+        typer.echo(f"problem: {problem}")
+    count = len(look.problems)
+    typer.echo(f"{count or 'no'} problem{'' if count == 1 else 's'}")
+    if look.problems:
+        raise typer.Exit(1)

@@ -1,0 +1,165 @@
+"""What is wrong with a file is said: each thing that a file for Unity can have wrong, and files that are none."""
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from exported import changed, policy_of
+from gymnasium import spaces
+from onnx import TensorProto, helper, numpy_helper
+
+from rookery.core.errors import ConfigError
+from rookery.models.memory import MemoryConfig
+from rookery.onnx import check_file, write_generic, write_unity
+from rookery.onnx.check import look_at
+
+HYBRID = spaces.Dict(jump=spaces.MultiDiscrete([3, 2]), move=spaces.Box(-1, 1, (2,)))
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A file for Unity with everything that one can have."""
+    policy = policy_of(spaces.Box(-1, 1, (5,)), HYBRID, memory=MemoryConfig(kind="lstm", size=8))
+    return write_unity(policy, tmp_path_factory.mktemp("onnx") / "good.onnx").path
+
+
+def port(model, name):
+    return next(one for one in (*model.graph.input, *model.graph.output) if one.name == name)
+
+
+def drop_output(name):
+    return lambda model: model.graph.output.remove(port(model, name))
+
+
+def constant(name, value):
+    def change(model):
+        old = next(one for one in model.graph.initializer if one.name == f"{name}.value")
+        old.CopyFrom(numpy_helper.from_array(np.asarray(value), old.name))
+        kind = port(model, name).type.tensor_type
+        kind.elem_type = helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype)
+        for dim, size in zip(kind.shape.dim, np.shape(value), strict=True):
+            dim.dim_value = size
+
+    return change
+
+
+def renamed(old, new):
+    def change(model):
+        for one in (*model.graph.input, *model.graph.output):
+            one.name = new if one.name == old else one.name
+        for node in model.graph.node:
+            for names in (node.input, node.output):
+                names[:] = [new if name == old else name for name in names]
+
+    return change
+
+
+def fixed_batch(model):
+    for dims in (port(model, "obs_0").type.tensor_type.shape.dim,):
+        dims[0].dim_value = 1
+
+
+def computed_fact(model):
+    node = next(node for node in model.graph.node if node.output[0] == "memory_size")
+    node.op_type = "Neg"
+
+
+def unknown_operator(model):
+    model.graph.node.append(helper.make_node("EyeLike", ["square"], ["eye"]))
+    model.graph.initializer.append(numpy_helper.from_array(np.eye(2, dtype=np.float32), "square"))
+    model.graph.output.append(helper.make_tensor_value_info("eye", TensorProto.FLOAT, [2, 2]))
+
+
+def not_a_number(model):
+    for tensor in model.graph.initializer:
+        if list(tensor.dims) == [64, 5]:
+            tensor.CopyFrom(numpy_helper.from_array(np.full((64, 5), np.nan, np.float32), tensor.name))
+
+
+BROKEN = {
+    "no version": (drop_output("version_number"), "version_number is a constant but no output"),
+    "version 4": (constant("version_number", [np.float32(4)]), "version_number is 4; the package reads"),
+    "version as a whole number": (constant("version_number", np.array([3])), "version_number has the type int64"),
+    "no memory size": (drop_output("memory_size"), "memory_size is a constant but no output"),
+    "memory size computed": (computed_fact, "memory_size is computed, and Barracuda looks for a constant"),
+    "memory size too large": (
+        constant("memory_size", [np.float32(32)]),
+        r"recurrent_in has the shape \[batch, 1, 16\], not \[batch, 1, 32\]",
+    ),
+    "memory size forgotten": (constant("memory_size", [np.float32(0)]), "There is recurrent_in, and memory_size is 0"),
+    "no memory out": (drop_output("recurrent_out"), "memory_size is 16, and there is no recurrent_out"),
+    "version 2 that remembers": (constant("version_number", [np.float32(2)]), "refuses models of version 2 that do"),
+    "no width of numbers": (drop_output("continuous_action_output_shape"), "continuous_action_output_shape is a const"),
+    "wrong width": (
+        constant("continuous_action_output_shape", [np.float32(3)]),
+        "continuous_actions is 2 wide where continuous_action_output_shape says 3",
+    ),
+    "wrong branches": (
+        constant("discrete_action_output_shape", np.array([[3, 3]], np.float32)),
+        "action_masks is 5 wide where the branches have 6 choices",
+    ),
+    "branches too small": (
+        constant("discrete_action_output_shape", np.array([[4, 1]], np.float32)),
+        "where the branches have",
+    ),
+    "no deterministic": (drop_output("deterministic_discrete_actions"), "There is no output deterministic_discrete_a"),
+    "no masks": (
+        renamed("action_masks", "action_mask"),
+        "action_mask is no input that the package gives; did you mean",
+    ),
+    "old name": (renamed("obs_0", "vector_observation"), "vector_observation is no input that the package gives"),
+    "a gap": (renamed("obs_0", "obs_1"), r"Observations are numbered \[1\]"),
+    "one agent at a time": (fixed_batch, "Input obs_0 takes one agent at a time"),
+    "unknown operator": (unknown_operator, "Unity knows no operator EyeLike"),
+    "not finite": (not_a_number, "is not finite for a batch of zeros"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_wrong_with_a_file_for_unity_is_said(what, good, tmp_path):
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(good.read_bytes())
+    change, told = BROKEN[what]
+    assert check_file(path) == []
+    changed(path, change)
+    problems = check_file(path)
+    assert any(re.search(told, problem) for problem in problems), problems
+
+
+def test_files_that_are_none_are_told_from_those_that_are(good, tmp_path):
+    for content in (b"", b"not at all", b"\x08\x07", bytes(range(256)) * 10, good.read_bytes()[:3000]):
+        path = tmp_path / "x.onnx"
+        path.write_bytes(content)
+        assert check_file(path), content[:10]
+    with pytest.raises(ConfigError, match="there is no such file; did you mean 'x.onnx'"):
+        check_file(tmp_path / "y.onnx")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        check_file(tmp_path)
+
+
+def test_weights_in_other_files_are_not_read(good, tmp_path):
+    path = tmp_path / "x.onnx"
+    onnx.save(onnx.load(good), path, save_as_external_data=True, location="weights", size_threshold=0)
+    assert check_file(path) == ["Its weights stand in other files, which are not read."]
+
+
+def test_a_file_for_anybody_is_judged_by_running_it(tmp_path):
+    policy = policy_of(spaces.Box(-1, 1, (5,)), spaces.Discrete(3))
+    path = write_generic(policy, tmp_path / "x.onnx").path
+    look = look_at(path)
+    assert (look.kind, look.problems) == ("generic", [])
+
+    def baked(model):
+        node = next(node for node in model.graph.node if node.op_type == "Reshape")
+        shape = next(one for one in model.graph.initializer if one.name == node.input[1])
+        shape.CopyFrom(numpy_helper.from_array(np.array([1]), shape.name))
+
+    assert "It fails on a batch of 3" in check_file(changed(path, baked))[0]
+
+
+def test_operators_that_old_packages_do_not_know_are_noted(tmp_path):
+    policy = policy_of(spaces.Box(-1, 1, (5,)), spaces.Discrete(3), activation="gelu")
+    look = look_at(write_unity(policy, tmp_path / "x.onnx").path)
+    assert not look.problems
+    assert "knows no Erf" in look.notes[0]

@@ -1,0 +1,215 @@
+"""Files for anybody: named by the observation, in the environment's own numbers, the normalizer inside; own modules."""
+
+import builtins
+
+import numpy as np
+import pytest
+import torch
+from exported import observed, outputs, policy_of
+from gymnasium import spaces
+from torch import nn
+
+from rookery.core.errors import ConfigError
+from rookery.models.memory import MemoryConfig
+from rookery.models.q_head import QValues
+from rookery.onnx import ExportError, check_file, write_generic, write_unity
+from rookery.policies.policy import Policy
+from rookery.policies.scripted import ScriptedPolicy
+
+NUMBERS = spaces.Box(-1, 1, (5,))
+MIXED = spaces.Dict(
+    camera=spaces.Box(0, 255, (8, 8, 3), np.uint8),
+    keys=spaces.Discrete(3, start=5),
+    parts=spaces.Tuple((spaces.MultiDiscrete([2, 4]), spaces.MultiBinary(3))),
+    v=spaces.Box(-1, 1, (2, 3)),
+)
+ACTIONS = {
+    "discrete": spaces.Discrete(4, start=-1),
+    "multi discrete": spaces.MultiDiscrete([[2, 3], [4, 2]]),
+    "flags": spaces.MultiBinary((2, 2)),
+    "numbers": spaces.Box(np.array([-2, 0, -np.inf], np.float32), np.array([2, 8, 1], np.float32)),
+    "whole numbers": spaces.Box(0, 9, (2,), np.int64),
+    "nested": spaces.Dict(
+        arm=spaces.Tuple((spaces.Box(-3, 3, (2,)), spaces.Discrete(3, start=1))),
+        legs=spaces.MultiDiscrete([2, 3]),
+        lights=spaces.MultiBinary(2),
+    ),
+}
+
+
+def as_given(space, tree):
+    """A batch in the structure that `predict` takes."""
+    return {
+        "camera": tree["camera"],
+        "keys": tree["keys"] + 5,
+        "parts": (tree["parts/0"], tree["parts/1"]),
+        "v": tree["v"],
+    }
+
+
+def flat(action):
+    """The parts of a composite action by path, or the action."""
+    if not isinstance(action[0], dict):
+        return {"action": np.asarray(action)}
+    return {
+        "action/arm/0": np.stack([one["arm"][0] for one in action]),
+        "action/arm/1": np.stack([one["arm"][1] for one in action]),
+        "action/legs": np.stack([one["legs"] for one in action]),
+        "action/lights": np.stack([one["lights"] for one in action]),
+    }
+
+
+@pytest.mark.parametrize("opset", [9, 15])
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_a_file_takes_what_the_environment_gives_and_gives_what_it_takes(kind, opset, tmp_path):
+    policy = policy_of(MIXED, ACTIONS[kind], normalize_obs=True)
+    path = write_generic(policy, tmp_path / "x.onnx", opset=opset).path
+    assert check_file(path) == []
+    tree, _ = observed(policy, 30)
+    given = outputs(path, **{**tree, "keys": tree["keys"] + 5})
+    wanted = flat(policy.predict(as_given(MIXED, tree)))
+    for name, action in wanted.items():
+        assert given[name].shape == action.shape
+        assert np.allclose(given[name], action, atol=1e-5)
+        assert given[name.replace("action", "action_sampled")].shape == action.shape
+
+
+def test_what_actions_are_drawn_from_is_an_output(tmp_path):
+    policy = policy_of(spaces.Dict(action_mask=spaces.MultiBinary(4), observation=NUMBERS), spaces.Discrete(4))
+    tree, rows = observed(policy)
+    given = outputs(write_generic(policy, tmp_path / "x.onnx").path, **tree)
+    with torch.no_grad():
+        assert np.allclose(given["log_probs"], policy(rows).log_probs, atol=1e-5)
+    q = policy_of(NUMBERS, spaces.Discrete(4), QValues(dueling=True))
+    tree, rows = observed(q)
+    given = outputs(write_generic(q, tmp_path / "q.onnx").path, **tree)
+    assert np.allclose(given["values"], q(rows).q.detach(), atol=1e-5)
+    assert "action_sampled" not in given  # values are no distribution
+
+
+@pytest.mark.parametrize("kind", ["none", "lstm", "gru", "scan", "attention"])
+def test_a_policy_that_recalls_goes_on_from_either_action(kind, tmp_path):
+    memory = MemoryConfig(kind=kind, size=8, heads=2, context=3, frames=2, previous_action=True, previous_reward=True)
+    policy = policy_of(NUMBERS, ACTIONS["nested"], memory=memory, normalize_obs=True)
+    path = write_generic(policy, tmp_path / "x.onnx").path
+    tree, _ = observed(policy, 6 * 4)
+    own, theirs = None, np.zeros((6, policy.memory_size), np.float32)
+    for step in range(4):
+        now = tree["obs"][6 * step : 6 * step + 6]
+        reward = np.full(6, 0.5 * step, np.float32)
+        action, own = policy.predict(now, own, reward=reward if step else None)
+        given = outputs(path, obs=now, memory_in=theirs, previous_reward=reward)
+        theirs = given["memory_out"]
+        assert np.allclose(theirs, own, atol=1e-5)
+        assert np.allclose(given["action/arm/0"], flat(action)["action/arm/0"], atol=1e-5)
+    columns = slice(1 + 5, 1 + 5 + 7)  # a beginning, a frame, then the action: choices from 1, flags, numbers
+    drawn = given["memory_out_sampled"][:, columns]
+    assert (drawn[:, 0] == given["action_sampled/arm/1"]).all()
+    assert (drawn[:, 1:3] - 1 == given["action_sampled/legs"]).all()
+    assert np.allclose(np.clip(drawn[:, 5:], -1, 1) * 3, given["action_sampled/arm/0"], atol=1e-5)
+
+
+# --- modules of a user's own ------------------------------------------------------------------------------------------
+
+
+class Own(nn.Module):
+    """A network that no graph is known of."""
+
+    def __init__(self, obs_space):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(9))
+        self.inner = nn.Linear(5, 9)
+        self.num_features = 9
+
+    def forward(self, obs):
+        return torch.sin(self.inner(obs)) * torch.sigmoid(self.bias)
+
+
+class Remembering(Own):
+    def initial_memory(self, n):
+        return torch.ones(n, 9)
+
+    def forward(self, obs, memory):
+        memory = 0.5 * memory + super().forward(obs)
+        return torch.tanh(memory), memory
+
+
+class OfADict(nn.Module):
+    def __init__(self, obs_space):
+        super().__init__()
+        self.table = nn.Embedding(3, 4)
+        self.num_features = 4 + 6 + 3
+
+    def forward(self, obs):
+        camera = obs["camera"].mean((1, 2))
+        return torch.cat((self.table(obs["keys"]), obs["v"].flatten(1), camera), 1)
+
+
+class Rare(Own):
+    def forward(self, obs):
+        return torch.special.bessel_j0(super().forward(obs))
+
+
+@pytest.mark.parametrize("write", [write_unity, write_generic])
+def test_a_module_of_a_users_own_goes_through_torchs_exporter(write, tmp_path, capfd):
+    policy = policy_of(NUMBERS, spaces.Discrete(4), module=Own, normalize_obs=True)
+    written = write(policy, tmp_path / "x.onnx", opset=15)
+    assert check_file(written.path) == []
+    tree, rows = observed(policy)
+    given = outputs(written.path, obs=tree["obs"], obs_0=tree["obs"], action_masks=np.ones((24, 4), np.float32))
+    action = given["action"] if write is write_generic else given["deterministic_discrete_actions"][:, 0]
+    with torch.no_grad():
+        assert (action == policy.act(rows, None, True)[0].numpy()).all()
+    assert capfd.readouterr().out == ""
+
+
+def test_a_module_that_remembers_or_takes_a_dict_does_too(tmp_path):
+    policy = policy_of(NUMBERS, spaces.Discrete(4), module=Remembering)
+    path = write_unity(policy, tmp_path / "x.onnx", opset=15).path
+    own, theirs = policy.initial_memory(5), np.zeros((5, 1, policy.memory_size), np.float32)
+    tree, rows = observed(policy, 15)
+    for step in range(3):
+        part = slice(5 * step, 5 * step + 5)
+        with torch.no_grad():
+            policy.act({"obs": rows["obs"][part]}, None, True, own)
+        masks = np.ones((5, 4), np.float32)
+        theirs = outputs(path, obs_0=tree["obs"][part], action_masks=masks, recurrent_in=theirs)["recurrent_out"]
+        assert np.allclose(theirs[:, 0], own, atol=1e-5)
+    policy = policy_of(MIXED, spaces.Discrete(4), module=OfADict)
+    for write in (write_generic, write_unity):
+        assert write(policy, tmp_path / "y.onnx", opset=15).difference <= 1e-5
+
+
+def test_what_torchs_exporter_cannot_do_is_refused_by_the_modules_name(tmp_path, capfd):
+    policy = policy_of(NUMBERS, spaces.Discrete(4), module=Rare)
+    with pytest.raises(ExportError, match="policy 'main': model.module Rare cannot be exported in opset 9"):
+        write_unity(policy, tmp_path / "x.onnx")
+    assert not (tmp_path / "x.onnx").exists()
+    assert "graph(" not in capfd.readouterr().out
+
+
+def test_a_policy_that_acts_by_code_is_refused_by_its_class(tmp_path):
+    policy = policy_of(NUMBERS, spaces.Discrete(4))
+
+    class Rash(Policy):
+        def act(self, *args, **kwargs):
+            return super().act(*args, **kwargs)
+
+    policy.__class__ = Rash
+    with pytest.raises(ExportError, match="policy 'main' acts by code of Rash"):
+        write_generic(policy, tmp_path / "x.onnx")
+    assert issubclass(ScriptedPolicy, Policy)  # as those are
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "onnxruntime":
+            raise ModuleNotFoundError("No module named 'onnxruntime'", name=name)
+        return real(name, *args, **kwargs)
+
+    policy = policy_of(NUMBERS, spaces.Discrete(4))
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ConfigError, match=r"onnxruntime, which is not installed: pip install 'rookery\[onnx\]'"):
+        write_generic(policy, tmp_path / "x.onnx")
