@@ -127,6 +127,16 @@ def learn(
 
     rookery mlagents learn Basic.yaml --env rookery.tasks:Basic --run-id basic
     """
+    request = request_of(context)
+    (infer if inference else train_or_resume)(request)
+
+
+def request_of(context: typer.Context) -> Request:
+    """Gives what a command line asks for.
+
+    Raises:
+        ConfigError: If flags of ours are wrong; those of ML-Agents are looked at with the file.
+    """
     from rookery.compat.mlagents.learn import Request
 
     values = dict(context.params)
@@ -137,13 +147,12 @@ def learn(
         flags["env_args"] = list(context.meta[ENV_ARGS])
     for name in dead:
         typer.echo(f"note: --{name} does nothing: everything runs on PyTorch", err=True)
-    own["console"] = console = console or STYLES[0]
-    if console not in STYLES:
-        raise ConfigError(f"--console {console!r}: is none of {', '.join(STYLES)}{nearest(console, STYLES)}")
-    if episodes is not None and not inference:
+    style = own["console"] = own["console"] or STYLES[0]
+    if style not in STYLES:
+        raise ConfigError(f"--console {style!r}: is none of {', '.join(STYLES)}{nearest(style, STYLES)}")
+    if own["episodes"] is not None and not values["inference"]:
         raise ConfigError("--episodes goes with --inference; max_steps of a behaviour ends a training")
-    request = Request(flags=flags, **own)
-    (infer if inference else train_or_resume)(request)
+    return Request(flags=flags, **own)
 
 
 def train_or_resume(request: Request) -> None:
