@@ -32,6 +32,7 @@ from rookery.compat.mlagents.status import CheckpointEntry, status_text
 from rookery.compat.mlagents.tags import Seen, histogram_tag, mean, tags_of
 from rookery.compat.mlagents.timers_file import Gauges, timers_text
 from rookery.core.files import FileError, clean, make_folder, remove_directory, write_directory, write_file
+from rookery.core.spaces import ActionSpec
 from rookery.envs.groups import groups_of
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy
@@ -332,7 +333,7 @@ class RunFiles(Callback):
             settings={key: float(value) for key, value in settings.items() if isinstance(value, int | float)},
             lessons={parameter: lesson.lesson - 1 for parameter, lesson in result.lessons.items()},
             elo=None if rating is None else rating.rating,
-            is_continuous=trainer.policies[name].action_spec.num_numbers > 0,
+            coefficients=coefficients_of(ledger.means("learning/"), learner, trainer.policies[name].action_spec),
             beside={key: value for key, (_, value, _) in result.metrics.items()},
         )
 
@@ -447,6 +448,20 @@ class RunFiles(Callback):
         timers = timers_text(trainer.timers.state_dict(), self.gauges, self._began, time.time())
         write_file(folder / "timers.json", timers.encode())
         self._logged = time.monotonic()
+
+
+def coefficients_of(
+    learning: Mapping[str, float], learner: Algorithm[Any] | None, action: ActionSpec
+) -> dict[str, float]:
+    """Gives the temperatures of an algorithm that has some: of numbers, and the mean of those of choices."""
+    log_alpha = getattr(getattr(learner, "temperature", None), "log_alpha", None)
+    several = log_alpha.detach().exp().flatten().tolist() if isinstance(log_alpha, Tensor) else []
+    if len(several) < 2:
+        kind = "continuous_alpha" if action.num_numbers else "discrete_alpha"
+        return {kind: learning["alpha"]} if "alpha" in learning else {}
+    choices = several[: len(action.sizes)]  # those of the numbers stand behind them
+    found = {"discrete_alpha": sum(choices) / len(choices)} if choices else {}
+    return found | ({"continuous_alpha": several[-1]} if action.num_numbers else {})
 
 
 def next_multiple(steps: int, every: int) -> int:
