@@ -31,7 +31,11 @@ def remaining(run: Run, progress: Progress) -> int:
         return (ITERATION if run.policies or not passed else 0) - passed
     if run.paused:
         return ITERATION - passed
-    on_policy = {name: one for name, one in run.learners.items() if one.replay is None and run.is_learning(name)}
+    on_policy = {
+        name: one
+        for name, one in run.learners.items()
+        if one.replay is None and (run.is_learning(name) or name in progress.learned)
+    }
     if not on_policy:
         left = int(run.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends where it was told to end
         return (min(ITERATION, left) if left > 0 else ITERATION) - passed

@@ -401,6 +401,7 @@ environment_parameters:
     found = values_of(layers)
     assert found["env.parameters.mass"][0] == {"sampler": "uniform", "low": 1.0, "high": 2.0}
     assert found["env.parameters.mass"][1] == "ball.yaml:14 environment_parameters.mass"
+    assert layers[-1].where("curriculum.wall.lessons") == "ball.yaml:4 environment_parameters.wall"
     course = resolve(RunConfig, layers, ALGORITHMS).config.curriculum["wall"]
     low, middle, high = course.plans()
     assert (low.measure, low.threshold, low.min_episodes) == ("policies/B/decisions", 250.0, 0)
@@ -493,6 +494,7 @@ def match(tmp_path):
 
 def test_one_behaviour_has_all_agents_of_the_only_kind(match):
     assert match("behaviors: {3DBall: {}}", kind("agent")) == {"3DBall": (("agent",), ())}
+    assert match("behaviors: {B: {}}", kind("a", "b")) == {"B": (("a", "b"), ())}
     assert match("behaviors: {Soccer: {}}", kind("a", "b"), groups={"blue": ["a"], "red": ["b"]}) == {
         "Soccer": (("a", "b"), (0, 1))
     }

@@ -3,7 +3,8 @@
 In Unity an agent says its behaviour and team, ``Striker?team=0``. Environments of ours name agents, and some of them
 groups. An agent belongs to the behaviour that is called like it, or like its group; team, digits and separators at the
 end and the difference of small and capital letters do not count, so that ``striker_1`` is of behaviour ``Striker``.
-Where no name fits, and the file has one behaviour and all agents are of one kind, they are all of that.
+Where the file has one behaviour and all agents are of one kind, they are all of that; unless it has default_settings
+too, and a name fits.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def match_behaviors(
     agents = {agent: kind for kind in kinds for agent in kind.agents}
     group_of = {agent: group for group, members in (groups or {}).items() for agent in members}
     named = {agent: _named_for(agent, group_of.get(agent), list(options.behaviors)) for agent in agents}
-    if not any(named.values()) and len(options.behaviors) == 1 and len(kinds) == 1:
+    by_name = options.default_settings is not None and any(named.values())
+    if len(options.behaviors) == 1 and len(kinds) == 1 and not by_name:
         named = dict.fromkeys(agents, next(iter(options.behaviors)))
     if options.default_settings is not None:
         named = {agent: name or _base(group_of.get(agent, agent)) for agent, name in named.items()}

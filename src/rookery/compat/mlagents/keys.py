@@ -284,9 +284,11 @@ ONLY_GIVEN = ("env_settings.timeout_wait", "env_settings.max_lifetime_restarts")
 
 def constants(case: Case) -> Values:
     """Gives what ML-Agents has no key for, and does differently than Rookery would by itself."""
-    values: Values = {
-        f"{M}obs_clip": 5.0, f"{M}layer_norm": False, f"{M}codes": (), f"{M}entity_size": 128, f"{P}adam_eps": 1e-8,
-    }  # fmt: skip
+    values: Values = {f"{M}layer_norm": False, f"{M}codes": (), f"{P}adam_eps": 1e-8}
+    if case.own.network_settings.normalize:
+        values[f"{M}obs_clip"] = 5.0
+    if any(leaf.kind == "entities" for leaf in case.spaces.obs.leaves):
+        values[f"{M}entity_size"] = 128
     if case.own.trainer_type == "sac":
         return values | {
             f"{P}alpha": None, f"{P}entropy_share": 0.2, f"{P}log_std": "clamp", f"{P}n_step": 1, f"{P}train_every": 1,
@@ -294,9 +296,8 @@ def constants(case: Case) -> Values:
     values |= {
         f"{P}normalize_advantage": "batch", f"{P}scale_rewards": False, f"{P}kl_coef": 0.0, f"{P}target_kl": None,
         f"{P}value_coef": 0.5 / max(len(case.own.reward_signals), 1),
-        f"{M}log_std_init": -math.log(3.0),
     }  # fmt: skip
-    return values
+    return values | ({f"{M}log_std_init": -math.log(3.0)} if case.spaces.actions.num_numbers else {})
 
 
 CONSTANTS = {

@@ -107,8 +107,10 @@ def layers_of(
         for path, (value, keys) in _decided(case).items():
             source = next(filter(None, (_source(case, key) for key in keys)), None)
             here = _named(path, case)
+            inner = [f"{here}.{key}" for key in value] if isinstance(value, Mapping) else []
             if source is not None:
-                given[here], said[here] = value, source
+                given[here] = value
+                said |= dict.fromkeys((here, *inner), source)
             elif not (own and path.startswith(P) and path != f"{P}max_decisions") and not (
                 keys and keys[0] in ONLY_GIVEN
             ):
