@@ -509,7 +509,7 @@ def test_files_of_0_17_and_0_18_keep_their_behaviours(tmp_path):
         ("trainer: ppo\nmax_steps: 3\n", "config.yaml:1: trainer stands outside of any section"),
         ("behaviors: {Ball: {trainer_type: ppo}}\n", "nothing to convert; run it: rookery mlagents learn config.yaml"),
         ("default_settings: {trainer_type: ppo}\n", "there is nothing to convert"),
-        (CURRICULUM, "this is a curriculum file: give it as --curriculum"),
+        (CURRICULUM, "this is a curriculum: give it as --curriculum"),
         (SAMPLERS, "this is a sampler file: give it as --sampler"),
         ("", "this is no trainer configuration"),
         ("a: 1\n", "this is no trainer configuration"),
@@ -616,7 +616,7 @@ def test_what_a_file_is_shows_in_its_keys(tmp_path, text, kind):
 def test_who_gives_an_old_file_to_learn_is_told_the_command(tmp_path):
     path = Path("my config") / "old.yaml"
     assert old_file_message(path, {"default": {"trainer": "ppo"}}) == (
-        "old.yaml:1: this file is of ML-Agents 0.13 to 0.16; convert it: "
+        "old.yaml:1: this is a trainer configuration of ML-Agents 0.13 to 0.16; convert it: "
         "rookery mlagents convert 'my config/old.yaml' -o 'my config/old.new.yaml'"
     )
     assert "--curriculum" in old_file_message("wall.yaml", yaml_layer(file_of(tmp_path, CURRICULUM)).values)

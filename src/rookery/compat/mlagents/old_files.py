@@ -28,6 +28,10 @@ CURRENT = (
 """Sections of a file of today."""
 
 
+CALLED = {"trainer": "a trainer configuration", "curriculum": "a curriculum", "sampler": "a sampler file"}
+"""What each kind of old file is called in messages."""
+
+
 # -- keys ------------------------------------------------------------------------------------------
 
 
@@ -349,7 +353,7 @@ def kind_of(document: Mapping[Any, object]) -> str:
         return "current"
     if "resampling-interval" in keys or any("sampler-type" in section for section in sections):
         return "sampler"
-    marks = {"thresholds", "min_lesson_length", "parameters"}
+    marks = {"measure", "thresholds", "min_lesson_length", "parameters"}
     if len(keys & marks) > 1 or any(len(section & marks) > 1 for section in sections):
         return "curriculum"
     if "default" in keys or len(keys & KEYS.keys()) > 1 or any(section & KEYS.keys() for section in sections):
@@ -380,9 +384,12 @@ def old_file_message(path: str | Path, document: Mapping[Any, object]) -> str:
     kind = kind_of(document)
     if kind in ("curriculum", "sampler"):
         command = f"rookery mlagents convert TRAINER_CONFIG.yaml --{kind} {shlex.quote(str(place))} -o NEW.yaml"
-        return f"{name}:1: this is a {kind} file of ML-Agents 0.13 to 0.16; put it into a file of today: {command}"
-    releases = "0.17 or 0.18" if kind == "between" else "0.13 to 0.16"
-    return f"{name}:1: this file is of ML-Agents {releases}; convert it: {convert_command(path)}"
+        return f"{name}:1: this is {CALLED[kind]} of ML-Agents 0.13 to 0.16; put it into a file of today: {command}"
+    command = convert_command(path)
+    if kind == "between":
+        line = "it has curriculum or parameter_randomization; today it is environment_parameters"
+        return f"{name}:1: this is {CALLED['trainer']} of ML-Agents 0.17 or 0.18: {line}; convert it: {command}"
+    return f"{name}:1: this is {CALLED['trainer']} of ML-Agents 0.13 to 0.16; convert it: {command}"
 
 
 # -- sections of behaviours ------------------------------------------------------------------------
@@ -430,7 +437,7 @@ def _refuse_others(file: OldFile) -> None:
         )
     if kind in ("curriculum", "sampler"):
         raise ConfigError(
-            f"{file.source}:1: this is a {kind} file: give it as --{kind}, beside a trainer configuration"
+            f"{file.source}:1: this is {CALLED[kind]}: give it as --{kind}, beside a trainer configuration"
         )
     if kind == "trainer" and (flat := [key for key in file.values if key in KEYS and key != "default"]):
         raise ConfigError(
