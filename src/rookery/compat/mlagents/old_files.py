@@ -8,6 +8,7 @@ the environment. `rookery.compat.mlagents.convert` writes today's file from them
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -202,13 +203,13 @@ class OldFile:
         """Gives a value as its kind has it, or notes what is wrong and gives None."""
         found: object = None
         if kind == "whole":
-            found = _number(value)
-            found = int(found) if found is not None and found.is_integer() else None
+            number = _number(value)
+            found = int(number) if number is not None and float(number).is_integer() else None
         elif kind == "number":
-            found = value if type(value) in (int, float) else _number(value)
+            found = _number(value)
         elif kind == "numbers":
             if isinstance(value, list):
-                each = [one if type(one) in (int, float) else _number(one) for one in value]
+                each = [_number(one) for one in value]
                 found = None if None in each else each
         elif kind == "flag":
             found = value if isinstance(value, bool) else SPOKEN.get(str(value).lower())
@@ -238,14 +239,17 @@ KINDS = {
 """How each kind of value is called in messages."""
 
 
-def _number(value: object) -> float | None:
+def _number(value: object) -> int | float | None:
+    """Gives a finite number, also one that YAML of those years read as a text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         found = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return found if abs(found) < float("inf") else None
+    if not math.isfinite(found):
+        return None
+    return found if isinstance(value, str) else value
 
 
 def read_trainer(path: str | Path) -> OldFile:
@@ -632,7 +636,7 @@ def _sampler(file: OldFile, path: str, values: Mapping[Any, object], changes: li
         file.wrong(path, f": sampler-type is missing: one of {', '.join(SAMPLERS)}{near}")
         return {}
     known = {**SAMPLERS, "multirangeuniform": SAMPLERS["multirange_uniform"]}
-    if kind not in known:
+    if str(kind) not in known:
         near = nearest(str(kind), list(SAMPLERS))
         file.wrong(
             f"{path}.sampler-type",
