@@ -253,6 +253,18 @@ def test_reward_signals(tmp_path):
     }  # fmt: skip
 
 
+def test_rewards_of_a_file_of_before_0_9(tmp_path):
+    text = PPO[: PPO.index("  reward_signals")] + "  gamma: 0.9\n  use_curiosity: false\n"
+    text += "Ball:\n  gamma: 0.8\n  use_curiosity: true\n  curiosity_strength: 0.02\n  curiosity_enc_size: 256\n"
+    done = converted(tmp_path, text)
+    assert done.version == "0.13"
+    assert done.current["default_settings"]["reward_signals"] == {"extrinsic": {"strength": 1.0, "gamma": 0.9}}
+    assert done.current["behaviors"]["Ball"]["reward_signals"] == {
+        "extrinsic": {"gamma": 0.8},
+        "curiosity": {"strength": 0.02, "gamma": 0.8, "network_settings": {"hidden_units": 256}},
+    }
+
+
 def test_self_play(tmp_path):
     text = (
         PPO + "Ball:\n  self_play: {window: 5, play_against_current_self_ratio: 0.3, save_steps: 7, initial_elo: 900}\n"

@@ -114,6 +114,14 @@ UNREAD = {
 }
 """Keys that are left out, and why."""
 
+SIGNALS_OF_OLD = {
+    "gamma": "number",
+    "use_curiosity": "flag",
+    "curiosity_strength": "number",
+    "curiosity_enc_size": "whole",
+}
+"""Keys that said rewards before 0.9; they count in a section without ``reward_signals``, which later ones needed."""
+
 SIGNALS = {
     "extrinsic": {"strength": "number", "gamma": "number"},
     "curiosity": {"strength": "number", "gamma": "number", "encoding_size": "whole", "learning_rate": "number"},
