@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/reference/ from the code: `settings.md`, `presets.md` and `rllib-keys.md`.
+"""Writes the generated pages of docs/reference/ from the code: settings, presets, the keys of RLlib and ML-Agents.
 
 ``python scripts/make_docs.py --check`` writes nothing and exits 1 if a page is out of date.
 """
@@ -26,6 +26,22 @@ from rookery.algorithms.q_values import ValuesConfig
 from rookery.algorithms.reinforce import ReinforceConfig
 from rookery.algorithms.sac import SACConfig
 from rookery.algorithms.td3 import TD3Config
+from rookery.compat.mlagents.keys import (
+    CHECKPOINT_ROWS,
+    CLONING_ROWS,
+    CONSTANTS,
+    ENGINE_ROWS,
+    ENV_ROWS,
+    NETWORK_ROWS,
+    ON_POLICY_ROWS,
+    OTHER_ROWS,
+    PARAMETER_ROWS,
+    SAC_ROWS,
+    SELF_PLAY_ROWS,
+    SIGNAL_ROWS,
+    TRAINER_ROWS,
+    KeyRow,
+)
 from rookery.compat.rllib.config_table import (
     CRITIC_KEYS,
     DQN_KEYS,
@@ -220,9 +236,56 @@ def rllib_keys_page() -> str:
     return "\n".join(lines)
 
 
+MLAGENTS_SECTIONS: list[tuple[str, list[KeyRow]]] = [
+    ("A behaviour", TRAINER_ROWS),
+    ("hyperparameters: ppo, poca", ON_POLICY_ROWS),
+    ("hyperparameters: sac", SAC_ROWS),
+    ("network_settings", NETWORK_ROWS),
+    ("reward_signals", SIGNAL_ROWS),
+    ("behavioral_cloning", CLONING_ROWS),
+    ("self_play", SELF_PLAY_ROWS),
+    ("environment_parameters", PARAMETER_ROWS),
+    ("env_settings", ENV_ROWS),
+    ("engine_settings", ENGINE_ROWS),
+    ("checkpoint_settings", CHECKPOINT_ROWS),
+    ("torch_settings, debug", OTHER_ROWS),
+]
+
+
+def mlagents_keys_page() -> str:
+    """Every key of a configuration of ML-Agents, and what becomes of it."""
+    lines = [
+        "# Keys of ML-Agents",
+        "",
+        "Generated from the code by `make docs` (`compat/mlagents/keys.py`). What becomes of each key of a configuration",
+        "of ML-Agents 1.1.0: *set*, its value goes to the path as it is; *translated*, a function of it and its",
+        "neighbours gives the values of the paths; *kept*, `rookery mlagents learn` itself goes by it; *ignored*, it",
+        "would change nothing here, and whoever gives it is told so; *refused*, only its default can be, for the reason",
+        "given. `rookery explain RUN PATH` names the line of the file that a value came from. NAME is the name of the",
+        "behaviour, which is that of its policy; a path is one of the [settings](settings.md).",
+        "",
+    ]
+    for title, rows in MLAGENTS_SECTIONS:
+        lines += [f"## {title}", "", "| key | of | fate | paths | meaning |", "|---|---|---|---|---|"]
+        for row in rows:
+            of, paths = ", ".join(row.only) or "all", ", ".join(f"`{path}`" for path in row.paths)
+            text = row.text[:1].upper() + row.text[1:].rstrip(".")
+            lines.append(f"| `{row.key}` | {of} | {row.fate.value} | {paths} | {text.replace('|', 'or')} |")
+        lines.append("")
+    lines += ["## What has no key", "", "As ML-Agents does it, whatever a preset of Rookery would say:", ""]
+    lines += [f"- `{name}`: {text}" for name, text in CONSTANTS.items()]
+    lines.append("")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Writes or checks the pages."""
-    pages = {"settings.md": settings_page(), "presets.md": presets_page(), "rllib-keys.md": rllib_keys_page()}
+    pages = {
+        "settings.md": settings_page(),
+        "presets.md": presets_page(),
+        "rllib-keys.md": rllib_keys_page(),
+        "mlagents-keys.md": mlagents_keys_page(),
+    }
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
     if "--check" in sys.argv:
         if stale:

@@ -97,6 +97,18 @@ def test_its_strength_falls_to_0(shown):
         assert trainer.last_learning["main"]["imitation_loss"] is None
 
 
+def test_its_strength_may_go_by_decisions_and_a_pass_have_fewer_of_them(shown):
+    falling = {"start": 0.5, "end": 0.0, "steps": 96, "by": "decisions"}
+    with ppo(shown, strength=falling, batch_size=8, samples=24) as trainer:
+        imitation, seen, steps = trainer.learners["main"].imitation, [], []
+        for _ in range(4):
+            trainer.train_iteration()
+            seen.append(trainer.last_learning["main"]["imitation_strength"])
+            steps.append(float(imitation.optimizer.steps))
+        assert seen == pytest.approx([0.5 * 2 / 3, 0.5 / 3, 0, 0])
+        assert steps == [3, 6, 6, 6]  # of 24 decisions in parts of 8
+
+
 def test_sac_imitates_with_each_gradient_step(swung):
     cfg = SLOW.replace(imitation={"replay": [swung], "strength": 1.0})
     with Trainer("Pendulum-v1", cfg, seed=1, num_envs=1, warmup_steps=20) as trainer:

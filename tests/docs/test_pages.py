@@ -20,7 +20,7 @@ PAGES = [
 ]
 
 
-UNTRIED = ("reference/run-directory.md", "reference/rllib-keys.md", "trust.md")
+UNTRIED = ("reference/run-directory.md", "reference/rllib-keys.md", "reference/mlagents-keys.md", "trust.md")
 """Pages without code to run."""
 
 QUICK = [

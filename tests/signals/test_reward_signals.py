@@ -354,6 +354,17 @@ def test_the_rewards_of_windows_are_those_of_their_decisions():
             assert seen.reward[number].item() == pytest.approx(plain.reward[number].item() + 0.5 * total, abs=1e-5)
 
 
+@pytest.mark.parametrize(("pace", "steps"), [(1.0, 8), (0.25, 2), (2.0, 16)])
+def test_signals_learn_from_replay_at_a_pace_of_their_own(pace, steps):
+    cfg = DQNConfig(learning_starts=64, batch_size=8, signals={"rnd": {"updates_per_step": pace}})
+    with Trainer("CartPole-v1", cfg, num_envs=4, seed=0, config={"sampling.iteration_steps": 128}) as trainer:
+        trainer.train_iteration()
+        learner = trainer.learners["main"]
+        before = float(learner.signals.others["rnd"].optimizer.steps)
+        learner.learn(8)
+        assert float(learner.signals.others["rnd"].optimizer.steps) - before == steps
+
+
 def test_the_environments_reward_alone_has_a_strength_too():
     cfg = DQNConfig(learning_starts=64, signals={"extrinsic": {"strength": 0.5}})
     with Trainer("CartPole-v1", cfg, num_envs=4, seed=0, config={"sampling.iteration_steps": 128}) as trainer:

@@ -64,6 +64,15 @@ def test_a_lesson_ends_at_its_threshold_after_enough_episodes_of_its_own():
     assert taught.handed == [(1, False), (2, False)]
 
 
+def test_a_lesson_may_go_by_the_episodes_of_the_agents_of_one_policy():
+    taught = Taught(lessons=[1, 2], threshold=5.0, min_episodes=4, smoothing=False, of_policy="red")
+    agents, policies = {"a": 6.0, "b": 4.0, "c": -99.0}, {"a": "red", "b": "red", "c": "blue"}
+    taught.all.hear([EpisodeResult(0, 0, 10, -89.0, agents, policies, lessons={"mass": 0})])
+    assert taught.judge().text() == "lesson 1 of 2: return 5.00 of 5.00, 2 of 4 episodes"
+    taught.all.hear([EpisodeResult(0, 1, 10, -89.0, agents, policies, lessons={"mass": 0})])
+    assert taught.judge().lesson == 2
+
+
 def test_a_measure_is_smoothed_by_a_quarter_of_what_it_was_and_begins_anew_with_a_lesson():
     taught = Taught(lessons=[1, 2, 3], threshold=0.8, measure="evaluation.return_mean", min_episodes=0)
     assert taught.judge(**{"evaluation/return_mean": 0.0}).value == 0.0

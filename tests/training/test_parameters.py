@@ -54,6 +54,17 @@ def test_layers_reach_inside_of_a_sampler_and_a_plain_value_takes_its_place():
         assert trainer.draws.samplers["mass"].value == 3.0
 
 
+def test_a_sampler_with_a_seed_draws_the_same_in_runs_of_any_seed():
+    def drawn_by(run, **sampler):
+        config = {"env.parameters.mass": {**MASS, **sampler}}
+        with Trainer("Pendulum-v1", FAST, config=config, num_envs=1, seed=run) as trainer:
+            return [trainer.pool.worker.seeds.parameters(0, episode)["mass"] for episode in range(3)]
+
+    assert drawn_by(1, seed=7) == drawn_by(2, seed=7) != drawn_by(1, seed=8)
+    assert drawn_by(1) != drawn_by(2)
+    assert len(set(drawn_by(1, seed=7))) == 3
+
+
 def test_a_function_of_ones_own_draws_with_its_arguments(tmp_path):
     name = f"{__name__}:drawn"
     assert sampler_of({"sampler": name, "most": 3.0}).arguments == {"most": 3.0}

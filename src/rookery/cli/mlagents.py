@@ -23,8 +23,7 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, flow
 
 if TYPE_CHECKING:
-    from rookery.compat.mlagents.learn import Session
-    from rookery.core.trust import TrustCode
+    from rookery.compat.mlagents.learn import Request, Session
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -130,12 +129,11 @@ def learn(
     (infer if inference else train_or_resume)(request)
 
 
-def train_or_resume(request: object) -> None:
+def train_or_resume(request: Request) -> None:
     """Trains to the end, or until it is interrupted, and says what is written where."""
     from rookery.cli.apart import report_rows, rows_apart
-    from rookery.compat.mlagents.learn import Request, learning
+    from rookery.compat.mlagents.learn import learning
 
-    assert isinstance(request, Request)
     style = Layer("--console", {"logging.console": "quiet" if request.console == "mlagents" else request.console})
     with rows_apart([style]) as rows, learning(request, changes) as session:
         report_rows(session.trainer, rows)
@@ -158,18 +156,22 @@ def tell(session: Session) -> None:
             typer.echo(f"{name}: {ledger.steps:,} steps, {reward}, {where}")
 
 
-def infer(request: object) -> None:
+def infer(request: Request) -> None:
     """Lets policies play, and says what they earned."""
     from rookery.compat.mlagents.inference import play
-    from rookery.compat.mlagents.learn import Request
 
-    assert isinstance(request, Request)
     for name, earned in play(request, time.monotonic).items():
         typer.echo(f"{name}: {earned.text() if earned.count else 'no episode has ended'}")
 
 
-def changes(folder: Path, layers: Sequence[Layer], trust_code: TrustCode) -> Layer:
+def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
     """Gives the settings that differ from those of a run, as a layer that keeps their sources.
+
+    Args:
+        folder: The run.
+        layers: What it would begin with now.
+        request: What is asked for; without a file only flags say anything, as all else is what the run has written
+            down itself.
 
     Raises:
         ConfigError: If one of them keeps its value in the middle of a run.
@@ -184,11 +186,13 @@ def changes(folder: Path, layers: Sequence[Layer], trust_code: TrustCode) -> Lay
     for path, given in asked.items():
         source, value = given[-1]
         was = provenance.get(path, [("", flow(None))])[-1][1]
-        if source != DEFAULT and " as algorithm." not in source and path != "seed" and flow(value) != was:
+        if source == DEFAULT or " as algorithm." in source or (request.file is None and not source.startswith("--")):
+            continue
+        if flow(value) != was and not (path.startswith("policies.") and path.endswith(".init_from")):
             values[path], lines[path] = value, source
     changed = Layer("rookery mlagents learn --resume", values, lines)
     if values:
-        check(folder, provenance, [changed], bool(trust_code))
+        check(folder, provenance, [changed], bool(request.trust_code))
     return changed
 
 

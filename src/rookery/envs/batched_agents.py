@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.errors import EnvError
+from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces import MASK
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv
@@ -20,7 +20,8 @@ class BatchedAgents(BatchedEnv):
 
     An agent waits as long as it lives and `_on_turn` says so. What a step paid and whom it ended, a subclass writes
     into `_reward`, `_group_reward` and `_ends`, arrays ``[lanes, agents]`` that are cleared before each step. Where an
-    observation has a mask, actions that it does not allow are refused.
+    observation has a mask, actions that it does not allow are refused. Actions of several sorts, of a Dict or Tuple
+    space, a subclass gets as they are stored: first all choices, then all numbers (`ActionSpec`).
     """
 
     saved: ClassVar[tuple[str, ...]] = ("_alive", "_steps")
@@ -60,8 +61,9 @@ class BatchedAgents(BatchedEnv):
         self._ends, self._alive = np.zeros((2, *shape), dtype=bool)
         self._steps = np.zeros(num_lanes, dtype=np.int64)
         action = self.kinds[0].action
-        self._shape = action.space.shape or ()
-        self._actions = np.zeros((*shape, *self._shape), np.float32 if action.kind == "box" else np.int64)
+        self._is_composite = action.kind == "composite"
+        self._shape = action.shape if self._is_composite else action.space.shape or ()
+        self._actions = np.zeros((*shape, *self._shape), action.dtype)
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once, with one array of the actions of all rows that wait; see `VectorEnv.step`."""
@@ -142,6 +144,10 @@ class BatchedAgents(BatchedEnv):
         if len(actions) != 1:
             raise EnvError(f"{self.name}: {len(actions)} arrays of actions where there is one kind of agents")
         given, waiting = actions[0], self._rows.waiting
+        if self._is_composite:
+            self._actions.fill(0)
+            self._actions[self._waiting] = self._stored(given)
+            return self._actions
         expected = (int(np.count_nonzero(waiting)), *self._shape)
         sorts = "iu" if self._num_actions else "fiu"
         if given.shape != expected or given.dtype.kind not in sorts:
@@ -175,6 +181,20 @@ class BatchedAgents(BatchedEnv):
                 )
         self._actions[self._waiting] = given
         return self._actions
+
+    def _stored(self, given: np.ndarray) -> np.ndarray:
+        """Returns actions of several sorts, a dict or tuple for each agent that must act, as they are stored."""
+        waiting, action = int(np.count_nonzero(self._rows.waiting)), self.kinds[0].action
+        if given.shape != (waiting,):
+            raise EnvError(
+                f"{self.name}: actions of shape {given.shape}; expected ({waiting},) of {action.space}, for the agents "
+                "that must act"
+            )
+        try:
+            stored = action.from_env(given)
+        except (SpaceError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise EnvError(f"{self.name}: an action is not of {action.space}: {error}") from error
+        return stored
 
     def _check_finite(self, given: np.ndarray) -> None:
         """Raises an EnvError for the first action that has something else than numbers."""

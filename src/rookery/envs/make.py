@@ -63,6 +63,12 @@ OURS = {
     "CarryTogether": "rookery.tasks.carry_together:CarryTogether",
     "Sacrifice": "rookery.tasks.sacrifice:Sacrifice",
     "MatrixGame": "rookery.tasks.matrix_game:MatrixGame",
+    "Basic": "rookery.tasks.basic:Basic",
+    "BallPlate": "rookery.tasks.ball_plate:BallPlate",
+    "GoalGrid": "rookery.tasks.goal_grid:GoalGrid",
+    "PushBlock": "rookery.tasks.push_block:PushBlock",
+    "FoodCollector": "rookery.tasks.food_collector:FoodCollector",
+    "Match3": "rookery.tasks.match3:Match3",
 }
 """Import paths of the environments that come with Rookery, by short name."""
 

@@ -68,9 +68,8 @@ class Port:
 def require_onnx() -> None:
     """Raises a ConfigError that says how to install the extra, if a package of it is missing."""
     try:
-        import onnxruntime  # noqa: F401
-
         import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"ONNX files need {error.name}, which is not installed: {EXTRA}") from None
 

@@ -10,8 +10,20 @@ from functools import lru_cache
 
 import numpy as np
 
+from rookery.core.errors import ConfigError
 from rookery.core.spaces import MASK, Tree
-from rookery.tasks import board_games, carry_together, line_soccer, sacrifice
+from rookery.tasks import (
+    ball_plate,
+    basic,
+    board_games,
+    carry_together,
+    food_collector,
+    goal_grid,
+    line_soccer,
+    match3,
+    push_block,
+    sacrifice,
+)
 
 
 def tic_tac_toe_perfect(obs: Tree, rng: np.random.Generator) -> np.ndarray:
@@ -84,6 +96,133 @@ def carry_together_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
 def matrix_game_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
     """Plays the two-step game for 8, ``[N]`` int64: the second action, always."""
     return np.ones(len(obs["own"]), dtype=np.int64)
+
+
+def basic_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
+    """Plays Basic for 0.93, ``[N]`` int64: always to the right."""
+    return np.full(len(obs["obs"]), basic.RIGHT)
+
+
+def ball_plate_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
+    """Plays BallPlate, ``[N, 2]`` float32: tilts the cube against the ball's place and speed, which it must see.
+
+    Raises:
+        ConfigError: If the speed is not observed, as in the hard task.
+    """
+    seen = obs["obs"].astype(np.float64)
+    if seen.shape[1] < 8:
+        raise ConfigError("ball_plate_script: the hard task does not show the ball's speed, which this player needs")
+    place, speed = seen[:, [2, 4]], seen[:, [5, 7]]
+    wanted = np.clip(0.15 * place + 0.2 * speed, -0.45, 0.45) * (1.0, -1.0)
+    tilt = 2 * np.arcsin(seen[:, :2])
+    turn = (wanted - tilt) / (ball_plate.TURN * ball_plate.STEPS)
+    return np.asarray(np.clip(turn, -1.0, 1.0).astype(np.float32))
+
+
+def goal_grid_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
+    """Plays GoalGrid by a shortest way around the wrong one, ``[N]`` int64; sees the grid as ``one_hot``.
+
+    Raises:
+        ConfigError: If the grid is observed in another way.
+    """
+    num, allowed, grid = len(obs["goal"]), obs[MASK].astype(bool), _part(obs, "grid", "goal_grid_best", "one_hot")
+    size = int(np.sqrt(grid.shape[1] // 3))
+    things = grid.reshape(num, size * size, 3).argmax(axis=1)  # cell of the plus, the cross and the agent
+    rows = np.arange(num)
+    goal = obs["goal"].argmax(axis=1)
+    far = np.full((num, size + 2, size + 2), np.inf)  # steps to the goal, with a margin around
+    inside = far[:, 1:-1, 1:-1]
+    for _ in range(size * size):
+        best = np.min([far[:, 1 + r : 1 + r + size, 1 + c : 1 + c + size] for r, c in goal_grid.WAY], axis=0) + 1.0
+        np.minimum(inside, best, out=inside)
+        inside[rows, things[rows, 1 - goal] // size, things[rows, 1 - goal] % size] = np.inf
+        inside[rows, things[rows, goal] // size, things[rows, goal] % size] = 0.0
+    row, column = np.divmod(things[:, 2], size)
+    to = np.stack([far[rows, 1 + row + r, 1 + column + c] for r, c in goal_grid.WAY], axis=1)
+    return _draw(allowed & (to == to.min(axis=1, keepdims=True)), rng)
+
+
+def push_block_best(obs: Tree, rng: np.random.Generator) -> np.ndarray:
+    """Plays PushBlock by a shortest way, ``[N]`` int64; sees the room as ``grid``.
+
+    Raises:
+        ConfigError: If the room is observed in another way.
+    """
+    grid = _part(obs, "grid", "push_block_best", "grid").astype(bool)
+    view = grid.shape[1]
+    size = (view + 1) // 2
+    fewest = push_block.distances(size)
+    # in each view, where the room begins, and the quarters by which the goal is turned away from up
+    is_room = ~grid[..., push_block.WALL - 1]
+    top, left = is_room.any(axis=2).argmax(axis=1), is_room.any(axis=1).argmax(axis=1)
+    chosen = np.full(len(grid), push_block.STAY)
+    moves = np.array([push_block.FORWARD, push_block.RIGHT, push_block.BACK, push_block.LEFT])
+    for one, (first, start) in enumerate(zip(top, left, strict=True)):
+        room = grid[one, first : first + size, start : start + size]
+        agent = np.zeros((size, size), dtype=bool)
+        agent[size - 1 - first, size - 1 - start] = True
+        goal, block = room[..., push_block.GOAL - 1], room[..., push_block.BLOCK - 1]
+        quarters = int(np.argmax([side.all() for side in (goal[0], goal[:, -1], goal[-1], goal[:, 0])]))
+        goal, block, agent = (np.rot90(cells, quarters) for cells in (goal, block, agent))
+        place, there = np.argwhere(agent)[0], np.argwhere(block)[0]
+        steps = []
+        for way in ((-1, 0), (0, 1), (1, 0), (0, -1)):
+            to = place + way
+            pushed = there + way if (to == there).all() else there
+            both = np.stack([to, pushed])
+            free = ((both >= 0) & (both < size)).all()
+            steps.append(fewest[to @ (size, 1), pushed @ (size, 1)] if free else np.inf)
+        best = int(rng.choice(np.flatnonzero(steps == np.min(steps))))
+        chosen[one] = moves[(best + quarters) % 4]
+    return chosen
+
+
+def food_collector_script(obs: Tree, rng: np.random.Generator) -> np.ndarray:
+    """Plays FoodCollector, ``[N]`` dicts: walks to the nearest food in sight and around poison, else straight on."""
+    view = obs["view"]
+    cells = view.shape[1]
+    middle = (np.arange(cells) + 0.5) * 2 * food_collector.SEEN / cells - food_collector.SEEN
+    ahead, aside = np.meshgrid(-middle, middle, indexing="ij")
+    far = np.hypot(ahead, aside)
+    food, poison = view[..., food_collector.FOOD] > 0, view[..., food_collector.POISON] > 0
+    nearest = np.where(food, far, np.inf).reshape(len(view), -1).argmin(axis=1)
+    sees = np.asarray(food.any(axis=(1, 2)))
+    way = np.stack([ahead.ravel()[nearest], aside.ravel()[nearest]], axis=1)
+    way /= np.linalg.norm(way, axis=1, keepdims=True)
+    way = np.where(sees[:, None], way, (1.0, 0.0))
+    push = poison * np.maximum(4.0 - far, 0.0) / np.maximum(far, 0.5)
+    way -= 0.8 * np.stack([(push * ahead).sum(axis=(1, 2)), (push * aside).sum(axis=(1, 2))], axis=1)
+    way /= np.maximum(np.linalg.norm(way, axis=1, keepdims=True), 1.0)
+    wall = view[:, : cells // 2, cells // 2 - 1 : cells // 2 + 1, food_collector.WALL].sum(axis=(1, 2)) / cells
+    turn = np.where(sees, 0.0, np.where(wall > 0.3, 1.0, rng.uniform(-0.3, 0.3, len(view))))
+    moves = np.concatenate([way, turn[:, None]], axis=1).astype(np.float32)
+    answers = np.empty(len(view), dtype=object)
+    answers[:] = [{"laser": np.int64(0), "move": move} for move in moves]
+    return answers
+
+
+def match3_greedy(obs: Tree, rng: np.random.Generator) -> np.ndarray:
+    """Plays Match3, ``[N]`` int64: one of the moves that clear most at once; sees the board as ``visual``.
+
+    Raises:
+        ConfigError: If the board is observed in another way.
+    """
+    boards = []
+    if obs["cells"].ndim != 4:
+        raise ConfigError("match3_greedy: it needs to see pictures: env.config.observation=visual")
+    for part in ("cells", "special"):
+        flags = obs[part].astype(np.int8)
+        boards.append(np.where(flags.any(axis=3), flags.argmax(axis=3), match3.OUTSIDE))
+    cells, special = boards
+    points = match3.move_points(cells, np.maximum(special, 0))
+    return _draw(points == points.max(axis=1, keepdims=True), rng)
+
+
+def _part(obs: Tree, part: str, player: str, observation: str) -> np.ndarray:
+    """Returns a part of observations; raises a ConfigError if it is not there, which says how it comes to be there."""
+    if part not in obs:
+        raise ConfigError(f"{player}: it needs to see {part!r}: env.config.observation={observation}")
+    return obs[part]
 
 
 def _draw(good: np.ndarray, rng: np.random.Generator) -> np.ndarray:

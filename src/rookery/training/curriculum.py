@@ -68,7 +68,7 @@ class LessonConfig(Settings):
     """A value, or a sampler, ``{sampler: uniform, low: 0, high: 1}``."""
     measure: str | None = None
     """What ends the lesson."""
-    policy: str | None = None
+    of_policy: str | None = None
     """Whose episodes count."""
     threshold: float | None = None
     """The value of the measure that ends it."""
@@ -94,7 +94,7 @@ class CourseConfig(Settings):
     """What lessons are judged by: ``return`` (mean over the latest `min_episodes` episodes that began in the lesson),
     ``progress`` (share of `stop.env_steps`), or any column of `metrics.jsonl`, as ``evaluation/return_mean``.
     """
-    policy: str | None = None
+    of_policy: str | None = None
     """Whose episodes count: those of the agents that this policy plays, each by itself; none = whole episodes, with the
     sum over all agents.
     """
@@ -208,7 +208,7 @@ class Course(Stateful):
         for episode in finished:
             if episode.lessons.get(self.name) != self.lesson:
                 continue
-            policy = self.plan.policy
+            policy = self.plan.of_policy
             earned = [episode.total]
             if policy is not None:
                 earned = [value for agent, value in episode.agents.items() if episode.policies[agent] == policy]

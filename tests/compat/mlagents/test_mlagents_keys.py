@@ -405,7 +405,7 @@ environment_parameters:
     low, middle, high = course.plans()
     assert (low.measure, low.threshold, low.min_episodes) == ("policies/B/decisions", 250.0, 0)
     assert (low.require_reset, middle.require_reset, high.require_reset) == (False, True, False)
-    assert (middle.measure, middle.policy, middle.threshold) == ("return", "B", 0.8)
+    assert (middle.measure, middle.of_policy, middle.threshold) == ("return", "B", 0.8)
     assert (middle.min_episodes, middle.smoothing) == (50, False)
     assert middle.value == {"sampler": "normal", "mean": 2.0, "std": 0.5, "seed": 9}
     assert high.value == {"sampler": "intervals", "intervals": [(3.0, 4.0), (5.0, 6.0)]}

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rookery.compat.mlagents.console_line import console_line
 from rookery.compat.mlagents.learn import (
     MLAGENTS,
     Request,
-    begin_with,
     check_folder,
-    environment_of,
     options_of,
-    run_layers,
-    spaces_in,
-    starts_of,
+    plan_of,
 )
 from rookery.compat.mlagents.options import RunOptions
 from rookery.core.errors import ConfigError
@@ -88,19 +86,18 @@ def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
         current = Layer("--inference", {"evaluation.lesson": "current"})
         trainer = Trainer.load(folder, config=[current], console="quiet", trust_code=request.trust_code)
     else:
-        env = environment_of(options)
-        behaviors = spaces_in(options, env)
-        starts = starts_of(options, behaviors, request.trust_pickle)
-        trainer = Trainer(config=[*run_layers(options, behaviors, env, request), starts.layer()])
-        begin_with(trainer, starts, request.trust_pickle)
+        plan = plan_of(request)
+        options = plan.options
+        with TemporaryDirectory() as demonstrations:
+            trainer = Trainer(config=plan.layers(request, Path(demonstrations)))
+        plan.begin(trainer, request.trust_pickle)
     with trainer:
         return _play(trainer, options, request, seconds)
 
 
 def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
     """Plays in copies of the environment that nothing else uses."""
-    wanted = [one.network_settings.deterministic for one in options.behaviors.values()]
-    likeliest = bool(wanted) and all(wanted)
+    likeliest = any(one.network_settings.deterministic for one in options.behaviors.values())
     freq = {name: _summary_freq(options, name) for name in trainer.policies}
     earned = {name: Earned([], 0, 0, 0.0, 0.0, every) for name, every in freq.items()}
     copies, began = make_copies(trainer.config, trainer.config.sampling.num_envs), seconds()

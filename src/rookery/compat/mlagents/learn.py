@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rookery.compat.mlagents.behaviors import behaviors_of
+from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
+from rookery.compat.mlagents.demonstrations import import_demonstrations
 from rookery.compat.mlagents.options import RunOptions, read_options
-from rookery.compat.mlagents.run_files import CONFIGURATION, RunFiles, folder_name
-from rookery.compat.mlagents.sections import BehaviorOptions
+from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, RunFiles, folder_name
+from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
-from rookery.compat.mlagents.translate import BehaviorSpaces, layers_of
+from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, list_checkpoints, read_checkpoint_files
 from rookery.core.layers import Layer, override_layer
 from rookery.core.trust import TrustCode
+from rookery.envs.groups import groups_of
 from rookery.envs.make import make_env
 from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
 from rookery.report.live import write_line
+from rookery.training.pace import ITERATION
+from rookery.training.settings import SamplingConfig
 from rookery.training.trainer import Trainer
 
 MLAGENTS = "mlagents"
@@ -31,11 +38,11 @@ MLAGENTS = "mlagents"
 SOURCE = "rookery mlagents"
 """The source of values that this command gives by itself."""
 
+DEMONSTRATIONS = "demonstrations"
+"""Folder of a run with the demonstrations of ML-Agents that it imitates, as replay."""
+
 SUFFIXES = ("", ".x86_64", ".x86", ".exe", ".app")
 """What the name of a player may lack."""
-
-Changes = Callable[[Path, Sequence[Layer], TrustCode], Layer]
-"""Gives what layers of settings change in the run of a folder; refuses what cannot be changed there."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,10 @@ class Request:
     episodes: int | None
     trust_pickle: bool
     trust_code: TrustCode
+
+
+Changes = Callable[[Path, Sequence[Layer], Request], Layer]
+"""Gives what layers of settings change in the run of a folder; refuses what cannot be changed there."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +94,13 @@ def options_of(request: Request) -> RunOptions:
     """Reads the options; those of a run that goes on without a file are the ones it has written down.
 
     Raises:
-        ConfigError: If the file is one of before 0.17, or anything in it is wrong.
+        ConfigError: If anything in it is wrong.
     """
-    file = request.file
-    if file is not None:
-        return read_options(file, request.flags)
-    options = read_options(None, request.flags)
-    kept = folder_of(options) / CONFIGURATION
-    return read_options(kept, request.flags) if options.checkpoint_settings.resume and kept.is_file() else options
+    usual = CheckpointOptions()
+    run = (request.flags.get(name, getattr(usual, name)) for name in ("results_dir", "run_id"))
+    kept = Path(*map(str, run)) / CONFIGURATION
+    goes_on = request.file is None and request.flags.get("resume") and kept.is_file()
+    return read_options(kept if goes_on else request.file, request.flags)
 
 
 def folder_of(options: RunOptions) -> Path:
@@ -176,31 +186,38 @@ def environment_of(options: RunOptions) -> Layer:
     )
 
 
-def copies_of(options: RunOptions) -> Layer:
-    """Gives the number of copies of an environment in Python: num_envs times num_areas, if either is given.
+def with_copies(options: RunOptions) -> RunOptions:
+    """Gives the options with the number of copies of an environment in Python.
 
-    A Unity scene holds many agents, so that one player is the default there. An environment in Python has its own few;
-    where nobody says how many copies there are to be, Rookery's own default holds. What a run has written down about
-    itself says nothing: there each key has a value.
+    A Unity scene holds many agents, so that one player is the default there. An environment in Python has its own few:
+    where nobody says how many copies there are to be, it is Rookery's own default.
     """
-    settings = options.env_settings
-    keys = ("env_settings.num_envs", "env_settings.num_areas")
-    given = [options.places[key] for key in keys if key in options.places]
-    given = [place for place in given if not place.startswith(f"{CONFIGURATION}:")]
-    if not given:
-        return Layer(SOURCE, {})
-    number = settings.num_envs * settings.num_areas
-    return Layer(SOURCE, {"sampling.num_envs": number}, {"sampling.num_envs": given[0]})
+    key = "env_settings.num_envs"
+    if key in options.places or "env_settings.num_areas" in options.places:
+        return options
+    settings = replace(options.env_settings, num_envs=SamplingConfig().num_envs)
+    return replace(options, env_settings=settings, places={**options.places, key: "Rookery's default"})
 
 
 def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
-    """Makes the environment once, to see which behaviours it has."""
+    """Makes the environment once, to see which behaviours it has.
+
+    Raises:
+        ConfigError: If its agents do not belong to the behaviours of the file, or a behaviour's folder would be one of
+            the run's own.
+    """
     name = env.values["env.name"]
     seen = make_env(name, env.values.get("env.config"), (), 1, "auto")
     try:
-        return behaviors_of(options, seen, name)
+        found = match_behaviors(options, seen.kinds, groups_of(seen))
     finally:
         seen.close()
+    if not options.behaviors and [len(kind.agents) for kind in seen.kinds] == [1]:  # whose agent is called agent
+        found = {re.sub(r"[^\w-]+", "-", name.rpartition(":")[2]): spaces for spaces in found.values()}
+    for name in found:
+        if folder_name(name) in RESERVED:
+            raise ConfigError(f"behaviors.{name}: a run has a folder of that name; call the behaviour otherwise")
+    return found
 
 
 # --- weights to begin with --------------------------------------------------------------------------------------------
@@ -275,8 +292,6 @@ def behaviors_in(place: Path, flag: str) -> dict[str, str]:
     if not place.is_dir():
         raise ConfigError(f"{flag}: there is no run in {place}{near_runs(place)}")
     if list_checkpoints(place / FOLDER):
-        import json
-
         _, files, _ = read_checkpoint_files(place)
         return {name: f"{place}:{name}" for name in json.loads(files[FILE])}
     found = {path.parent.name: str(path) for path in sorted(place.glob("*/checkpoint.pt"))}
@@ -299,35 +314,105 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     Raises:
         ConfigError: If anything that was asked for cannot be done; says what, and what to do.
     """
-    options = options_of(request)
-    folder = check_folder(options)
-    env = environment_of(options)
-    behaviors = spaces_in(options, env)
-    starts = starts_of(options, behaviors, request.trust_pickle)
+    plan = plan_of(request)
+    folder, options = plan.folder, plan.options
     files = run_files(options, request.console == MLAGENTS)
-    layers = [*run_layers(options, behaviors, env, request), starts.layer()]
-    settings = options.checkpoint_settings
-    if settings.resume and list_checkpoints(folder / FOLDER):
-        layer = changes(folder, layers, request.trust_code)
-        trainer = Trainer.load(folder, resume=True, callbacks=[files], config=[layer], trust_code=request.trust_code)
-    else:
-        trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, force=settings.force or settings.resume)
-        begin_with(trainer, starts, request.trust_pickle)
+    is_new = not folder.exists()
+    try:
+        layers = plan.layers(request, folder / DEMONSTRATIONS)
+        if options.checkpoint_settings.resume and list_checkpoints(folder / FOLDER):
+            layer, trust_code = changes(folder, layers, request), request.trust_code
+            trainer = Trainer.load(folder, resume=True, callbacks=[files], config=[layer], trust_code=trust_code)
+        else:
+            trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, force=True)
+            plan.begin(trainer, request.trust_pickle)
+            if not (folder / DEMONSTRATIONS).exists():  # which went with the run that is replaced
+                plan.demonstrations(request, folder / DEMONSTRATIONS)
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # of a folder with other runs
+                folder.parent.rmdir()
+        raise
     with trainer:
-        trainer.notes.extend(options.notes)
+        trainer.notes[:] = filter(is_asked_for, [*trainer.notes, *notes_of(options, plan.behaviors)])
         try:
             yield Session(trainer, files, options, folder)
         finally:
             files.end(trainer)
 
 
-def run_layers(
-    options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], env: Layer, request: Request
-) -> list[Layer]:
-    """Gives all settings of a run, lowest layer first."""
-    console = "quiet" if request.console == MLAGENTS else request.console
-    own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console})
-    return [own, *layers_of(options, behaviors), env, copies_of(options)]
+@dataclass(frozen=True)
+class Plan:
+    """A run as far as it is decided before anything of it is made.
+
+    Attributes:
+        options: Its options, with an entry for each behaviour.
+        folder: Its folder.
+        env: Its environment, as settings.
+        behaviors: What each behaviour sees and does.
+        starts: What behaviours begin with.
+    """
+
+    options: RunOptions
+    folder: Path
+    env: Layer
+    behaviors: Mapping[str, BehaviorSpaces]
+    starts: Starts
+
+    def demonstrations(self, request: Request, folder: Path) -> dict[str, str]:
+        """Reads demonstrations of ML-Agents into a folder; gives the replay that each became."""
+        beside = None if request.file is None else Path(request.file).parent
+        return import_demonstrations(self.options, self.behaviors, folder, beside)
+
+    def layers(self, request: Request, demonstrations: Path) -> list[Layer]:
+        """Gives all settings of the run, lowest layer first."""
+        console = "quiet" if request.console == MLAGENTS else request.console
+        length = iteration_steps(self.options, self.behaviors)
+        own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console} | length)
+        replays = self.demonstrations(request, demonstrations)
+        return [own, *layers_of(self.options, self.behaviors, replays), self.env, self.starts.layer()]
+
+    def begin(self, trainer: Trainer, trust_pickle: bool) -> None:
+        """Gives behaviours the weights of ML-Agents that they are to begin with, and hands them out."""
+        for name, path in self.starts.theirs.items():
+            take_over(trainer.policies[name], read_weights(path, trust_pickle), path)
+        changed = [name for name in self.starts.theirs if name in trainer.learners]
+        trainer.pool.set_weights({name: trainer.learners[name].behaviour for name in changed})
+
+
+def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> dict[str, int]:
+    """Gives the env steps of an iteration where one as long as usual would leave out summaries of a behaviour: until
+    the next update of a behaviour that learns by itself, or `ITERATION` env steps.
+    """
+    short = []
+    for name, spaces in behaviors.items():
+        one, agents = options.of(name), max(1, len(spaces.agents))
+        usual = ITERATION * agents
+        if isinstance(one.hyperparameters, PPOOptions | POCAOptions):
+            usual = one.hyperparameters.buffer_size
+        if usual > one.summary_freq:
+            short.append(max(1, one.summary_freq // agents))
+    return {"sampling.iteration_steps": min(short)} if short else {}
+
+
+def plan_of(request: Request) -> Plan:
+    """Decides what is to be done.
+
+    Raises:
+        ConfigError: If anything that was asked for cannot be done; says what, and what to do.
+    """
+    options = options_of(request)
+    folder, env = check_folder(options), environment_of(options)
+    options = with_copies(options)
+    behaviors = spaces_in(options, env)
+    options = options.with_behaviors(behaviors)
+    return Plan(options, folder, env, behaviors, starts_of(options, behaviors, request.trust_pickle))
+
+
+def is_asked_for(note: str) -> bool:
+    """Whether a note is about something that a user has said, and not about what ML-Agents has anyway."""
+    return not note.startswith(f"{CONFIGURATION}:") and f"({AS_IS})" not in note and f"({DEFAULT} " not in note
 
 
 def run_files(options: RunOptions, shows_lines: bool) -> RunFiles:
@@ -358,14 +443,6 @@ def exporter() -> Callable[[Policy, Path], None]:
         write_unity(policy, path)
 
     return export
-
-
-def begin_with(trainer: Trainer, starts: Starts, trust_pickle: bool) -> None:
-    """Gives behaviours the weights of ML-Agents that they are to begin with, and hands them out."""
-    for name, path in starts.theirs.items():
-        take_over(trainer.policies[name], read_weights(path, trust_pickle), path)
-    changed = [name for name in starts.theirs if name in trainer.learners]
-    trainer.pool.set_weights({name: trainer.learners[name].behaviour for name in changed})
 
 
 def callbacks_of_run(folder: Path) -> list[RunFiles]:

@@ -431,7 +431,7 @@ def parameters(case: Case) -> Values:
                     steps = case.options.of(whose).max_steps
                     entry |= {"measure": f"policies/{whose}/decisions", "threshold": criteria.threshold * steps}
                     entry |= {"smoothing": False}
-                entry |= {"policy": whose, "min_episodes": criteria.min_lesson_length}
+                entry |= {"of_policy": whose, "min_episodes": criteria.min_lesson_length}
             lessons.append(entry)
         values[f"curriculum.{name}"] = {"lessons": lessons}
     return values

@@ -31,7 +31,7 @@ from rookery.compat.mlagents.sections import BehaviorOptions
 from rookery.compat.mlagents.status import CheckpointEntry, status_text
 from rookery.compat.mlagents.tags import Seen, histogram_tag, mean, tags_of
 from rookery.compat.mlagents.timers_file import Gauges, timers_text
-from rookery.core.files import FileError, make_folder, remove_directory, write_directory, write_file
+from rookery.core.files import FileError, clean, make_folder, remove_directory, write_directory, write_file
 from rookery.envs.groups import groups_of
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy
@@ -51,7 +51,7 @@ SCHEDULED = ("lr", "clip", "entropy_coef")
 LOGS_APART = 2.0
 """Seconds between two writings of the files in `run_logs` that only summaries ask for: each waits for the disk."""
 
-RESERVED = ("checkpoints", LOGS)
+RESERVED = ("checkpoints", "demonstrations", LOGS)
 """Folders of a run that no behaviour can be called like."""
 
 
@@ -83,7 +83,8 @@ class Ledger:
     """What a behaviour has done since its latest summary, and which checkpoints of it there are.
 
     Attributes:
-        steps: Steps that it has learned from.
+        steps: Its steps, those included that it has not learned from yet.
+        learned: Steps that it has learned from.
         summary_at: Steps at which the next summary is due.
         checkpoint_at: Steps at which the next checkpoint is due.
         returns, lengths, group_returns: Of episodes that have ended.
@@ -94,6 +95,7 @@ class Ledger:
     """
 
     steps: int = 0
+    learned: int = 0
     summary_at: int = 0
     checkpoint_at: int = 0
     returns: list[float] = field(default_factory=list)
@@ -206,6 +208,9 @@ class RunFiles(Callback):
             return
         folder = trainer.run_dir.path
         make_folder(folder / LOGS)
+        for unfinished in (folder / LOGS, *(folder / folder_name(name) for name in self.ledgers)):
+            if unfinished.is_dir():
+                clean(unfinished)
         write_file(folder / CONFIGURATION, yaml_text(self.configuration).encode())
         for name in trainer.policies:
             self.ledger(trainer, name)
@@ -232,11 +237,12 @@ class RunFiles(Callback):
         is_reported = False
         for name, policy in result.policies.items():
             ledger = self.ledger(trainer, name)
-            if policy.decisions > ledger.steps:
+            if policy.decisions > ledger.learned:
                 for metric, value in policy.learning.items():
                     if value is not None:
                         ledger.add(f"learning/{metric}", float(value))
-            ledger.steps, pace = policy.decisions, self.pace(name)
+            ledger.learned, pace = policy.decisions, self.pace(name)
+            ledger.steps = policy.decisions + trainer.pool.undelivered(name)
             if ledger.steps >= ledger.summary_at:
                 self.summary(trainer, name, result, ledger.steps - ledger.steps % pace.summary_freq)
                 ledger.summary_at = next_multiple(ledger.steps, pace.summary_freq)

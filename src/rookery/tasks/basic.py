@@ -1,0 +1,80 @@
+"""Basic: a line with a small prize near by and a large one further away; the first task of ML-Agents, with its numbers.
+
+The agent begins in place 10 of the places 0 to 19, and moves to the left, to the right, or stays. Each step costs 0.01.
+Place 7 pays 0.1 and place 17 pays 1; both end the episode. So the best return is 1 - 7 x 0.01 = 0.93, and whoever takes
+what is nearer gets 0.07. Theirs never cuts an episode off; here one is truncated after `max_steps`, so that an agent
+that stands still comes to an end too.
+
+The return of random actions is 0.046 (exact: `tests/tasks/test_basic.py`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.envs.batched import check_least
+from rookery.envs.batched_agents import BatchedAgents
+from rookery.envs.gym_env import AGENT
+
+PLACES, START, SMALL, LARGE = 20, 10, 7, 17
+"""Number of places, and those of the start and of both prizes."""
+
+STAY, LEFT, RIGHT = range(3)
+WAY = np.array([0, -1, 1])
+"""Places that each action moves the agent by."""
+
+STEP_COST, SMALL_PRIZE, LARGE_PRIZE = 0.01, 0.1, 1.0
+
+
+class Basic(BatchedAgents):
+    """Many lines, a row for each lane.
+
+    Actions are 0 stay, 1 left, 2 right. An observation ``[20]`` has a flag for each place, 1 where the agent is.
+    """
+
+    render_fps = 6
+    saved = (*BatchedAgents.saved, "_place")
+
+    def __init__(self, num_lanes: int, max_steps: int = 100) -> None:
+        """Makes lines.
+
+        Args:
+            num_lanes: Number of lines.
+            max_steps: Number of steps after which an episode is truncated.
+
+        Raises:
+            ValueError: If a setting is out of range.
+        """
+        check_least("Basic", 1, max_steps=max_steps)
+        super().__init__(num_lanes, spaces.MultiBinary(PLACES), len(WAY), "Basic, batched", (AGENT,))
+        self.max_steps = int(max_steps)
+        self._place = np.full(num_lanes, START)
+        self._flags = np.eye(PLACES, dtype=np.uint8)
+
+    def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self._place += WAY[actions[:, 0]]
+        np.clip(self._place, 0, PLACES - 1, out=self._place)
+        small, large = self._place == SMALL, self._place == LARGE
+        self._reward[:, 0] = SMALL_PRIZE * small + LARGE_PRIZE * large - STEP_COST
+        return small | large, self._steps >= self.max_steps
+
+    def _start(self, lanes: np.ndarray) -> None:
+        self._place[lanes] = START
+
+    def _observe(self) -> None:
+        self._rows.obs["obs"][...] = self._flags[self._place]
+
+    def text(self, lane: int) -> str:
+        """Returns the line of a lane in letters: ``@`` the agent, ``s`` and ``L`` the small and the large prize."""
+        cells = ["."] * PLACES
+        cells[SMALL], cells[LARGE] = "s", "L"
+        cells[int(self._place[lane])] = "@"
+        return " ".join(cells)
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.tasks import world_drawing  # only those who look pay for loading Pillow
+
+        place, steps = int(self._place[lane]), self._timestep(lane)
+        return world_drawing.draw_line(PLACES, (SMALL, LARGE), place, steps, self.max_steps)

@@ -1,0 +1,166 @@
+"""GoalGrid: a grid with a green plus and a red cross, of which a signal says the one to go to; ML-Agents' GridWorld.
+
+The agent, the plus and the cross begin in different cells, drawn at random, and which of both is the goal is drawn too.
+The agent stays, or moves by a cell; the mask forbids what a wall would stop. A step costs 0.01; to come to the goal
+pays 1 instead and ends the episode, to come to the other one costs 1 instead and ends it too. After `max_steps` an
+episode is truncated. The rules and the numbers are those of ML-Agents.
+
+The best way is as long as the distance in rows and columns, or two steps longer where the other one lies between on a
+straight line. On the grid of 5 x 5 that gives 0.976 on average (exact: `best_return`); random actions give -0.10.
+ML-Agents counts the task as solved at 0.8.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Literal, get_args
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import nearest
+from rookery.core.spaces import MASK
+from rookery.envs.batched import check_least
+from rookery.envs.batched_agents import BatchedAgents
+from rookery.envs.gym_env import AGENT
+
+STAY, UP, DOWN, LEFT, RIGHT = range(5)
+WAY = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])
+"""(row, column) of each action."""
+
+STEP, RIGHT_GOAL, WRONG_GOAL = -0.01, 1.0, -1.0
+"""Rewards of a step that does not end the episode, and of those that do."""
+
+EMPTY, PLUS, CROSS, SELF = range(4)
+"""What is in a cell. Of `PLUS` and `CROSS`, 1 less is the number of the goal."""
+
+PIXELS = 8
+"""Height and width of a cell in the picture that is observed."""
+
+Observation = Literal["picture", "one_hot"]
+
+
+class GoalGrid(BatchedAgents):
+    """Many grids, a row for each lane.
+
+    Actions are 0 stay, 1 up, 2 down, 3 left, 4 right. An observation has ``goal`` ``[2]``, a flag for the plus and one
+    for the cross, the mask, and the grid: as ``picture`` ``[8 * size, 8 * size, 3]`` uint8, or as ``grid``
+    ``[size * size * 3]``, for each cell a flag for the plus, for the cross and for the agent.
+    """
+
+    render_fps = 4
+    saved = (*BatchedAgents.saved, "_place", "_things", "_goal")
+
+    def __init__(
+        self, num_lanes: int, size: int = 5, observation: Observation = "picture", max_steps: int = 100
+    ) -> None:
+        """Makes grids.
+
+        Args:
+            num_lanes: Number of grids.
+            size: Number of rows and of columns, at least 2.
+            observation: How the grid is seen: ``picture`` or ``one_hot``.
+            max_steps: Number of steps after which an episode is truncated.
+
+        Raises:
+            ValueError: If a setting is out of range.
+        """
+        check_least("GoalGrid", 2, size=size)
+        check_least("GoalGrid", 1, max_steps=max_steps)
+        check_observation("GoalGrid", observation, get_args(Observation))
+        self.size, self.max_steps, self.observation = int(size), int(max_steps), observation
+        side = self.size * PIXELS
+        grid: dict[str, spaces.Space[np.ndarray]] = (
+            {"picture": spaces.Box(0, 255, (side, side, 3), np.uint8)}
+            if observation == "picture"
+            else {"grid": spaces.MultiBinary(self.size * self.size * 3)}
+        )
+        space = spaces.Dict({"goal": spaces.MultiBinary(2), **grid, MASK: spaces.MultiBinary(len(WAY))})
+        super().__init__(num_lanes, space, len(WAY), f"GoalGrid {size}x{size}, batched", (AGENT,))
+        self._place = np.zeros((num_lanes, 2), dtype=np.int64)
+        self._things = np.zeros((num_lanes, 2, 2), dtype=np.int64)  # row and column of the plus and of the cross
+        self._goal = np.zeros(num_lanes, dtype=np.int64)
+        self._goal_flags, self._icons = np.eye(2, dtype=np.uint8), icons()
+        self._cell_flags = np.concatenate([np.zeros((1, 3), np.uint8), np.eye(3, dtype=np.uint8)])
+
+    def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self._place += WAY[actions[:, 0]]  # which the mask allowed
+        reached = (self._things == self._place[:, None]).all(axis=2)
+        right = reached[self._lanes, self._goal]
+        over = reached.any(axis=1)
+        self._reward[:, 0] = np.where(right, RIGHT_GOAL, np.where(over, WRONG_GOAL, STEP))
+        return over, self._steps >= self.max_steps
+
+    def _start(self, lanes: np.ndarray) -> None:
+        for lane in lanes.tolist():
+            rng = self._rng(lane)
+            cells = np.stack(np.divmod(rng.permutation(self.size * self.size)[:3], self.size), axis=1)
+            self._place[lane], self._things[lane], self._goal[lane] = cells[0], cells[1:], rng.integers(2)
+
+    def cells(self) -> np.ndarray:
+        """Returns what is in each cell, ``[lanes, size, size]``: nothing, the plus, the cross, or the agent."""
+        found = np.zeros((self.num_lanes, self.size, self.size), dtype=np.int64)
+        for thing, at in ((PLUS, self._things[:, 0]), (CROSS, self._things[:, 1]), (SELF, self._place)):
+            found[self._lanes, at[:, 0], at[:, 1]] = thing
+        return found
+
+    def _observe(self) -> None:
+        obs, size, cells = self._rows.obs, self.size, self.cells()
+        obs["goal"][...] = self._goal_flags[self._goal]
+        moved = self._place[:, None] + WAY
+        obs[MASK][...] = ((moved >= 0) & (moved < size)).all(axis=2)
+        if self.observation == "one_hot":
+            obs["grid"].reshape(-1, size, size, 3)[...] = self._cell_flags[cells]
+        else:
+            picture = obs["picture"].reshape(-1, size, PIXELS, size, PIXELS, 3)
+            picture[...] = self._icons[cells].swapaxes(2, 3)
+
+    def text(self, lane: int) -> str:
+        """Returns the grid of a lane in letters: ``@`` the agent, ``+`` and ``x``; and which of both is the goal."""
+        rows = [" ".join(".+x@"[cell] for cell in row) for row in self.cells()[lane]]
+        return "\n".join([*rows, f"the goal is {'+x'[int(self._goal[lane])]}"])
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.tasks import world_drawing  # only those who look pay for loading Pillow
+
+        goal, steps = int(self._goal[lane]), self._timestep(lane)
+        return world_drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
+
+
+def icons() -> np.ndarray:
+    """Returns the picture of each kind of cell, ``[4, 8, 8, 3]`` uint8: empty, green plus, red cross, blue agent."""
+    row, column = np.indices((PIXELS, PIXELS)) - (PIXELS - 1) / 2
+    inside = (np.abs(row) < 3) & (np.abs(column) < 3)
+    plus = inside & ((np.abs(row) < 1) | (np.abs(column) < 1))
+    cross = inside & (np.abs(np.abs(row) - np.abs(column)) < 1)
+    pictures = np.full((4, PIXELS, PIXELS, 3), 255, dtype=np.uint8)
+    for thing, shape, color in (
+        (PLUS, plus, (0, 160, 60)),
+        (CROSS, cross, (210, 30, 40)),
+        (SELF, inside, (40, 90, 220)),
+    ):
+        pictures[thing][shape] = color
+    return pictures
+
+
+def best_return(size: int) -> float:
+    """Returns what the best way earns on average over all beginnings, on a grid of `size` x `size` without a limit."""
+    cells = [divmod(cell, size) for cell in range(size * size)]
+    total = number = 0
+    for start, goal, other in permutations(cells, 3):
+        steps = abs(start[0] - goal[0]) + abs(start[1] - goal[1])
+        for k in (0, 1):
+            between = min(start[k], goal[k]) < other[k] < max(start[k], goal[k])
+            if start[1 - k] == goal[1 - k] == other[1 - k] and between:
+                steps += 2
+        total, number = total + steps, number + 1
+    return RIGHT_GOAL + STEP * (total / number - 1)
+
+
+def check_observation(owner: str, given: object, known: tuple[str, ...]) -> None:
+    """Raises a ValueError for a kind of observation that `owner` does not have."""
+    if given not in known:
+        raise ValueError(
+            f"{owner}: observation is {given!r}{nearest(str(given), known)}; it must be one of {', '.join(known)}"
+        )
