@@ -519,7 +519,7 @@ def test_files_of_0_17_and_0_18_keep_their_behaviours(tmp_path):
         (PPO + "A: B\nB: A\n", "these sections name each other"),
         ("Ball:\n  max_steps: 3\n", "config.yaml:1: Ball: trainer is missing"),
         ("trainer: ppo\nmax_steps: 3\n", "config.yaml:1: trainer stands outside of any section"),
-        ("behaviors: {Ball: {trainer_type: ppo}}\n", "nothing to convert; run it: rookery mlagents learn config.yaml"),
+        ("behaviors: {Ball: {trainer_type: ppo}}\n", "nothing to convert; run it: rookery mlagents learn "),
         ("default_settings: {trainer_type: ppo}\n", "there is nothing to convert"),
         (CURRICULUM, "this is a curriculum: give it as --curriculum"),
         (SAMPLERS, "this is a sampler file: give it as --sampler"),

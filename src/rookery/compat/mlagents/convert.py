@@ -209,7 +209,7 @@ def _release(
     if len(possible) == 1:
         changes.add(f"taken as a file of {newest}, going by {why}; --version says otherwise")
         return newest
-    because = f"{why} rules out others" if why else "nothing in it says more"
+    because = f"others are ruled out by {why}" if why else "nothing in it says more"
     text = f"taken as a file of {newest}; {listed(sorted(possible))} are possible: {because}"
     if "0.13" in possible:
         text += (

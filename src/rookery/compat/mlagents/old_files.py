@@ -177,6 +177,7 @@ class OldFile:
         lines: Where: dotted path -> ``file:line``.
         problems: Mistakes found so far; `check` raises them all at once.
         notes: What a reader has to know of it.
+        path: Where it lies, as a user gave it.
     """
 
     source: str
@@ -184,6 +185,7 @@ class OldFile:
     lines: Mapping[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    path: str = ""
 
     def place(self, path: str) -> str:
         """Gives ``file:line`` of a dotted path, or of the section around it."""
@@ -277,7 +279,7 @@ def read_trainer(path: str | Path) -> OldFile:
     reader = YAML(typ="safe", pure=True)
     lines: dict[str, str] = {}
     notes: list[str] = []
-    found = OldFile(Path(path).name, {}, lines, notes=notes)
+    found = OldFile(Path(path).name, {}, lines, notes=notes, path=str(path))
 
     def note(node: Node, above: str) -> None:
         last = {}
@@ -305,7 +307,7 @@ def read_file(path: str | Path) -> OldFile:
     place = Path(path)
     if place.suffix.lower() != ".json":
         layer = yaml_layer(place)
-        return OldFile(layer.source, dict(layer.values), layer.lines)
+        return OldFile(layer.source, dict(layer.values), layer.lines, path=str(path))
     try:
         text = place.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -323,7 +325,7 @@ def read_file(path: str | Path) -> OldFile:
         raise ConfigError(f"{place.name}: not JSON: it is nested too deeply") from None
     if not isinstance(values, dict):
         raise ConfigError(f'{place.name}:1: must be an object such as {{"measure": "reward", ...}}')
-    return OldFile(place.name, values, dict(_lines_of(text, place.name, values, "", 0)))
+    return OldFile(place.name, values, dict(_lines_of(text, place.name, values, "", 0)), path=str(path))
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -445,7 +447,7 @@ def _refuse_others(file: OldFile) -> None:
     if kind == "current":
         raise ConfigError(
             f"{file.source}:1: this file is of today's form: there is nothing to convert; "
-            f"run it: rookery mlagents learn {file.source}"
+            f"run it: rookery mlagents learn {shlex.quote(file.path or file.source)}"
         )
     if kind in ("curriculum", "sampler"):
         raise ConfigError(
